@@ -60,11 +60,11 @@ const (
 // The values of Cluster.Config.
 const (
 	clusterConfigFiles = "files"
-	ClusterConfigEtcd  = "etcd"
+	clusterConfigEtcd  = "etcd"
 )
 
 // IsPushed reports whether the targets of the configuration come from etcd.
-func (c *Cluster) IsPushed() bool { return c != nil && c.Config == ClusterConfigEtcd }
+func (c *Cluster) IsPushed() bool { return c != nil && c.Config == clusterConfigEtcd }
 
 // LoadTLS reads the files of the tls block, as they are now. It returns nil if the endpoints have http. An error is a
 // *probe.FieldError.

@@ -52,13 +52,13 @@ func clip(s string) string {
 
 // report is an error or a warning for a collector.
 type report struct {
-	severity Severity
-	at       hcl.Range
-	body     *tree.Body // the enclosing block; may be nil
-	summary  string
-	hint     string
-	notes    []Note
-	with     string // what has it, if that is not the element of body: a probe that takes an argument from a defaults block
+	isWarning bool // the configuration can be used, but is probably not what was meant
+	at        hcl.Range
+	body      *tree.Body // the enclosing block; may be nil
+	summary   string
+	hint      string
+	notes     []Note
+	with      string // what has it, if that is not the element of body: a probe that takes an argument from a defaults block
 
 	reference bool // it may be the consequence of a syntax error elsewhere
 }
@@ -80,7 +80,7 @@ func (c *collector) add(r report) {
 		return
 	}
 	c.seen[key] = len(c.list)
-	d := Diagnostic{Severity: r.severity, Summary: clip(r.summary), Hint: clip(r.hint), Range: rangeOf(r.at), Notes: r.notes, elements: 1}
+	d := Diagnostic{IsWarning: r.isWarning, Summary: clip(r.summary), Hint: clip(r.hint), Range: rangeOf(r.at), Notes: r.notes, elements: 1}
 	if r.body != nil {
 		d.Where, d.With = clip(r.body.Path()), clip(r.body.Iteration())
 	}
@@ -116,13 +116,8 @@ func (c *collector) problems(b *tree.Body, problems []tree.Problem) (ok bool) {
 		if place := c.places[p.Unknown]; place != "" {
 			p.Hint = "write it inside " + place
 		}
-		r := report{at: p.Range, body: b, summary: p.Summary, hint: p.Hint}
-		if p.Warning {
-			r.severity = Warning
-		} else {
-			ok = false
-		}
-		c.add(r)
+		c.add(report{isWarning: p.IsWarning, at: p.Range, body: b, summary: p.Summary, hint: p.Hint})
+		ok = ok && p.IsWarning
 	}
 	return ok
 }
@@ -137,7 +132,7 @@ func (c *collector) diagnostics() Diagnostics {
 			d.Notes[j].source = c.texts.line(d.Notes[j].Range)
 		}
 		if d.With != "" && d.elements > 1 {
-			d.With += fmt.Sprintf(" (the first of %d %s with this %v)", d.elements, d.of, d.Severity)
+			d.With += fmt.Sprintf(" (the first of %d %s with this %s)", d.elements, d.of, d.word())
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ type Config struct {
 	Secrets []string
 
 	Described    bool // parsed with Options.Describe: to be compared with another, and not to come into use
-	descriptions descriptions
+	descriptions map[subject]description
 }
 
 // Engine is the engine block of a configuration.
@@ -64,8 +64,11 @@ const (
 	Forget = "forget" // the engine starts without state
 )
 
-// DefaultReloadGuard is the default of Engine.ReloadGuard.
-const DefaultReloadGuard probe.Share = 0.5
+// The defaults of Engine.ReloadGuard and Beats.MaxAge.
+const (
+	defaultReloadGuard probe.Share = 0.5
+	defaultBeatAge                 = 5 * time.Minute
+)
 
 // TLS is how the API is served. Relative paths start at the working directory.
 type TLS struct {
@@ -80,9 +83,6 @@ type Beats struct {
 
 	MaxAge time.Duration `hcl:"max_age,optional,nonzero" doc:"how old a datagram may be, by the clocks of its sender and of this machine: an older one changes nothing, since someone may have held it back" default:"5m" min:"1s" json:",omitempty"`
 }
-
-// DefaultBeatAge is the default of Beats.MaxAge.
-const DefaultBeatAge = 5 * time.Minute
 
 // Target is what a target block says about the lifecycle of its target.
 type Target struct {
@@ -165,8 +165,7 @@ type Options struct {
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin or script block
 
-	// Describe keeps the arguments of targets and probes as text, for Config.ProbeDifferences and
-	// the like.
+	// Describe keeps the arguments of targets and probes as text, for Config.Differences.
 	Describe bool
 
 	// Plugin reads a plugin's file. Its errors are reported as those of
@@ -193,7 +192,6 @@ type Options struct {
 type Var struct {
 	Name  string
 	Value string
-	From  string // where it was given, for messages; default "--var"
 }
 
 // Bounds on how much a configuration may ask for.

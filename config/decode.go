@@ -285,7 +285,7 @@ func (d *decodedBlock) reportWarnings(err error) {
 	for _, one := range Separate(err) {
 		if field, ok := errors.AsType[*probe.FieldError](one); ok {
 			r := d.fieldReport(field)
-			if r.severity = Warning; r.hint == hidden {
+			if r.isWarning = true; r.hint == hidden {
 				r.summary = field.Field + " is probably not what is meant"
 			}
 			d.e.add(r)

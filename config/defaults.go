@@ -157,7 +157,7 @@ func warnOfTimeout(rule probe.Rule, from map[string]*decodedBlock, own *decodedB
 	}
 	block := from[name]
 	own.e.add(report{
-		severity: Warning, at: block.sources[name].value, body: &block.block.Body,
+		isWarning: true, at: block.sources[name].value, body: &block.block.Body,
 		summary: fmt.Sprintf("timeout (%s) is longer than period (%s)", probe.FormatDuration(rule.Timeout), probe.FormatDuration(rule.Period)),
 		hint:    hint, with: probeOf(block, own),
 	})

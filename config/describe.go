@@ -20,38 +20,17 @@ type Difference struct {
 	After  string
 }
 
-// TargetDifferences returns in which arguments a target differs from that of a configuration
-// before, apart from its probes. Both must have been parsed with Options.Describe.
-func (c *Config) TargetDifferences(before *Config, target string) []Difference {
-	return differences(before.descriptions.targets[target], c.descriptions.targets[target])
+// Differences returns in which arguments a block differs from that of a configuration before: the engine block, without a name, or
+// a target, a probe by its ID, or a probe_module. Those of others than the engine need both to have been parsed with
+// Options.Describe. The probes of a target are not among its arguments.
+func (c *Config) Differences(before *Config, block, name string) []Difference {
+	return differences(before.descriptions[subject{block, name}], c.descriptions[subject{block, name}])
 }
 
-// ProbeDifferences returns in which arguments a probe differs from that of a configuration
-// before. Both must have been parsed with Options.Describe.
-func (c *Config) ProbeDifferences(before *Config, id probe.ID) []Difference {
-	return differences(before.descriptions.probes[id], c.descriptions.probes[id])
-}
+// subject is a block that is described, by its type and the name of what it makes.
+type subject struct{ block, name string }
 
-// ProbeModuleDifferences returns in which arguments a probe module differs from that of a configuration
-// before. Both must have been parsed with Options.Describe.
-func (c *Config) ProbeModuleDifferences(before *Config, name string) []Difference {
-	return differences(before.descriptions.modules[name], c.descriptions.modules[name])
-}
-
-// EngineDifferences returns the arguments of the engine block that differ, by name.
-func (c *Config) EngineDifferences(before *Config) []Difference {
-	return differences(before.descriptions.engine, c.descriptions.engine)
-}
-
-// descriptions are the arguments of a configuration as text: that of the engine, and with Options.Describe the others.
-type descriptions struct {
-	engine  description
-	targets map[string]description
-	probes  map[probe.ID]description
-	modules map[string]description // probe_module blocks
-}
-
-// description is the arguments of a target, a probe or a probe module, by their paths.
+// description is the arguments of a block, by their paths.
 type description map[string]described
 
 type described struct {
@@ -126,7 +105,7 @@ func (d description) addHandler(name, revision string, b *decodedBlock) {
 
 // describe describes a probe that was decoded. Probes that share a compiledProbe share its description.
 func (d *probeDecoder) describe(id probe.ID, p *compiledProbe) {
-	if d.descriptions == nil {
+	if !d.e.describes {
 		return
 	}
 	if p.description == nil {
@@ -137,24 +116,24 @@ func (d *probeDecoder) describe(id probe.ID, p *compiledProbe) {
 		}
 		p.description.addHandler(p.name, p.module, p.block)
 	}
-	d.descriptions[id] = p.description
+	d.e.descriptions[subject{"probe", id.String()}] = p.description
 }
 
 // describe describes a probe module that was decoded, with the block of its handler.
 func (m *moduleDecoder) describe(own, handler *decodedBlock, name string) {
-	if m.descriptions == nil {
+	if !m.e.describes {
 		return
 	}
 	d := description{}
 	d.add("", own)
 	d.addHandler(name, m.language.handlers[name].Revision, handler)
-	m.descriptions[own.block.Label(0)] = d
+	m.e.descriptions[subject{"probe_module", own.block.Label(0)}] = d
 }
 
 // describe describes a target that was decoded. Lifecycle is what its block says about
 // starting, restarting and damping, or nil.
 func (t *targetDecoder) describe(b *tree.Block, c tree.Content, target probe.Target, also Target, lifecycle *decodedBlock) {
-	if t.descriptions == nil {
+	if !t.e.describes {
 		return
 	}
 	d := description{}
@@ -170,7 +149,7 @@ func (t *targetDecoder) describe(b *tree.Block, c tree.Content, target probe.Tar
 			return source.secret
 		})
 	}
-	t.descriptions[target.Name] = d
+	t.e.descriptions[subject{"target", target.Name}] = d
 }
 
 // isSecret reports whether the value of an argument is sensitive, or contains what is.

@@ -25,7 +25,7 @@ func differencesOf(t *testing.T, before, after string) string {
 	}
 	id := probe.ID{Target: "db", Kind: probe.Readiness}
 	var lines []string
-	for _, d := range slices.Concat(second.EngineDifferences(first), second.TargetDifferences(first, "db"), second.ProbeDifferences(first, id)) {
+	for _, d := range slices.Concat(second.Differences(first, "engine", ""), second.Differences(first, "target", "db"), second.Differences(first, "probe", id.String())) {
 		lines = append(lines, fmt.Sprintf("%s: %s -> %s", d.Name, d.Before, d.After))
 	}
 	return strings.Join(lines, "\n")

@@ -11,36 +11,27 @@ import (
 // left out.
 const maxDiagnostics = 50
 
-// Severity says whether a configuration with this diagnostic can be used.
-type Severity uint8
-
-// The severities. The zero Severity is Error.
-const (
-	Error   Severity = iota // it cannot be used
-	Warning                 // it can be used, but is probably not what was meant
-)
-
-// String returns "error" or "warning".
-func (s Severity) String() string {
-	if s == Warning {
-		return "warning"
-	}
-	return "error"
-}
-
 // Diagnostic is one error or warning about a configuration.
 type Diagnostic struct {
-	Severity Severity
-	Summary  string // what is wrong: `unknown argument "intervall"`
-	Hint     string // what to write instead: `did you mean "period"?`; may be empty
-	Where    string // the enclosing blocks: `target "web", probe "readiness"`; may be empty
-	With     string // the element of for_each or dynamic that has it, and the number of others; may be empty
-	Range    Range  // the text that is wrong; zero if that is not in a file
-	Notes    []Note // related places
+	IsWarning bool   // the configuration can be used, but is probably not what was meant
+	Summary   string // what is wrong: `unknown argument "intervall"`
+	Hint      string // what to write instead: `did you mean "period"?`; may be empty
+	Where     string // the enclosing blocks: `target "web", probe "readiness"`; may be empty
+	With      string // the element of for_each or dynamic that has it, and the number of others; may be empty
+	Range     Range  // the text that is wrong; zero if that is not in a file
+	Notes     []Note // related places
 
 	source   sourceLine
 	elements int    // how many have it: elements of for_each, or probes
 	of       string // "elements" or "probes"
+}
+
+// word returns "error" or "warning".
+func (d Diagnostic) word() string {
+	if d.IsWarning {
+		return "warning"
+	}
+	return "error"
 }
 
 // Note is a place that is related to a Diagnostic.
@@ -80,13 +71,13 @@ type Diagnostics []Diagnostic
 
 // HasErrors reports whether the configuration cannot be used.
 func (d Diagnostics) HasErrors() bool {
-	return slices.ContainsFunc(d, func(one Diagnostic) bool { return one.Severity == Error })
+	return slices.ContainsFunc(d, func(one Diagnostic) bool { return !one.IsWarning })
 }
 
 // Count returns the number of errors and warnings.
 func (d Diagnostics) Count() (errors, warnings int) {
 	for _, one := range d {
-		if one.Severity == Error {
+		if !one.IsWarning {
 			errors++
 		} else {
 			warnings++
@@ -96,16 +87,16 @@ func (d Diagnostics) Count() (errors, warnings int) {
 }
 
 // privateSummary is what is said of a diagnostic in a private file.
-const privateSummary = "the engine's own files or variables have this %v; its log has the text"
+const privateSummary = "the engine's own files or variables have this %s; its log has the text"
 
-// WithoutTexts returns the diagnostics with nothing but severities and places of those that are in private files, for
+// WithoutTexts returns the diagnostics with nothing but places, and which are warnings, of those that are in private files, for
 // readers who need not be able to read these: a summary, too, may quote a file. The name is "" for what is in no file,
 // such as an error in a variable of the environment.
 func (d Diagnostics) WithoutTexts(isPrivate func(file string) bool) Diagnostics {
 	out := slices.Clone(d)
 	for i, one := range d {
 		if isPrivate(one.Range.File) {
-			one = Diagnostic{Severity: one.Severity, Summary: fmt.Sprintf(privateSummary, one.Severity), Range: one.Range, Notes: one.Notes}
+			one = Diagnostic{IsWarning: one.IsWarning, Summary: fmt.Sprintf(privateSummary, one.word()), Range: one.Range, Notes: one.Notes}
 		}
 		one.Notes = slices.Clone(one.Notes)
 		for j, note := range one.Notes {
@@ -123,7 +114,7 @@ func (d Diagnostics) WithoutTexts(isPrivate func(file string) bool) Diagnostics 
 func (d Diagnostics) Err() error {
 	var lines []string
 	for _, one := range d {
-		if one.Severity == Error {
+		if !one.IsWarning {
 			lines = append(lines, one.String())
 		}
 	}
@@ -141,7 +132,7 @@ func (d Diagnostic) String() string {
 	if d.Range.File != "" {
 		s.WriteString(d.Range.String() + ": ")
 	}
-	s.WriteString(d.Severity.String() + ": " + d.Summary)
+	s.WriteString(d.word() + ": " + d.Summary)
 	if d.Hint != "" {
 		s.WriteString("; " + strings.ReplaceAll(d.Hint, "\n", " "))
 	}
@@ -155,10 +146,10 @@ const maxEqual = 10
 // that say the same about different places: the first, with a note about the rest.
 func (d Diagnostics) folded() Diagnostics {
 	type text struct {
-		severity      Severity
+		isWarning     bool
 		summary, hint string
 	}
-	keyOf := func(one Diagnostic) text { return text{one.Severity, one.Summary, one.Hint} }
+	keyOf := func(one Diagnostic) text { return text{one.IsWarning, one.Summary, one.Hint} }
 	count, last := map[text]int{}, map[text]Range{}
 	for _, one := range d {
 		count[keyOf(one)]++
@@ -169,7 +160,7 @@ func (d Diagnostics) folded() Diagnostics {
 		key := keyOf(one)
 		n := count[key]
 		if n > maxEqual {
-			one.Notes = append(slices.Clip(one.Notes), Note{Text: fmt.Sprintf("%d more places have this %v, the last is here", n-1, one.Severity), Range: last[key]})
+			one.Notes = append(slices.Clip(one.Notes), Note{Text: fmt.Sprintf("%d more places have this %s, the last is here", n-1, one.word()), Range: last[key]})
 			count[key] = 0 // the others are left out
 		}
 		if n > 0 {
@@ -187,7 +178,7 @@ func (d Diagnostics) sorted(dropped int) Diagnostics {
 			strings.Compare(a.Range.File, b.Range.File),
 			cmp.Compare(a.Range.Start.Byte, b.Range.Start.Byte),
 			cmp.Compare(a.Range.End.Byte, b.Range.End.Byte),
-			cmp.Compare(a.Severity, b.Severity),
+			strings.Compare(a.word(), b.word()),
 			strings.Compare(a.Summary, b.Summary),
 		)
 	})
@@ -198,15 +189,11 @@ func (d Diagnostics) sorted(dropped int) Diagnostics {
 	errors, _ := d.Count()
 	var kept, rest Diagnostics
 	for _, one := range d {
-		if len(kept) < maxDiagnostics && (one.Severity == Error || errors < maxDiagnostics) {
+		if len(kept) < maxDiagnostics && (!one.IsWarning || errors < maxDiagnostics) {
 			kept = append(kept, one)
 		} else {
 			rest = append(rest, one)
 		}
 	}
-	more := Diagnostic{Severity: Warning, Summary: fmt.Sprintf("… and %d more", len(rest)+dropped)}
-	if rest.HasErrors() {
-		more.Severity = Error
-	}
-	return append(kept, more)
+	return append(kept, Diagnostic{IsWarning: !rest.HasErrors(), Summary: fmt.Sprintf("… and %d more", len(rest)+dropped)})
 }

@@ -178,5 +178,5 @@
 //
 // What is wrong goes to one collector; an evaluator returns the values of expressions, and a compiledSchema decodes a
 // block. Package internal/tree reads blocks in both syntaxes, internal/function has the functions,
-// suggest finds misspelt names, format and document write configurations.
+// suggest finds misspelt names, document writes configurations.
 package config

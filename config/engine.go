@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -24,13 +25,16 @@ type decodedEngine struct {
 
 // decodeEngine decodes the engine block.
 func decodeEngine(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) (d decodedEngine) {
-	d.Engine = Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard}
+	d.Engine = Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: defaultReloadGuard}
 	b := oneBlock(blocks["engine"], e.collector)
 	if b == nil {
 		return d
 	}
 	d.decodedBlock = s.decode(e, b)
 	d.fill(&d.Engine)
+	of := description{}
+	of.add("", d.decodedBlock)
+	e.descriptions[subject{block: "engine"}] = of
 	d.Settings = d.settings(o.EngineSettings, d.context())
 	if d.values["token_file"] == "" {
 		d.refuse("token_file", "must not be empty")
@@ -58,12 +62,6 @@ func oneBlock(blocks []*tree.Block, c *collector) *tree.Block {
 // context returns what others may have to know of the block.
 func (d *decodedEngine) context() Context {
 	return Context{Compatibility: d.Compatibility, State: d.State}
-}
-
-func (d *decodedEngine) describe() description {
-	all := description{}
-	all.add("", d.decodedBlock)
-	return all
 }
 
 // checkMetricLabels checks which labels of targets metrics have.
@@ -97,7 +95,11 @@ func (d *decodedEngine) checkState(isInCluster bool) {
 
 // checkBeats checks where datagrams are received.
 func (d *decodedEngine) checkBeats() {
-	if d.Beats == nil || d.value("beats.listen") == nil { // which was reported
+	if d.Beats == nil {
+		return
+	}
+	d.Beats.MaxAge = cmp.Or(d.Beats.MaxAge, defaultBeatAge)
+	if d.value("beats.listen") == nil { // which was reported
 		return
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {

@@ -19,11 +19,15 @@ type evaluator struct {
 	noted       map[hcl.Range]secretValue // what is set there to sensitive fields
 	notedBlocks map[hcl.Range]bool        // the dynamic blocks whose content was noted, by their headers
 	secrets     []string                  // the sensitive texts among the values: Config.Secrets
-	unknown     bool                      // a value is unknown; its cause was reported
+
+	descriptions map[subject]description // of the engine block, and if describes is set of other blocks
+	describes    bool                    // Options.Describe
+
+	unknown bool // a value is unknown; its cause was reported
 }
 
 func newEvaluator() *evaluator {
-	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool), noted: make(map[hcl.Range]secretValue), notedBlocks: make(map[hcl.Range]bool)}
+	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool), noted: make(map[hcl.Range]secretValue), notedBlocks: make(map[hcl.Range]bool), descriptions: make(map[subject]description)}
 }
 
 // evaluated is an expression in a loop. A constant one is evaluated once for all

@@ -94,7 +94,7 @@ func (g *decodedGateway) warnOfNoPort(groups map[string]Group) {
 	for _, name := range g.gateway.Groups {
 		if of, known := groups[name]; known && of.Port == "" {
 			g.e.add(report{
-				severity: Warning, at: g.inside.block.Header, body: &g.block.Body,
+				isWarning: true, at: g.inside.block.Header, body: &g.block.Body,
 				summary: fmt.Sprintf("%s needs members with a port, and group %q has none: all of them are left out", g.gateway.Output, name),
 				hint:    fmt.Sprintf(`write port = "http", or a number, in group %q`, name),
 			})

@@ -36,7 +36,7 @@ func givenValues(declared map[string]*variable, e *evaluator, o *Options) map[st
 		readVarFile(f, e, declared, out)
 	}
 	for _, v := range o.Vars {
-		what := cmp.Or(v.From, "--var") + " " + v.Name
+		what := "--var " + v.Name
 		if declared[v.Name] == nil {
 			e.add(undeclared(v.Name, declared, report{at: hcl.Range{Filename: what}}))
 			continue
@@ -62,7 +62,7 @@ func readVarFile(s Source, e *evaluator, declared map[string]*variable, out map[
 		v := declared[a.Name]
 		if v == nil {
 			r := undeclared(a.Name, declared, report{at: a.Range})
-			r.severity = Warning // several configurations can share a file
+			r.isWarning = true // several configurations can share a file
 			e.add(r)
 			continue
 		}

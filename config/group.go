@@ -219,7 +219,7 @@ func (s *selection) checkExclusions(targets *knownTargets) {
 			r.summary = fmt.Sprintf("match has %q, and no target has this value: * and ? stand for themselves in labels", text)
 			r.hint = "write a condition for each value that is not meant"
 		case !hasName:
-			r.severity = Warning
+			r.isWarning = true
 			r.summary = fmt.Sprintf("match has %q, which excludes nothing, since no target has the label %s", text, m.Name)
 			r.hint = suggest.DidYouMean("%s", m.Name, targets.labelNames())
 		default:
@@ -277,7 +277,7 @@ func (s *selection) checkName(i int, name string, targets *knownTargets) {
 func (g *decodedGroup) checkNumber(found int) {
 	if g.Quorum > found {
 		g.e.add(report{
-			severity: Warning, at: g.sources["quorum"].value, body: &g.block.Body, hint: fmt.Sprintf("write quorum = %d or less", found),
+			isWarning: true, at: g.sources["quorum"].value, body: &g.block.Body, hint: fmt.Sprintf("write quorum = %d or less", found),
 			summary: fmt.Sprintf("quorum is %d, but the group has %s, so that gateways always use all of them", g.Quorum, plural(found, "member")),
 		})
 	}
@@ -294,7 +294,7 @@ func (g *decodedGroup) checkNumber(found int) {
 
 // warnOfWeights warns of a label for weights that no member has, and of members that all get no requests.
 func (g *decodedGroup) warnOfWeights(found, labelled, weightless int, targets *knownTargets) {
-	r := report{severity: Warning, at: g.sources["weight_label"].value, body: &g.block.Body}
+	r := report{isWarning: true, at: g.sources["weight_label"].value, body: &g.block.Body}
 	switch {
 	case g.WeightLabel == "":
 		return
@@ -312,7 +312,7 @@ func (g *decodedGroup) warnOfWeights(found, labelled, weightless int, targets *k
 
 // warnOfFloor warns that a group that needs all its members never lets one be restarted that is ready.
 func (g *decodedGroup) warnOfFloor(found int) {
-	r := report{severity: Warning, at: g.sources["hold_restarts"].value, body: &g.block.Body}
+	r := report{isWarning: true, at: g.sources["hold_restarts"].value, body: &g.block.Body}
 	r.summary = fmt.Sprintf("min_ready is %v, and the group has %s, so that hold_restarts withholds each restart of a member that is ready", g.MinReady, plural(found, "member"))
 	r.hint = "add a member"
 	if found > 1 {

@@ -49,7 +49,7 @@ func (d Diagnostics) WriteJSON(w io.Writer) error {
 }
 
 func (d Diagnostic) json() jsonDiagnostic {
-	out := jsonDiagnostic{Severity: d.Severity.String(), Summary: d.Summary, Detail: d.Hint, With: d.With, Notes: d.Notes}
+	out := jsonDiagnostic{Severity: d.word(), Summary: d.Summary, Detail: d.Hint, With: d.With, Notes: d.Notes}
 	if d.Range.File == "" || d.Range.Start.Line == 0 {
 		return out
 	}

@@ -38,7 +38,7 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 	for _, field := range t.options.TargetSettings.schema.Fields {
 		if block == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
 			t.e.add(report{
-				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
+				isWarning: true, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
 				hint: "nothing restarts this target: add process { … } or restart { … }",
 			})
 		}
@@ -72,12 +72,12 @@ func (t *targetDecoder) warnOfRestarts(b *tree.Block, blocks []*tree.Block) {
 	switch driver, block := driverOf(t.options.Drivers, blocks); {
 	case block == nil && liveness != nil && len(t.options.Drivers) > 0:
 		t.reportLater(report{
-			severity: Warning, at: liveness.Header, body: b.Body.OutsideLoop(), summary: "the liveness probe restarts nothing",
+			isWarning: true, at: liveness.Header, body: b.Body.OutsideLoop(), summary: "the liveness probe restarts nothing",
 			hint: "the engine does not run this target: add process { … } or restart { … } to it, or make this a readiness probe",
 		})
 	case block != nil && !causes && driver.ByProbes:
 		t.reportLater(report{
-			severity: Warning, at: block.Header, body: b.Body.OutsideLoop(), summary: fmt.Sprintf("%s has no effect", block.Type),
+			isWarning: true, at: block.Header, body: b.Body.OutsideLoop(), summary: fmt.Sprintf("%s has no effect", block.Type),
 			hint: "only a failing startup or liveness probe restarts this target, and it has none: add probe \"liveness\" { … }",
 		})
 	}

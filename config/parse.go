@@ -22,7 +22,7 @@ import (
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	o.setDefaults()
 	e, l := newEvaluator(), newLanguage(&o, o.Handlers)
-	e.places = l.places()
+	e.places, e.describes = l.places(), o.Describe
 	pushed := o.pushed(sources)
 	if o.ToPush {
 		e.toPush = pushed
@@ -57,7 +57,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine, c.Groups)
 	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o, &targets.known)
 	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
-	modules := newModuleDecoder(e, l, &o, handlers)
+	modules := &moduleDecoder{e: e, language: l, handlers: handlers, checkAllowed: o.CheckAllowed}
 	c.ProbeModules, _ = decodeNamed(f.blocks["probe_module"], e.collector, "probe module", maxProbeModules, modules.decode)
 
 	targets.known.warnOfMetricLabels(&engine, e.collector)
@@ -73,7 +73,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		e.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}
 	c.Secrets = e.secrets
-	c.descriptions = descriptions{engine.describe(), targets.descriptions, targets.probes.descriptions, modules.descriptions}
+	c.descriptions = e.descriptions
 	return c, e.diagnostics()
 }
 
@@ -138,9 +138,6 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin),
 		samePorts: newSharedMaps[uint16](), sameLabels: newSharedMaps[string](),
 	}
-	if o.Describe {
-		t.descriptions, probes.descriptions = make(map[string]description), make(map[probe.ID]description)
-	}
 	t.decodeAll(f.blocks["target"])
 	return t
 }
@@ -149,7 +146,7 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 func warnOfEmptyFiles(sources []Source, c *collector) {
 	for _, s := range sources {
 		if len(sources) > 1 && len(bytes.TrimSpace(s.Bytes)) == 0 {
-			c.add(report{severity: Warning, at: hcl.Range{Filename: s.Name}, summary: "the file is empty", hint: "remove it, or restore its content"})
+			c.add(report{isWarning: true, at: hcl.Range{Filename: s.Name}, summary: "the file is empty", hint: "remove it, or restore its content"})
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (p Plugin) checkPin(d *decodedBlock, sum string) (warning report, mayLoad b
 	case p.SHA256 != "" || p.AllowUnpinned:
 		return report{}, true
 	case below(r.at.Filename, p.Source):
-		r.severity = Warning
+		r.isWarning = true
 		r.summary = fmt.Sprintf("plugin %q has no sha256: anyone who can write %s decides what the engine runs", p.Name, file)
 		return r, true
 	default:

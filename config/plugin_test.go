@@ -147,7 +147,7 @@ func TestModulesOutsideTheConfigurationsFolderNeedAHash(t *testing.T) {
 	for source, want := range cases {
 		text := fmt.Sprintf(`plugin "grpc" { source = %q }`, source)
 		_, diags := Parse([]Source{{"/etc/sonde/config.hcl", []byte(text)}}, Options{Plugin: testPlugin})
-		if len(diags) != 1 || diags[0].Severity.String() != want || !strings.Contains(diags[0].Hint, testSum) {
+		if len(diags) != 1 || diags[0].word() != want || !strings.Contains(diags[0].Hint, testSum) {
 			t.Errorf("%s: %v, want one %s that says what to write", source, diags, want)
 		}
 	}

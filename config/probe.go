@@ -29,9 +29,8 @@ type probeDecoder struct {
 	hasCluster   bool // the engine is in a cluster
 	isForCluster bool // the configuration is one for the engines of a cluster
 
-	set          probe.Set
-	quorums      map[probe.ID]quorum.Rule
-	descriptions map[probe.ID]description // nil without Options.Describe
+	set     probe.Set
+	quorums map[probe.ID]quorum.Rule
 
 	// What equal probes share.
 	compiled map[probeKey]*compiledProbe

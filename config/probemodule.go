@@ -40,15 +40,6 @@ type moduleDecoder struct {
 	language     *language
 	handlers     *handlerMaker
 	checkAllowed func(string) error // Options.CheckAllowed
-	descriptions map[string]description
-}
-
-func newModuleDecoder(e *evaluator, l *language, o *Options, handlers *handlerMaker) *moduleDecoder {
-	m := &moduleDecoder{e: e, language: l, handlers: handlers, checkAllowed: o.CheckAllowed}
-	if o.Describe {
-		m.descriptions = make(map[string]description)
-	}
-	return m
 }
 
 // decode decodes a probe module, and reports whether it is valid.

@@ -35,7 +35,7 @@ func checkPushed(f *sourceFiles, cluster *Cluster, c *collector) {
 				})
 			case !isPushed && !isOfEngine && !slices.Contains(inBoth, kind) && cluster.IsPushed():
 				c.add(report{
-					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a file of the engine, whose cluster block says config = %q", kind, ClusterConfigEtcd),
+					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a file of the engine, whose cluster block says config = %q", kind, clusterConfigEtcd),
 					hint: "move it to the configuration that sonde-fleet push puts into etcd, or remove config from the cluster block",
 				})
 			}

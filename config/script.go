@@ -70,7 +70,7 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 		return
 	}
 	for _, warning := range h.InScript {
-		s.report(d, warning, Warning)
+		s.report(d, warning, true)
 	}
 	p.handlers[name] = h
 }
@@ -140,12 +140,12 @@ func (s *Script) reportError(d *decodedBlock, err error) {
 		d.reportErrors(err)
 		return
 	}
-	s.report(d, at, Error)
+	s.report(d, at, false)
 }
 
 // report reports an error or a warning about a place in the text of a script.
-func (s *Script) report(d *decodedBlock, at *ScriptError, severity Severity) {
-	r := report{severity: severity, at: d.block.Header, body: &d.block.Body, summary: at.Problem}
+func (s *Script) report(d *decodedBlock, at *ScriptError, isWarning bool) {
+	r := report{isWarning: isWarning, at: d.block.Header, body: &d.block.Body, summary: at.Problem}
 	if text, ok := d.e.texts.byName[s.Origin.File]; ok {
 		r.at = wordAt(s.Origin.File, text, at.Line, at.Column)
 		if r.hint = pythonHint(string(text[r.at.Start.Byte:r.at.End.Byte])); strings.HasPrefix(at.Problem, "got string literal, want") {

@@ -197,7 +197,7 @@ func (s *secretSearch) report(what, hint string) {
 		return
 	}
 	s.e.add(report{
-		severity: Warning, at: at, summary: what + " in plain text",
+		isWarning: true, at: at, summary: what + " in plain text",
 		hint: "read it from elsewhere: a variable with sensitive = true, sensitive(env(\"…\")) or sensitive(trimspace(file(\"…\")))\n" +
 			"sensitive(\"…\") keeps it here, and hides it in all outputs",
 	})

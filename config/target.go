@@ -26,13 +26,12 @@ type targetDecoder struct {
 	defaults *defaults
 	probes   *probeDecoder
 
-	targets      map[string]Target      // by name
-	descriptions map[string]description // by name; nil without Options.Describe
-	known        knownTargets           // the same targets, as written
-	origins      map[string]*origin     // by name
-	lists        []targetList
-	emptyLoops   []Note   // the arguments for_each without elements
-	later        []report // about target blocks: see reportLater
+	targets    map[string]Target  // by name
+	known      knownTargets       // the same targets, as written
+	origins    map[string]*origin // by name
+	lists      []targetList
+	emptyLoops []Note   // the arguments for_each without elements
+	later      []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 	samePorts   sharedMaps[uint16]
@@ -48,7 +47,7 @@ func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
 		if isValidTargetName(b, b.Label(0), b.LabelRange(0), t.e.collector) {
 			if strings.ContainsAny(b.Label(0), " \t:") {
 				t.e.add(report{
-					severity: Warning, at: b.LabelRange(0), summary: fmt.Sprintf("the target's name %q has a space or a colon", b.Label(0)),
+					isWarning: true, at: b.LabelRange(0), summary: fmt.Sprintf("the target's name %q has a space or a colon", b.Label(0)),
 					hint: "commands, URLs and IDs of probes, such as web:readiness, have it: use letters, digits, . _ - and /",
 				})
 			}
@@ -184,7 +183,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 		t.warnOfRestarts(b, content.Blocks)
 	}
 	if !hasProbes && whole && spec.valid && inherited.Address == "" {
-		t.e.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
+		t.e.add(report{isWarning: true, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }
 
@@ -247,7 +246,7 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 		return "", false
 	}
 	if dial.IsMistypedIPv4(s) {
-		r := report{severity: Warning, at: arg.Expr.Range(), body: &b.Body, summary: "address is neither an IP address nor a host name", hint: dial.IPv4Hint}
+		r := report{isWarning: true, at: arg.Expr.Range(), body: &b.Body, summary: "address is neither an IP address nor a host name", hint: dial.IPv4Hint}
 		if !secret {
 			r.summary = fmt.Sprintf("address is %q, which is neither an IP address nor a host name", s)
 		}

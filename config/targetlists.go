@@ -37,7 +37,7 @@ func (t *targetDecoder) readStartAfter(b *tree.Block, c tree.Content, spec targe
 	}
 	if len(t.options.Drivers) > 0 {
 		t.e.add(report{
-			severity: Warning, at: c.Arguments[startAfterField.Name].Range, body: &b.Body, summary: "start_after has no effect",
+			isWarning: true, at: c.Arguments[startAfterField.Name].Range, body: &b.Body, summary: "start_after has no effect",
 			hint: "the engine does not start this target: add process { … }",
 		})
 	}

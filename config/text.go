@@ -62,10 +62,10 @@ func (p paint) in(color, s string) string {
 func (d Diagnostic) text(p paint) string {
 	var s strings.Builder
 	color := red
-	if d.Severity == Warning {
+	if d.IsWarning {
 		color = yellow
 	}
-	fmt.Fprintf(&s, "%s %s\n", p.in(color, d.Severity.String()+":"), p.in(bold, shown(d.Summary)))
+	fmt.Fprintf(&s, "%s %s\n", p.in(color, d.word()+":"), p.in(bold, shown(d.Summary)))
 	if d.Range.File != "" {
 		fmt.Fprintf(&s, "  %s", shown(d.Range.String()))
 		if d.Where != "" {

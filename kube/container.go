@@ -43,7 +43,7 @@ type Container struct {
 	StartAfter []string
 
 	StopSignal             v1.Signal        // of the container's lifecycle; empty for that of the image
-	PreStop                *PreStop         // of the container's lifecycle; nil for none
+	PreStop                *Action          // of the container's lifecycle; nil for none
 	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
 	RestartExitCodes       []string         // after which its rules restart it whatever RestartPolicy says: "42", or "64-78"
 	RestartsPod            bool             // a rule restarts all containers
@@ -67,15 +67,11 @@ type Probe struct {
 // the pod itself is not changed. The error joins those of Validate, or names each
 // probe whose numbers exceed the engine's limits.
 func Containers(pod *v1.Pod) ([]Container, error) {
-	return containersAt(pod, field.NewPath("spec"))
-}
-
-func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
-	all, err := everyContainer(pod, spec)
+	all, err := everyContainer(pod, field.NewPath("spec"))
 	return slices.DeleteFunc(all, func(c Container) bool { return c.Init }), err
 }
 
-// everyContainer is containersAt with the other init containers, which can have no probes, in the order of the manifest with the
+// everyContainer is Containers with the other init containers, which can have no probes, in the order of the manifest with the
 // sidecars.
 func everyContainer(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
@@ -167,25 +163,19 @@ func stopSignal(c v1.Container) v1.Signal {
 	return *c.Lifecycle.StopSignal
 }
 
-// PreStop is what happens before a container is asked to exit: one of its fields is set.
-type PreStop struct {
-	Exec  *Exec // whose command has no references: $(NAME) is not replaced
-	HTTP  *HTTP
-	Sleep *time.Duration
-}
-
-// preStopOf returns the hook of a container. That of tcpSocket does nothing in the kubelet, too.
-func preStopOf(c v1.Container) *PreStop {
+// preStopOf returns what happens before a container is asked to exit; nil for nothing. The command of an exec has no references:
+// $(NAME) is not replaced. The hook of tcpSocket does nothing in the kubelet, too.
+func preStopOf(c v1.Container) *Action {
 	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
 		return nil
 	}
 	switch h := c.Lifecycle.PreStop; {
 	case h.Exec != nil:
-		return &PreStop{Exec: &Exec{Command: h.Exec.Command}}
+		return &Action{Handler: "exec", Command: h.Exec.Command}
 	case h.HTTPGet != nil:
-		return &PreStop{HTTP: httpOf(h.HTTPGet)}
+		return new(httpOf(h.HTTPGet))
 	case h.Sleep != nil:
-		return &PreStop{Sleep: new(duration(h.Sleep.Seconds))}
+		return &Action{Handler: "sleep", Sleep: duration(h.Sleep.Seconds)}
 	}
 	return nil
 }
@@ -270,28 +260,28 @@ func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 		for i, word := range h.Exec.Command {
 			words[i] = command.Expand(word, env)
 		}
-		return Action{Exec: &Exec{Command: words}}
+		return Action{Handler: "exec", Command: words}
 	case h.HTTPGet != nil:
-		return Action{HTTP: httpOf(h.HTTPGet)}
+		return httpOf(h.HTTPGet)
 	case h.TCPSocket != nil:
-		return Action{TCP: &TCP{Port: h.TCPSocket.Port.String(), Host: h.TCPSocket.Host}}
+		return Action{Handler: "tcp", Port: h.TCPSocket.Port.String(), Host: h.TCPSocket.Host}
 	}
-	return Action{GRPC: &GRPC{Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}}
+	return Action{Handler: "grpc", Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}
 }
 
 // httpOf returns an httpGet action. Header names are canonical, repeated headers keep
 // all values in order, and of several Host headers the first one counts (K87).
-func httpOf(get *v1.HTTPGetAction) *HTTP {
-	h := &HTTP{Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
+func httpOf(get *v1.HTTPGetAction) Action {
+	a := Action{Handler: "http", Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
 	for _, header := range get.HTTPHeaders {
 		name := http.CanonicalHeaderKey(header.Name)
-		if name == "Host" && len(h.Headers[name]) > 0 {
+		if name == "Host" && len(a.Headers[name]) > 0 {
 			continue
 		}
-		if h.Headers == nil {
-			h.Headers = map[string][]string{}
+		if a.Headers == nil {
+			a.Headers = map[string][]string{}
 		}
-		h.Headers[name] = append(h.Headers[name], header.Value)
+		a.Headers[name] = append(a.Headers[name], header.Value)
 	}
-	return h
+	return a
 }

@@ -60,17 +60,17 @@ func TestActionsAreConverted(t *testing.T) {
 		name, handler string
 		want          kube.Action
 	}{
-		{"exec", "exec: {command: [cat, /tmp/healthy]}", kube.Action{Exec: &kube.Exec{Command: []string{"cat", "/tmp/healthy"}}}},
-		{"K170 http", "httpGet: {port: 8080}", kube.Action{HTTP: &kube.HTTP{Path: "/", Port: "8080", Scheme: "HTTP"}}},
+		{"exec", "exec: {command: [cat, /tmp/healthy]}", kube.Action{Handler: "exec", Command: []string{"cat", "/tmp/healthy"}}},
+		{"K170 http", "httpGet: {port: 8080}", kube.Action{Handler: "http", Path: "/", Port: "8080", Scheme: "HTTP"}},
 		{"K110 a named port", "httpGet: {path: '/a?b=c', port: http, host: h, scheme: HTTPS}",
-			kube.Action{HTTP: &kube.HTTP{Path: "/a?b=c", Port: "http", Host: "h", Scheme: "HTTPS"}}},
+			kube.Action{Handler: "http", Path: "/a?b=c", Port: "http", Host: "h", Scheme: "HTTPS"}},
 		{"K87 headers", "httpGet: {port: 1, httpHeaders: [{name: x-a, value: '1'}, {name: host, value: first}, {name: X-A, value: '2'}, {name: Host, value: second}, {name: User-Agent, value: ''}]}",
-			kube.Action{HTTP: &kube.HTTP{Path: "/", Port: "1", Scheme: "HTTP", Headers: map[string][]string{
+			kube.Action{Handler: "http", Path: "/", Port: "1", Scheme: "HTTP", Headers: map[string][]string{
 				"X-A": {"1", "2"}, "Host": {"first"}, "User-Agent": {""},
-			}}}},
-		{"tcp", "tcpSocket: {port: db, host: 10.0.0.1}", kube.Action{TCP: &kube.TCP{Port: "db", Host: "10.0.0.1"}}},
-		{"grpc", "grpc: {port: 2379}", kube.Action{GRPC: &kube.GRPC{Port: "2379"}}},
-		{"grpc of a service", "grpc: {port: 2379, service: liveness}", kube.Action{GRPC: &kube.GRPC{Port: "2379", Service: "liveness"}}},
+			}}},
+		{"tcp", "tcpSocket: {port: db, host: 10.0.0.1}", kube.Action{Handler: "tcp", Port: "db", Host: "10.0.0.1"}},
+		{"grpc", "grpc: {port: 2379}", kube.Action{Handler: "grpc", Port: "2379"}},
+		{"grpc of a service", "grpc: {port: 2379, service: liveness}", kube.Action{Handler: "grpc", Port: "2379", Service: "liveness"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := container(t, "livenessProbe: {"+test.handler+"}").Probes[0].Action
@@ -99,7 +99,7 @@ func TestVariablesInExecCommandsAreReplaced(t *testing.T) {
 		c := container(t, `env: [{name: A, value: "1"}, {name: B, value: $(A)}, {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}},
 			{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}],
 			livenessProbe: {exec: {command: ['`+word+`']}}`)
-		if got := c.Probes[0].Exec.Command[0]; got != want {
+		if got := c.Probes[0].Command[0]; got != want {
 			t.Errorf("K76: %s becomes %s, want %s", word, got, want)
 		}
 	}
@@ -143,7 +143,7 @@ func TestContainersStartAfterTheInitContainers(t *testing.T) {
 	m := kube.Manifest{Pod: podWith(t, `{
 		initContainers: [{name: a}, {name: b, restartPolicy: Always}, {name: c, restartPolicy: Always, readinessProbe: {tcpSocket: {port: 1}}}, {name: d, restartPolicy: Never}],
 		containers: [{name: app, lifecycle: {stopSignal: SIGUSR1}}]}`)}
-	all, err := m.Processes()
+	all, err := m.Containers()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,39 +233,5 @@ func TestObstaclesListWhatAProcessCannotHave(t *testing.T) {
 	}
 	if got := container(t, "command: [x], resources: {limits: {cpu: 1}}").Obstacles; len(got) != 0 {
 		t.Errorf("obstacles of a plain container are %q", got)
-	}
-}
-
-func TestEntrypointOfTheImageRunsWithoutACommand(t *testing.T) {
-	known := map[string][]string{"busybox": {}, "shop/web": {"/web", "-v"}, "localhost:5000/db": {"/db"}}
-	for _, test := range []struct {
-		fields string
-		want   []string // nil: it cannot be known
-	}{
-		{"image: nginx, command: [a, b], args: [c]", []string{"a", "b", "c"}},
-		{"image: nginx, args: [c]", nil},
-		{"image: nginx", nil},
-		{"image: 'registry.k8s.io/busybox:1.27', args: [sh, -c, x]", []string{"sh", "-c", "x"}},
-		{"image: busybox", nil},
-		{"image: 'ghcr.io/shop/web@sha256:00'", []string{"/web", "-v"}},
-		{"image: 'ghcr.io/shop/web:1@sha256:00', args: [-q]", []string{"/web", "-v", "-q"}},
-		{"image: 'localhost:5000/db'", []string{"/db"}},
-		{"image: 'localhost:5000/web'", nil},
-		{"image: notbusybox", nil},
-	} {
-		got, err := container(t, test.fields).Argv(known)
-		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
-			t.Errorf("%s runs %q, %v, want %q", test.fields, got, err, test.want)
-		}
-	}
-}
-
-func TestImageNameIsTheLastElement(t *testing.T) {
-	for image, want := range map[string]string{
-		"": "", "busybox": "busybox", "registry.k8s.io/busybox:1.27": "busybox", "localhost:5000/shop/web": "web", "ghcr.io/shop/web@sha256:00": "web",
-	} {
-		if got := kube.ImageName(image); got != want {
-			t.Errorf("%q is called %q, want %q", image, got, want)
-		}
 	}
 }

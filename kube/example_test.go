@@ -18,10 +18,10 @@ import (
 // handlers uses the built-in handlers; any others work too.
 func handlers() kube.Handlers {
 	return kube.Handlers{
-		TCP: func(t kube.TCP) (probe.Handler, error) {
+		"tcp": func(t kube.Action) (probe.Handler, error) {
 			return tcpprobe.New(tcpprobe.Config{Host: t.Host, Port: t.Port})
 		},
-		Exec: func(kube.Exec) (probe.Handler, error) { // into the container, by its runtime
+		"exec": func(kube.Action) (probe.Handler, error) { // into the container, by its runtime
 			return probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }), nil
 		},
 	}
@@ -120,7 +120,7 @@ spec:
 		containers, err := m.Containers()
 		fmt.Println(m, err, m.Ignored)
 		for _, c := range containers {
-			fmt.Println(c.Target.Name, c.Command, c.Probes[0].Rule.Kind, c.Probes[0].HTTP.Path)
+			fmt.Println(c.Target.Name, c.Command, c.Probes[0].Rule.Kind, c.Probes[0].Path)
 		}
 	}
 	// Output:

@@ -5,70 +5,30 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Exec is a probe's exec action.
-type Exec struct {
-	// Command is the program and its arguments, with $(NAME) already replaced.
-	Command []string
-}
-
-// HTTP is a probe's httpGet action.
-type HTTP struct {
-	Path    string              // with the query; never empty
-	Port    string              // a number from 1 to 65535, or the name of one of the target's ports
-	Host    string              // empty for the target's address
-	Scheme  string              // "HTTP" or "HTTPS"; the kubelet verifies no certificate (K90)
-	Headers map[string][]string // by canonical name; an empty User-Agent or Accept omits the header (K87)
-}
-
-// TCP is a probe's tcpSocket action.
-type TCP struct {
-	Port string // a number from 1 to 65535, or the name of one of the target's ports
-	Host string // empty for the target's address
-}
-
-// GRPC is a probe's grpc action.
-type GRPC struct {
-	Port    string // a number from 1 to 65535
-	Service string // as in grpc.health.v1.HealthCheckRequest; may be empty
-}
-
-// Handlers has a constructor for each action. A pod with a probe whose constructor is
-// nil is rejected. Constructors are called by the goroutines that call functions of
-// this package.
-type Handlers struct {
-	Exec func(Exec) (probe.Handler, error)
-	HTTP func(HTTP) (probe.Handler, error)
-	TCP  func(TCP) (probe.Handler, error)
-	GRPC func(GRPC) (probe.Handler, error)
-}
-
-// Action is what a probe does: exactly one field is set.
+// Action is what a probe does, or what happens before a container is asked to exit.
 type Action struct {
-	Exec *Exec
-	HTTP *HTTP
-	TCP  *TCP
-	GRPC *GRPC
+	// Handler is the name of the action's handler in metrics and in the API: "exec", "http", "tcp" or "grpc". Before
+	// a container exits it may be "sleep".
+	Handler string
+
+	Command []string            // of exec: the program and its arguments, with $(NAME) already replaced in that of a probe
+	Path    string              // of http, with the query; never empty
+	Scheme  string              // of http: "HTTP" or "HTTPS"; the kubelet verifies no certificate (K90)
+	Headers map[string][]string // of http, by canonical name; an empty User-Agent or Accept omits the header (K87)
+	Port    string              // a number from 1 to 65535 or, but not of grpc, the name of one of the target's ports
+	Host    string              // of http and tcp: empty for the target's address
+	Service string              // of grpc, as in grpc.health.v1.HealthCheckRequest; may be empty
+	Sleep   time.Duration       // of sleep
 }
 
-// Name returns the name of the action's handler in metrics and in the API:
-// "exec", "http", "tcp" or "grpc".
-func (a Action) Name() string {
-	switch {
-	case a.Exec != nil:
-		return "exec"
-	case a.HTTP != nil:
-		return "http"
-	case a.TCP != nil:
-		return "tcp"
-	case a.GRPC != nil:
-		return "grpc"
-	}
-	return ""
-}
+// Handlers has a constructor for each action, by its Handler. A pod with a probe whose constructor is missing is rejected.
+// Constructors are called by the goroutines that call functions of this package.
+type Handlers map[string]func(Action) (probe.Handler, error)
 
 // revision returns a hash of the action: headers and arguments may be secret.
 func (a Action) revision() string {
@@ -82,15 +42,8 @@ func (a Action) revision() string {
 
 // Make returns the handler of an action.
 func (h Handlers) Make(a Action) (probe.Handler, error) {
-	switch {
-	case a.Exec != nil && h.Exec != nil:
-		return h.Exec(*a.Exec)
-	case a.HTTP != nil && h.HTTP != nil:
-		return h.HTTP(*a.HTTP)
-	case a.TCP != nil && h.TCP != nil:
-		return h.TCP(*a.TCP)
-	case a.GRPC != nil && h.GRPC != nil:
-		return h.GRPC(*a.GRPC)
+	if build := h[a.Handler]; build != nil {
+		return build(a)
 	}
-	return nil, fmt.Errorf("no handler for %s probes", a.Name())
+	return nil, fmt.Errorf("no handler for %s probes", a.Handler)
 }

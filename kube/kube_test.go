@@ -37,15 +37,15 @@ func podWith(t *testing.T, spec string) *v1.Pod {
 }
 
 // made is a handler that keeps its configuration.
-type made[A any] struct{ action A }
+type made struct{ action kube.Action }
 
-func (made[A]) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
+func (made) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
 
-func maker[A any](a A) (probe.Handler, error) { return &made[A]{a}, nil }
+func maker(a kube.Action) (probe.Handler, error) { return &made{a}, nil }
 
 // makers are constructors for all actions.
 func makers() kube.Handlers {
-	return kube.Handlers{Exec: maker[kube.Exec], HTTP: maker[kube.HTTP], TCP: maker[kube.TCP], GRPC: maker[kube.GRPC]}
+	return kube.Handlers{"exec": maker, "http": maker, "tcp": maker, "grpc": maker}
 }
 
 // targets is an engine with the states of the map.

@@ -55,9 +55,9 @@ func (w *outcomes) handler(action string) probe.Handler {
 
 func (w *outcomes) handlers() kube.Handlers {
 	return kube.Handlers{
-		Exec: func(kube.Exec) (probe.Handler, error) { return w.handler("exec"), nil },
-		HTTP: func(kube.HTTP) (probe.Handler, error) { return w.handler("http"), nil },
-		TCP:  func(kube.TCP) (probe.Handler, error) { return w.handler("tcp"), nil },
+		"exec": func(kube.Action) (probe.Handler, error) { return w.handler("exec"), nil },
+		"http": func(kube.Action) (probe.Handler, error) { return w.handler("http"), nil },
+		"tcp":  func(kube.Action) (probe.Handler, error) { return w.handler("tcp"), nil },
 	}
 }
 

@@ -42,17 +42,9 @@ type Manifest struct {
 // String returns the kind, namespace and name, such as "Deployment shop/web".
 func (m Manifest) String() string { return m.Kind + " " + m.Namespace + "/" + m.Name }
 
-// Containers returns the containers of the pod, like the function Containers. Errors
-// have the paths of fields in the manifest. Without a pod there are no containers.
+// Containers returns the containers of the pod, like the function Containers, and the init containers that have to complete, which
+// can have no probes. Errors have the paths of fields in the manifest. Without a pod there are no containers.
 func (m Manifest) Containers() ([]Container, error) {
-	if m.Pod == nil {
-		return nil, nil
-	}
-	return containersAt(m.Pod, m.spec)
-}
-
-// Processes is Containers with the init containers that have to complete, which can have no probes.
-func (m Manifest) Processes() ([]Container, error) {
 	if m.Pod == nil {
 		return nil, nil
 	}

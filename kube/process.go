@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,53 +106,4 @@ func isHostPath(pod *v1.Pod, m v1.VolumeMount) bool {
 		}
 	}
 	return false
-}
-
-// Argv returns the program and the arguments of the container as a process.
-// Entrypoints are those of images, by the image's name without tag and digest, or its
-// end after a slash; they may be empty. It is an error when the container has no
-// command and its image has no entry.
-func (c Container) Argv(entrypoints map[string][]string) ([]string, error) {
-	if len(c.Command) > 0 {
-		return append(append([]string{}, c.Command...), c.Args...), nil
-	}
-	entrypoint, known := entrypointOf(c.Image, entrypoints)
-	argv := append(append([]string{}, entrypoint...), c.Args...)
-	switch {
-	case !known:
-		return nil, fmt.Errorf("it has no command, and the entrypoint of image %q is not known", c.Image)
-	case len(argv) == 0:
-		return nil, fmt.Errorf("it has neither command nor args, and the entrypoint of image %q is empty", c.Image)
-	}
-	return argv, nil
-}
-
-// ImageName returns the last element of an image's name, without tag and digest:
-// "busybox" of "registry.k8s.io/busybox:1.27", or "" of "".
-func ImageName(image string) string {
-	if image == "" {
-		return ""
-	}
-	return path.Base(repository(image))
-}
-
-// entrypointOf looks up the image's name without tag and digest, then the name without
-// the registry, and so on without each further element from the left.
-func entrypointOf(image string, entrypoints map[string][]string) ([]string, bool) {
-	for name := repository(image); name != ""; {
-		if words, known := entrypoints[name]; known {
-			return words, true
-		}
-		_, name, _ = strings.Cut(name, "/")
-	}
-	return nil, false
-}
-
-// repository returns an image's name without tag and digest.
-func repository(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
-		return image[:colon]
-	}
-	return image
 }

@@ -68,5 +68,5 @@ func makeProbe(c Container, p Probe, h Handlers) (probe.Probe, error) {
 	if rule.Kind != probe.Readiness {
 		rule.TerminationGracePeriod = cmp.Or(rule.TerminationGracePeriod, c.TerminationGracePeriod)
 	}
-	return probe.Probe{Rule: rule, Target: c.Target, Handler: handler, HandlerName: p.Name(), Revision: p.revision()}, nil
+	return probe.Probe{Rule: rule, Target: c.Target, Handler: handler, HandlerName: p.Handler, Revision: p.revision()}, nil
 }

@@ -45,7 +45,7 @@ func TestSetHasAProbeForEachKind(t *testing.T) {
 		t.Errorf("the set is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	h := set[probe.ID{Target: "default/web/app", Kind: probe.Readiness}].Handler
-	if want := (&made[kube.HTTP]{kube.HTTP{Path: "/", Port: "http", Scheme: "HTTP"}}); !reflect.DeepEqual(h, want) {
+	if want := (&made{kube.Action{Handler: "http", Path: "/", Port: "http", Scheme: "HTTP"}}); !reflect.DeepEqual(h, want) {
 		t.Errorf("the handler is %+v, want %+v", h, want)
 	}
 }
@@ -53,8 +53,8 @@ func TestSetHasAProbeForEachKind(t *testing.T) {
 func TestProbeWithoutAConstructorIsRejected(t *testing.T) {
 	pod := podWith(t, strings.Replace(threeProbes, "[true]", "['true']", 1))
 	h := makers()
-	h.GRPC = nil
-	h.TCP = func(kube.TCP) (probe.Handler, error) { return nil, errors.New("no sockets left") }
+	delete(h, "grpc")
+	h["tcp"] = func(kube.Action) (probe.Handler, error) { return nil, errors.New("no sockets left") }
 	set, err := kube.Set(pod, h)
 	want := "container \"app\": livenessProbe: no sockets left\ncontainer \"side\": readinessProbe: no handler for grpc probes"
 	if set != nil || err == nil || err.Error() != want {

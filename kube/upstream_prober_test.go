@@ -74,7 +74,7 @@ func TestUpstreamProbe(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := set[probe.ID{Target: "default/web/app", Kind: kind}].Handler
-				if want := (&made[kube.Exec]{kube.Exec{Command: words[1]}}); !reflect.DeepEqual(got, want) {
+				if want := (&made{kube.Action{Handler: "exec", Command: words[1]}}); !reflect.DeepEqual(got, want) {
 					t.Errorf("the handler is %+v, want %+v", got, want)
 				}
 			})
@@ -113,10 +113,10 @@ func TestUpstreamNewProber(t *testing.T) {
 	}
 	asked := errors.New("asked")
 	h := kube.Handlers{
-		Exec: func(kube.Exec) (probe.Handler, error) { return nil, asked },
-		HTTP: func(kube.HTTP) (probe.Handler, error) { return nil, asked },
-		TCP:  func(kube.TCP) (probe.Handler, error) { return nil, asked },
-		GRPC: func(kube.GRPC) (probe.Handler, error) { return nil, asked },
+		"exec": func(kube.Action) (probe.Handler, error) { return nil, asked },
+		"http": func(kube.Action) (probe.Handler, error) { return nil, asked },
+		"tcp":  func(kube.Action) (probe.Handler, error) { return nil, asked },
+		"grpc": func(kube.Action) (probe.Handler, error) { return nil, asked },
 	}
 	for i, action := range actions {
 		if _, err := probeSet(t, h, v1.Container{LivenessProbe: &v1.Probe{ProbeHandler: action}}); !errors.Is(err, asked) {
@@ -134,7 +134,7 @@ func resolve(t *testing.T, port intstr.IntOrString, ports []v1.ContainerPort) (u
 	t.Helper()
 	var dialled uint16
 	var wrong error
-	h := kube.Handlers{TCP: func(tcp kube.TCP) (probe.Handler, error) {
+	h := kube.Handlers{"tcp": func(tcp kube.Action) (probe.Handler, error) {
 		return probe.HandlerFunc(func(_ context.Context, t probe.Target) probe.Result {
 			dialled, wrong = t.Port(tcp.Port)
 			return probe.Succeed("")
@@ -205,7 +205,7 @@ func TestUpstreamV1HeaderToHTTPHeader(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range set {
-				if got := p.Handler.(*made[kube.HTTP]).action.Headers; !reflect.DeepEqual(got, test.want) {
+				if got := p.Handler.(*made).action.Headers; !reflect.DeepEqual(got, test.want) {
 					t.Errorf("the headers are %v, want %v", got, test.want)
 				}
 			}
@@ -229,7 +229,7 @@ func TestUpstreamExpandContainerCommandOnlyStatic(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range set {
-				if got := p.Handler.(*made[kube.Exec]).action.Command; !slices.Equal(got, test.want) {
+				if got := p.Handler.(*made).action.Command; !slices.Equal(got, test.want) {
 					t.Errorf("the command is %q, want %q", got, test.want)
 				}
 			}

@@ -73,7 +73,7 @@ func TestImportCheckAllowsPermittedImports(t *testing.T) {
 		"a lower floor":                at("engine", "~engine/verdict", "~engine/internal/timeline", "~probe", "sync"),
 		"a floor far below":            at("cmd/engine", "~probe", "github.com/spf13/cobra", "golang.org/x/sync/errgroup"),
 		"a lower order of the group":   at("restart/process", "~restart", "golang.org/x/sys/unix"),
-		"the group of config":          at("config/format", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
+		"the group of config":          at("config/document", "~config", "~config/internal/tree", "github.com/hashicorp/hcl/v2/hclwrite"),
 		"arithmetic in a pure package": at("engine/verdict", "math", "math/bits", "time", "fmt"),
 		"a test that imports upward":   tested("probe", "~engine", "~api/metrics"),
 		"a test's module in a test":    tested("cmd/engine", "testing", "github.com/rogpeppe/go-internal/testscript"),

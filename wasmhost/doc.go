@@ -175,6 +175,8 @@
 // child: it should not open files or connect. On other systems, and with Compile.InProcess, this
 // process compiles, without limits.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 // # Files
 //
 //	config.go       Config, Grant and Limits, with their defaults and bounds

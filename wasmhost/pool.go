@@ -19,9 +19,9 @@ type pool struct {
 	reclaim func()     // asks other pools for memory
 	close   func(*sandbox.Instance)
 
-	mu       sync.Mutex
-	allowed  int       // instances for now, at most limit
-	resized  time.Time // when allowed was changed
+	mu       sync.Mutex // guards all below
+	allowed  int        // instances for now, at most limit
+	resized  time.Time  // when allowed was changed
 	idle     []idleInstance
 	live     int                  // instances that are idle, lent or being started
 	starting int                  // of them, being started

@@ -1,5 +1,9 @@
-// Package document writes configurations, for commands that generate them. What it
-// writes is in the canonical style and is read back as the same values.
+// Package document writes configurations, for commands that generate them, and lays them out. What it
+// writes is in the canonical style, with indents of two spaces and aligned equals signs and comments, and is read back as the same
+// values.
+//
+// It is a separate package so that programs that only read configurations do not link
+// the code that writes them.
 //
 //	document.go files, blocks, arguments and comments
 //	value.go    expressions for Go values
@@ -14,6 +18,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/sonde-probe/sonde/config"
 )
 
 // Document is a configuration file that is being written.
@@ -35,6 +41,16 @@ func New() *Document {
 
 // Bytes returns the text of the document.
 func (d *Document) Bytes() []byte { return hclwrite.Format(d.file.Bytes()) }
+
+// Format lays s out in the canonical style, which changes only white space. If s has
+// syntax errors, it returns the text unchanged, with the errors. If s is in the
+// JSON syntax, it returns the text unchanged.
+func Format(s config.Source) ([]byte, config.Diagnostics) {
+	if diags := config.Syntax(s); diags.HasErrors() || s.JSON() {
+		return s.Bytes, diags
+	}
+	return hclwrite.Format(s.Bytes), nil
+}
 
 // Block adds a block and returns its body.
 func (b *Body) Block(kind string, labels ...string) *Body {
@@ -76,7 +92,7 @@ func (b *Body) Set(name string, value any) {
 
 // SetWithComment adds an argument with a comment at the end of its line.
 func (b *Body) SetWithComment(name string, value any, comment string) {
-	b.body.SetAttributeRaw(name, append(expression(value), token(hclsyntax.TokenComment, "# "+Printable(comment))))
+	b.body.SetAttributeRaw(name, append(expression(value), token(hclsyntax.TokenComment, "# "+printable(comment))))
 }
 
 // Newline adds an empty line.
@@ -89,7 +105,7 @@ const commentWidth = 96
 func (b *Body) Comment(format string, a ...any) {
 	line := "#"
 	for word := range strings.FieldsFuncSeq(fmt.Sprintf(format, a...), unicode.IsSpace) {
-		word = Printable(word)
+		word = printable(word)
 		if len(line)+len(word) >= commentWidth && line != "#" {
 			b.comment(line)
 			line = "#"
@@ -113,8 +129,8 @@ func (b *Body) comment(line string) {
 	b.body.AppendUnstructuredTokens(hclwrite.Tokens{token(hclsyntax.TokenComment, line+"\n")})
 }
 
-// Printable replaces characters that a comment cannot hold by U+FFFD.
-func Printable(s string) string {
+// printable replaces characters that a comment cannot hold by U+FFFD.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar

@@ -11,7 +11,6 @@ import (
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
-	"github.com/sonde-probe/sonde/config/format"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -55,7 +54,7 @@ func readBack(t *testing.T, words []string, env map[string]string) execprobe.Con
 	if err := diags.Err(); err != nil {
 		t.Fatalf("%v in\n%s", err, source.Bytes)
 	}
-	if formatted, _ := format.Source(source); string(formatted) != string(source.Bytes) {
+	if formatted, _ := document.Format(source); string(formatted) != string(source.Bytes) {
 		t.Errorf("not in the canonical style:\n%s", source.Bytes)
 	}
 	return got

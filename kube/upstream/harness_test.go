@@ -80,7 +80,7 @@ func (m *fakeRuntime) restarts() int {
 }
 
 // exec is a fake command.
-func (m *fakeRuntime) exec(e kube.Exec) (probe.Handler, error) {
+func (m *fakeRuntime) exec(e kube.Action) (probe.Handler, error) {
 	line := strings.Join(e.Command, " ")
 	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 		name, file, _ := strings.Cut(line, " ")
@@ -96,7 +96,7 @@ func (m *fakeRuntime) exec(e kube.Exec) (probe.Handler, error) {
 }
 
 // grpc is a fake server that is healthy while /healthz exists.
-func (m *fakeRuntime) grpc(kube.GRPC) (probe.Handler, error) {
+func (m *fakeRuntime) grpc(kube.Action) (probe.Handler, error) {
 	return probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
 		if m.has("/healthz") {
 			return probe.Succeed("")
@@ -118,13 +118,13 @@ func (m *fakeRuntime) recordAge(h probe.Handler) probe.Handler {
 
 func (m *fakeRuntime) handlers() kube.Handlers {
 	return kube.Handlers{
-		Exec: m.exec,
-		GRPC: m.grpc,
-		HTTP: func(c kube.HTTP) (probe.Handler, error) {
+		"exec": m.exec,
+		"grpc": m.grpc,
+		"http": func(c kube.Action) (probe.Handler, error) {
 			h, err := httpprobe.New(httpprobe.Config{Path: c.Path, Port: c.Port, Headers: c.Headers})
 			return m.recordAge(h), err
 		},
-		TCP: func(c kube.TCP) (probe.Handler, error) {
+		"tcp": func(c kube.Action) (probe.Handler, error) {
 			h, err := tcpprobe.New(tcpprobe.Config{Port: c.Port})
 			return m.recordAge(h), err
 		},

@@ -27,9 +27,9 @@ type adapted struct {
 func newAdapted(t testing.TB) *adapted {
 	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
 	a.manager = kube.NewManager(a.engine, kube.Handlers{
-		Exec: func(e kube.Exec) (probe.Handler, error) { return a.handler(probeKeyOfCommand(e.Command)) },
-		HTTP: func(h kube.HTTP) (probe.Handler, error) { return a.handler(probeKeyOf(h.Path)) },
-		TCP:  func(h kube.TCP) (probe.Handler, error) { return a.handler(a.probeKeyOfPort(h.Port)) },
+		"exec": func(e kube.Action) (probe.Handler, error) { return a.handler(probeKeyOfCommand(e.Command)) },
+		"http": func(h kube.Action) (probe.Handler, error) { return a.handler(probeKeyOf(h.Path)) },
+		"tcp":  func(h kube.Action) (probe.Handler, error) { return a.handler(a.probeKeyOfPort(h.Port)) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var syncing sync.WaitGroup

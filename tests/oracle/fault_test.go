@@ -142,7 +142,7 @@ func faults() []fault {
 			old: "in.Terminating = true", new: "in.Terminating = false"},
 		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
 			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},
-		{name: "a removed manifest whose pod goes on", file: "cmd/engine/internal/staticpods/dir.go", by: removed,
+		{name: "a removed manifest whose pod goes on", file: "cmd/engine/internal/manifests/dir.go", by: removed,
 			old: "changed = changed || len(d.files[name].targets) > 0\n\t\t\tdelete", new: "delete"},
 	}
 }

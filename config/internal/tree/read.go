@@ -54,7 +54,7 @@ func (r *reader) argument(a Argument) {
 		return
 	}
 	if hint, ok := r.schema.Retired[a.Name]; ok {
-		r.problems = append(r.problems, Problem{Range: a.Range, Summary: a.Name + " has no effect any more", Hint: hint, Warning: true})
+		r.problems = append(r.problems, Problem{Range: a.Range, Summary: a.Name + " has no effect any more", Hint: hint, IsWarning: true})
 		return
 	}
 	if !r.schema.any && !slices.Contains(r.schema.Arguments, a.Name) {

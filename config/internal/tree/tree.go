@@ -94,11 +94,11 @@ type Content struct {
 
 // Problem is an error in a body that its BodySchema does not allow, or a warning.
 type Problem struct {
-	Range   hcl.Range
-	Summary string
-	Hint    string
-	Warning bool   // the body can be used
-	Unknown string // a name that is not known here, and whose Hint is only a list; else empty
+	Range     hcl.Range
+	Summary   string
+	Hint      string
+	IsWarning bool   // the body can be used
+	Unknown   string // a name that is not known here, and whose Hint is only a list; else empty
 }
 
 // Path returns the block of the body and those around it, for messages:
@@ -153,9 +153,9 @@ func (h *head) LabelRange(i int) hcl.Range {
 	return h.Header
 }
 
-// In returns the body for one element of a loop: with the element's variables, and its
+// in returns the body for one element of a loop: with the element's variables, and its
 // name for messages.
-func (b Body) In(ctx *hcl.EvalContext, element string) Body {
+func (b Body) in(ctx *hcl.EvalContext, element string) Body {
 	b.Ctx, b.Element = ctx, element
 	return b
 }
@@ -163,7 +163,7 @@ func (b Body) In(ctx *hcl.EvalContext, element string) Body {
 // In returns the block for one element of a loop.
 func (b *Block) In(ctx *hcl.EvalContext, element string) *Block {
 	one := *b
-	one.Body = b.Body.In(ctx, element)
+	one.Body = b.Body.in(ctx, element)
 	one.Body.Block = &one
 	return &one
 }
@@ -222,7 +222,7 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 // of the content block.
 func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
 	made := &Block{head: &head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
-	made.Body = content.Body.In(ctx, element)
+	made.Body = content.Body.in(ctx, element)
 	made.Body.Block = made
 	return made
 }

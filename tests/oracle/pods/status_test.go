@@ -118,7 +118,7 @@ func TestVariablesInCommandsAreReplacedAlike(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		ours, theirs := containers[0].Probes[0].Exec.Command, container.ExpandContainerCommandOnlyStatic([]string{word}, env)
+		ours, theirs := containers[0].Probes[0].Command, container.ExpandContainerCommandOnlyStatic([]string{word}, env)
 		if !slices.Equal(ours, theirs) {
 			return fmt.Sprintf("%q becomes %q, and with us %q", word, theirs, ours)
 		}

@@ -125,7 +125,7 @@ type sonde struct {
 func sondeWith(c probe.Compatibility) side {
 	return func(t *testing.T, n *node) proberManager {
 		s := &sonde{node: n, engine: engine.New(engine.Config{Compatibility: c}), t: t}
-		s.Manager = kube.NewManager(s.engine, kube.Handlers{Exec: s.handler})
+		s.Manager = kube.NewManager(s.engine, kube.Handlers{"exec": s.handler})
 		ctx, cancel := context.WithCancel(t.Context())
 		s.cancel = cancel
 		s.done.Go(func() {
@@ -139,7 +139,7 @@ func sondeWith(c probe.Compatibility) side {
 }
 
 // handler returns a handler that makes attempts.
-func (s *sonde) handler(e kube.Exec) (probe.Handler, error) {
+func (s *sonde) handler(e kube.Action) (probe.Handler, error) {
 	var kind probe.Kind
 	if err := kind.UnmarshalText([]byte(e.Command[1])); err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	c.Env = reexec.Env("GOTRACEBACK=none", "GOMAXPROCS="+strconv.Itoa(workers))
 	c.Dir = "/"
 	c.SysProcAttr = command.Attr(nil)
-	stderr := &command.Head{Max: maxMessage}
+	stderr := &command.Output{Max: maxMessage}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(module), code, stderr
 	err := c.Start()
 	quota.Processes.Started(err)

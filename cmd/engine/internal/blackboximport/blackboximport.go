@@ -113,7 +113,7 @@ func (im *importer) warn(module string, body *document.Body, format string, a ..
 	if module != "" {
 		where += "module " + module + ": "
 	}
-	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
+	im.warnings = append(im.warnings, where+fmt.Sprintf(format, a...))
 }
 
 // module writes a module.

@@ -19,12 +19,12 @@ func (im *importer) need(name string, p Plugin) (leftOut string) {
 	}
 	im.plugins = append(im.plugins, name)
 	im.head.Newline()
-	p.Write(im.head, name)
+	p.write(im.head, name)
 	return ""
 }
 
-// Write writes the block of a plugin, which may dial the probed target only.
-func (p Plugin) Write(doc *document.Document, name string) {
+// write writes the block of a plugin, which may dial the probed target only.
+func (p Plugin) write(doc *document.Document, name string) {
 	body := doc.Block("plugin", name)
 	body.Set("source", p.File)
 	body.Set("sha256", p.SHA256)

@@ -52,7 +52,7 @@ func LogDiagnostics(log *slog.Logger, diags config.Diagnostics) {
 		if d.Hint != "" {
 			attrs = append(attrs, "hint", d.Hint)
 		}
-		if d.Severity == config.Warning {
+		if d.IsWarning {
 			log.Warn("configuration warning", attrs...)
 		} else {
 			log.Error("configuration error", attrs...)

@@ -88,8 +88,6 @@ func (d endless) Run(ctx context.Context, began func(string), end <-chan time.Du
 // elsewhere is a driver of instances outside the engine.
 type elsewhere struct{ endless }
 
-func (elsewhere) External() {}
-
 func (elsewhere) SetFailed(func(error)) {}
 
 // A restart waits for the store, which does not answer, when the engine is stopped: the processes of its host must be
@@ -164,7 +162,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return s, nil }
 		var err error
-		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: config.ClusterConfigEtcd}); err != nil {
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: "etcd"}); err != nil {
 			t.Fatal(err)
 		}
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {

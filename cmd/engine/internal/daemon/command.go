@@ -29,6 +29,7 @@ import (
 	"io"
 	stdlog "log"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -51,7 +52,7 @@ type flags struct {
 	addressFile string
 	clusterName string
 	force       bool
-	pods        staticpods.Flags
+	pods        manifests.Flags
 }
 
 // Command returns sonde run. The version is shown in /metrics. Without openStore a cluster block is an
@@ -173,15 +174,23 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 // load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
 // none is needed.
 func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
-	p.Inputs = pushed.Inputs()
 	if f.isOnlyPods(paths) {
-		return f.parse(nil, nil, p)
+		return f.parseAll(ownFiles{}, pushed, p)
 	}
 	sources, files, diags := f.inputs.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(pushed.Sources(sources), files, p)
+	return f.parseAll(ownFiles{sources, files}, pushed, p)
+}
+
+// ownFiles are the texts of an engine's own files, and files with variables.
+type ownFiles struct{ sources, files []config.Source }
+
+// parseAll parses the files of the engine together with a revision; nil for none.
+func (f *flags) parseAll(own ownFiles, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+	p.Inputs = pushed.Inputs()
+	return f.parse(slices.Concat(own.sources, p.Inputs.Sources), own.files, p)
 }
 
 // parse parses a configuration that was read, and files with variables.
@@ -191,7 +200,7 @@ func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*con
 	if diags.HasErrors() || f.pods.Path == "" {
 		return loaded, diags
 	}
-	if err := f.pods.GRPC.Load(loaded.Engine, p); err != nil {
+	if err := f.pods.LoadGRPC(loaded.Engine, p); err != nil {
 		diags = append(diags, config.Diagnostic{Summary: "grpc probes of pods cannot be made: " + err.Error()})
 	}
 	return loaded, diags

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -45,7 +45,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	if _, err := handlers.GRPCModule(); err != nil {
 		t.Skip("the plugin has not been built: make build")
 	}
-	f := flags{pods: staticpods.Flags{Path: t.TempDir()}}
+	f := flags{pods: manifests.Flags{Path: t.TempDir()}}
 	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, image: i, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
 	if err := os.WriteFile(filepath.Join(f.pods.Path, "rpc.yaml"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)

@@ -123,12 +123,12 @@ func maxBeatAge(e config.Engine) time.Duration {
 	if e.Beats == nil {
 		return 0
 	}
-	return cmp.Or(e.Beats.MaxAge, config.DefaultBeatAge)
+	return e.Beats.MaxAge
 }
 
 // apiConfig returns what the API shows and does, without how it is reached.
 func (d *daemon) apiConfig() api.Config {
-	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
+	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.cluster.isShared}
 	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,

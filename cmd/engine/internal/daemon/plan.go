@@ -66,7 +66,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
-	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
+	t := &targets{engine: engine.New(engine.Config{}), processes: &processes{state: before.Engine.State, saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
 	var err error
 	if t.restarts, err = restart.New(restart.Config{Engine: t.engine, Logger: log}); err != nil {
 		return api.Plan{}, err
@@ -126,7 +126,7 @@ func (p *planned) addTargets(e restart.Effect, instances map[string]string, unit
 		if c := p.targets[target]; p.before == nil || c != nil && c.Action == "added" {
 			continue
 		}
-		if differ := p.after.TargetDifferences(p.before, target); len(differ) > 0 {
+		if differ := p.after.Differences(p.before, "target", target); len(differ) > 0 {
 			p.change(target).Arguments = argumentChanges(differ)
 		}
 	}
@@ -178,7 +178,7 @@ func (p *planned) addProbe(change engine.ProbeChange) {
 	c := p.change(change.ID.Target)
 	one := api.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
 	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
-		one.Arguments = argumentChanges(p.after.ProbeDifferences(p.before, change.ID))
+		one.Arguments = argumentChanges(p.after.Differences(p.before, "probe", change.ID.String()))
 	}
 	c.Probes = append(c.Probes, one)
 }
@@ -249,7 +249,7 @@ func moduleChanges(before, after *config.Config) (changes []api.BlockChange) {
 	}
 	for _, c := range changesOf("probe_module", before.ProbeModules, after.ProbeModules) {
 		if c.Action == "changed" {
-			c.Arguments = argumentChanges(after.ProbeModuleDifferences(before, c.Name))
+			c.Arguments = argumentChanges(after.Differences(before, "probe_module", c.Name))
 		}
 		if c.Action != "changed" || len(c.Arguments) > 0 {
 			changes = append(changes, c)
@@ -263,7 +263,7 @@ func settingChanges(before, after *config.Config) []api.ArgumentChange {
 	if before == nil {
 		return nil
 	}
-	changes := argumentChanges(after.EngineDifferences(before))
+	changes := argumentChanges(after.Differences(before, "engine", ""))
 	for i := range changes {
 		name, _, _ := strings.Cut(changes[i].Name, ".")
 		changes[i].Restart = !slices.Contains(changeable, name)

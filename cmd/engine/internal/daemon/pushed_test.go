@@ -51,7 +51,7 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 			s := &starter{openStore: func(config.Cluster) (Store, error) { return store, nil }}
 			p, err := s.currentRevision(config.Cluster{Endpoints: []string{"http://a:2379"}})
 			if p != nil || !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), c.want) {
-				t.Errorf("revision %d, %v, want %s", p.Number(), err, c.want)
+				t.Errorf("revision %+v, %v, want %s", p, err, c.want)
 			}
 			if isOne := store.tries == 1; isOne != c.isOne || isOne == (time.Since(began) >= revisionTimeout) {
 				t.Errorf("%v: %d tries in %v", c.err, store.tries, time.Since(began))
@@ -67,7 +67,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: b}, nil }
 		var err error
-		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: config.ClusterConfigEtcd}); err != nil {
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: "etcd"}); err != nil {
 			t.Fatal(err)
 		}
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -92,7 +92,7 @@ const maxPlaces = 3
 func errorsOf(diags config.Diagnostics, n int) error {
 	var places []string
 	for _, one := range diags {
-		if place := one.Range.String(); one.Severity == config.Error && place != "" && len(places) < maxPlaces {
+		if place := one.Range.String(); !one.IsWarning && place != "" && len(places) < maxPlaces {
 			places = append(places, place)
 		}
 	}
@@ -152,12 +152,12 @@ func rejectionAttrs(err error) []any {
 
 // podsRead is the directory of pods, as it was read again.
 type podsRead struct {
-	dir     *staticpods.Dir
+	dir     *manifests.Dir
 	changed bool
 }
 
 // readPods reads the directory of pods again, whose disk may hang.
-func readPods(dir *staticpods.Dir) podsRead {
+func readPods(dir *manifests.Dir) podsRead {
 	changed, err := dir.Refresh(time.Now()) // which has logged the error
 	return podsRead{dir, changed && err == nil}
 }

@@ -88,7 +88,7 @@ func checkUnpushed(r loadResult) loadResult {
 
 // warn adds a warning to the diagnostics.
 func (r loadResult) warn(format string, args ...any) loadResult {
-	r.diags = append(r.diags, config.Diagnostic{Severity: config.Warning, Summary: fmt.Sprintf(format, args...)})
+	r.diags = append(r.diags, config.Diagnostic{IsWarning: true, Summary: fmt.Sprintf(format, args...)})
 	return r
 }
 

@@ -97,6 +97,6 @@ func (in *Inputs) setVar(s string) error {
 	if !found || name == "" {
 		return errors.New("must be name=value")
 	}
-	in.vars = append(in.vars, config.Var{Name: name, Value: value, From: "--var " + name})
+	in.vars = append(in.vars, config.Var{Name: name, Value: value})
 	return nil
 }

@@ -3,6 +3,8 @@ package manifests
 import (
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,27 +12,59 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// Entrypoints is the flag --entrypoint: the program and the first arguments of an
-// image's entrypoint, by the image's name.
-type Entrypoints map[string][]string
+// entrypoints is the flag --entrypoint: the program and the first arguments of an
+// image's entrypoint, by the image's name without tag and digest, or its end after a slash. They may be empty.
+type entrypoints map[string][]string
 
-// Register adds the flag to a command.
-func (e Entrypoints) Register(c *cobra.Command) {
+// register adds the flag to a command.
+func (e entrypoints) register(c *cobra.Command) {
 	c.Flags().Func("entrypoint", "the entrypoint of an image, `image=program arguments…`, for containers without a command; can be repeated", e.set)
 }
 
-// Command returns the program and the arguments of a container. When only the
+// command returns the program and the arguments of a container. When only the
 // image knows them, and there is no other obstacle, the error names the flag.
-func (e Entrypoints) Command(c kube.Container) ([]string, error) {
-	words, err := c.Argv(e)
-	if name := kube.ImageName(c.Image); err != nil && name != "" && len(c.Obstacles) == 0 {
-		err = fmt.Errorf("%w; give it with --entrypoint %s=PROGRAM", err, name)
+func (e entrypoints) command(c kube.Container) ([]string, error) {
+	if len(c.Command) > 0 {
+		return slices.Concat(c.Command, c.Args), nil
 	}
-	return words, err
+	image := repository(c.Image)
+	entrypoint, known := e.of(image)
+	argv := slices.Concat(entrypoint, c.Args)
+	var err error
+	switch {
+	case !known:
+		err = fmt.Errorf("it has no command, and the entrypoint of image %q is not known", c.Image)
+	case len(argv) == 0:
+		err = fmt.Errorf("it has neither command nor args, and the entrypoint of image %q is empty", c.Image)
+	default:
+		return argv, nil
+	}
+	if image != "" && len(c.Obstacles) == 0 {
+		err = fmt.Errorf("%w; give it with --entrypoint %s=PROGRAM", err, path.Base(image))
+	}
+	return nil, err
+}
+
+// of looks up the name of an image, then the name without the registry, and so on without each further element from the left.
+func (e entrypoints) of(image string) (words []string, known bool) {
+	for image != "" && !known {
+		words, known = e[image]
+		_, image, _ = strings.Cut(image, "/")
+	}
+	return words, known
+}
+
+// repository returns an image's name without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
 }
 
 // set adds image=words. There may be no words.
-func (e Entrypoints) set(s string) error {
+func (e entrypoints) set(s string) error {
 	image, words, found := strings.Cut(s, "=")
 	if !found || image == "" {
 		return errors.New("must be image=program, or image= for an image without an entrypoint")

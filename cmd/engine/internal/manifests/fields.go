@@ -15,9 +15,9 @@ var probeFields = []string{
 	"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds",
 }
 
-// Gates lists the gates of a manifest's pods. In Kubernetes such a pod is not ready, or not even started, until a controller has set
+// gates lists the gates of a manifest's pods. In Kubernetes such a pod is not ready, or not even started, until a controller has set
 // conditions or removed gates. Nothing does so here.
-func Gates(m kube.Manifest) (readiness, scheduling string) {
+func gates(m kube.Manifest) (readiness, scheduling string) {
 	var ready, schedule []string
 	for _, g := range m.Pod.Spec.ReadinessGates {
 		ready = append(ready, string(g.ConditionType))
@@ -28,9 +28,9 @@ func Gates(m kube.Manifest) (readiness, scheduling string) {
 	return strings.Join(ready, ", "), strings.Join(schedule, ", ")
 }
 
-// ListFields lists fields that are not supported, with a suggestion for those that
+// listFields lists fields that are not supported, with a suggestion for those that
 // are probably misspelt.
-func ListFields(fields []string) string {
+func listFields(fields []string) string {
 	texts := make([]string, len(fields))
 	for i, field := range fields {
 		texts[i] = field

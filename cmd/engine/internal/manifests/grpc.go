@@ -9,24 +9,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// GRPC makes the handlers of grpc probes of pods, with the plugin that is built in.
-type GRPC struct{ plugin config.Handler }
+// grpcPlugin makes the handlers of grpc probes of pods, with the plugin that is built in.
+type grpcPlugin struct{ plugin config.Handler }
 
-// Load loads the plugin with those of a configuration, so that it stays loaded as long as they do. One that is loaded already is
-// reused. Without the plugin, only grpc probes cannot be made.
-func (g *GRPC) Load(e config.Engine, p *handlers.Plugins) error {
+// LoadGRPC loads the plugin for grpc probes with those of a configuration, so that it stays loaded as long as they do. One that is
+// loaded already is reused. Without the plugin, only grpc probes cannot be made.
+func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 	h, err := p.GRPC(e)
 	if errors.Is(err, handlers.ErrNoGRPC) {
 		return nil
 	}
-	if err == nil && g.plugin.Make == nil { // pods are read meanwhile, and a later configuration may not come into use
-		g.plugin = h
+	if err == nil && f.grpc.plugin.Make == nil { // pods are read meanwhile, and a later configuration may not come into use
+		f.grpc.plugin = h
 	}
 	return err
 }
 
 // handler makes the handler of a grpc probe, with the plugin's own defaults.
-func (g *GRPC) handler(action kube.GRPC) (probe.Handler, error) {
+func (g *grpcPlugin) handler(action kube.Action) (probe.Handler, error) {
 	if g.plugin.Make == nil {
 		return nil, handlers.ErrNoGRPC
 	}

@@ -10,11 +10,11 @@ import (
 
 func TestAPluginsDefaultsAreGivenToIt(t *testing.T) {
 	var got config.Values
-	g := GRPC{config.Handler{
+	g := grpcPlugin{config.Handler{
 		Schema: config.Schema{Fields: []config.Field{{Name: "port", Default: "1"}, {Name: "retries", Default: int64(3)}, {Name: "service"}}},
 		Make:   func(v config.Values, _ config.Context) (probe.Handler, error) { got = v; return nil, nil },
 	}}
-	if _, err := g.handler(kube.GRPC{Port: "9000"}); err != nil {
+	if _, err := g.handler(kube.Action{Port: "9000"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != 2 || got["port"] != "9000" || got["retries"] != int64(3) {

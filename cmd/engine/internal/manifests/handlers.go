@@ -9,20 +9,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handlers returns the constructors of handlers for probes in manifests, with the
+// newHandlers returns the constructors of handlers for probes in manifests, with the
 // compatibility of the engine.
-func Handlers(grpc *GRPC, compatibility probe.Compatibility) kube.Handlers {
+func newHandlers(grpc *grpcPlugin, compatibility probe.Compatibility) kube.Handlers {
 	return kube.Handlers{
-		Exec: func(e kube.Exec) (probe.Handler, error) {
-			return nonNil(execprobe.New(execprobe.Config{Command: escaped(e.Command)})) // package kube has expanded references
+		"exec": func(a kube.Action) (probe.Handler, error) {
+			return execprobe.New(execprobe.Config{Command: escaped(a.Command)}) // package kube has expanded references
 		},
-		HTTP: func(h kube.HTTP) (probe.Handler, error) {
-			c := HTTPConfig(h)
+		"http": func(a kube.Action) (probe.Handler, error) {
+			c := httpConfig(a)
 			c.Compatibility = compatibility
-			return nonNil(httpprobe.New(c))
+			return httpprobe.New(c)
 		},
-		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
-		GRPC: grpc.handler,
+		"tcp":  func(a kube.Action) (probe.Handler, error) { return tcpprobe.New(tcpConfig(a)) },
+		"grpc": grpc.handler,
 	}
 }
 
@@ -35,17 +35,8 @@ func escaped(all []string) []string {
 	return words
 }
 
-// nonNil returns no handler with an error: a nil *Handler in the interface would
-// not be nil.
-func nonNil[H probe.Handler](h H, err error) (probe.Handler, error) {
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-// Check returns why a probe cannot be used on a target, or nil.
-func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
+// checkProbe returns why a probe cannot be used on a target, or nil.
+func checkProbe(h kube.Handlers, p kube.Probe, t probe.Target) error {
 	handler, err := h.Make(p.Action)
 	if err != nil {
 		return err
@@ -56,14 +47,14 @@ func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
 	return nil
 }
 
-// HTTPConfig converts an httpGet probe.
-func HTTPConfig(h kube.HTTP) httpprobe.Config {
-	c := httpprobe.Config{Path: h.Path, Port: h.Port, Host: h.Host, Headers: h.Headers}
-	if h.Scheme == "HTTPS" {
+// httpConfig converts an httpGet probe.
+func httpConfig(a kube.Action) httpprobe.Config {
+	c := httpprobe.Config{Path: a.Path, Port: a.Port, Host: a.Host, Headers: a.Headers}
+	if a.Scheme == "HTTPS" {
 		c.Scheme, c.TLS = "https", &httpprobe.TLS{Verify: new(bool)} // the kubelet verifies nothing
 	}
 	return c
 }
 
-// TCPConfig converts a tcpSocket probe.
-func TCPConfig(t kube.TCP) tcpprobe.Config { return tcpprobe.Config{Port: t.Port, Host: t.Host} }
+// tcpConfig converts a tcpSocket probe.
+func tcpConfig(a kube.Action) tcpprobe.Config { return tcpprobe.Config{Port: a.Port, Host: a.Host} }

@@ -8,14 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// Ports finds containers that use the same port of this machine. In a cluster each
+// ports finds containers that use the same port of this machine. In a cluster each
 // pod has its own ports; processes here share them. The keys are ports, the values
 // names of targets.
-type Ports map[uint16]string
+type ports map[uint16]string
 
-// Add adds the ports of a container that runs as a process. It returns a sentence
+// add adds the ports of a container that runs as a process. It returns a sentence
 // about a port that another container uses, too, or "".
-func (p Ports) Add(c kube.Container) (conflict string) {
+func (p ports) add(c kube.Container) (conflict string) {
 	for _, port := range portsOf(c) {
 		if other, used := p[port]; used && other != c.Target.Name {
 			conflict = fmt.Sprintf("port %d is also used by %s, and processes share the ports of this machine", port, other)
@@ -30,16 +30,7 @@ func (p Ports) Add(c kube.Container) (conflict string) {
 func portsOf(c kube.Container) []uint16 {
 	ports := slices.Collect(maps.Values(c.Target.Ports))
 	for _, p := range c.Probes {
-		text, host := "", ""
-		switch {
-		case p.HTTP != nil:
-			text, host = p.HTTP.Port, p.HTTP.Host
-		case p.TCP != nil:
-			text, host = p.TCP.Port, p.TCP.Host
-		case p.GRPC != nil:
-			text = p.GRPC.Port
-		}
-		if port, err := c.Target.Port(text); err == nil && host == "" {
+		if port, err := c.Target.Port(p.Port); err == nil && p.Host == "" {
 			ports = append(ports, port)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Process is a container, and how it runs as a process of this machine.
-type Process struct {
+// container is a container, and how it runs as a process of this machine.
+type container struct {
 	kube.Container
 	Argv   []string           // nil: it does not
 	Reason string             // why not
@@ -23,12 +23,12 @@ type Process struct {
 	LeftOut string           // what of the manifest is left out, and why; "" for nothing
 }
 
-// Processes returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
+// containers returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
 // A pod without an address has that of processes of this machine. What has to wait for an init container that cannot run cannot run either, and
 // nothing waits for a sidecar that cannot.
-func (e Entrypoints) Processes(m kube.Manifest) ([]Process, error) {
-	m.SetAddress(Loopback)
-	containers, err := m.Processes()
+func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
+	m.SetAddress(loopback)
+	containers, err := m.Containers()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (e Entrypoints) Processes(m kube.Manifest) ([]Process, error) {
 	if n := slices.IndexFunc(containers, isFirst); n > 0 {
 		containers = slices.Concat(containers[n:], containers[:n])
 	}
-	all, blocking, missing := []Process(nil), "", map[string]bool{}
+	all, blocking, missing := []container(nil), "", map[string]bool{}
 	for _, c := range containers {
 		c.StartAfter = slices.DeleteFunc(c.StartAfter, func(target string) bool { return missing[target] })
 		p, obstacles := e.process(c)
@@ -56,10 +56,10 @@ func (e Entrypoints) Processes(m kube.Manifest) ([]Process, error) {
 }
 
 // process returns a container as a process, and what keeps it from running here by itself.
-func (e Entrypoints) process(c kube.Container) (p Process, obstacles []string) {
+func (e entrypoints) process(c kube.Container) (p container, obstacles []string) {
 	p.Container = c
 	var err error
-	if p.Argv, err = e.Command(c); err != nil {
+	if p.Argv, err = e.command(c); err != nil {
 		obstacles = append(obstacles, err.Error())
 	}
 	obstacles = append(obstacles, c.Obstacles...)
@@ -81,25 +81,23 @@ func (e Entrypoints) process(c kube.Container) (p Process, obstacles []string) {
 func preStop(c kube.Container) (*restart.PreStop, error) {
 	p := &restart.PreStop{}
 	switch hook := c.PreStop; {
-	case hook == nil:
+	case hook == nil, hook.Handler == "sleep" && hook.Sleep == 0:
 		return nil, nil
-	case hook.Exec != nil:
-		p.Command = escaped(hook.Exec.Command)
-	case hook.Sleep != nil && *hook.Sleep == 0:
-		return nil, nil
-	case hook.Sleep != nil:
-		p.Sleep = *hook.Sleep
+	case hook.Handler == "exec":
+		p.Command = escaped(hook.Command)
+	case hook.Handler == "sleep":
+		p.Sleep = hook.Sleep
 	default:
-		port := hook.HTTP.Port
+		port := hook.Port
 		if named, isNamed := c.Target.Ports[port]; isNamed {
 			port = strconv.Itoa(int(named))
 		}
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 			return nil, fmt.Errorf("the container has no port %q", port)
 		}
-		host := net.JoinHostPort(cmp.Or(hook.HTTP.Host, c.Target.Address), port)
-		p.URL = strings.ToLower(hook.HTTP.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.HTTP.Path, "/")
-		for name, values := range hook.HTTP.Headers {
+		host := net.JoinHostPort(cmp.Or(hook.Host, c.Target.Address), port)
+		p.URL = strings.ToLower(hook.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.Path, "/")
+		for name, values := range hook.Headers {
 			if p.Headers == nil {
 				p.Headers = map[string]string{}
 			}
@@ -112,8 +110,8 @@ func preStop(c kube.Container) (*restart.PreStop, error) {
 	return p, nil
 }
 
-// RestartPolicy returns a container's restart policy.
-func RestartPolicy(c kube.Container) restart.Policy {
+// restartPolicy returns a container's restart policy.
+func restartPolicy(c kube.Container) restart.Policy {
 	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}
 	return policies[string(c.RestartPolicy)]
 }

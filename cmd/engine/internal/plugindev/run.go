@@ -102,7 +102,7 @@ func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, time
 
 // callLog records the host calls of one attempt.
 type callLog struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards all below
 	began time.Time
 	calls []tracedCall
 	more  int // calls beyond maxCalls

@@ -276,11 +276,12 @@ func set(text string, p *page, e entry, value string) string {
 
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	const size = bytesize.Size(1)
+	empty, _ := config.Parse(nil, config.Options{})
 	backOff, damping := restart.Unit{}.WithDefaults().BackOff, probe.Damping{}.WithDefaults()
 	for name, want := range map[string]any{
 		"engine.listen": api.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
 		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
-		"engine.plugin_memory": size * wasmhost.DefaultTotalMemory, "engine.reload_guard": config.DefaultReloadGuard,
+		"engine.plugin_memory": size * wasmhost.DefaultTotalMemory, "engine.reload_guard": empty.Engine.ReloadGuard,
 		"plugin.limits.module_size": size * wasmhost.DefaultModuleSize,
 		"probe.period":              probe.DefaultPeriod, "probe.timeout": probe.DefaultTimeout,
 		"probe.success_threshold": probe.DefaultSuccessThreshold, "probe.failure_threshold": probe.DefaultFailureThreshold,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
@@ -75,7 +75,7 @@ func (f *formatter) sources(paths []string) ([]config.Source, error) {
 
 // format formats one source.
 func (f *formatter) format(s config.Source) error {
-	text, diags := format.Source(s)
+	text, diags := document.Format(s)
 	if f.diags = append(f.diags, diags...); diags.HasErrors() {
 		return nil
 	}

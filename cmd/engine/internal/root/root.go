@@ -9,10 +9,10 @@
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, push is sonde push, drain is
-// sonde cluster drain and undrain, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, cluster is sonde push and
+// what sonde cluster does in the store, manifests is sonde import and has the pods of sonde run, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
-// configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
+// configuration).
 package root
 
 import (
@@ -24,11 +24,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cluster"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/drain"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/push"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
@@ -105,23 +104,15 @@ func newRoot(o Options) *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
 	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulate.Command(), simulate.TuneCommand(),
-		plugindev.Command(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
-	if o.OpenStore != nil {
-		root.AddCommand(push.Command(o.OpenStore))
-	} else {
-		root.AddCommand(push.Absent("push"))
-	}
+	root.AddCommand(cluster.Push(o.OpenStore))
 	return root
 }
 
-// clusterCommand returns sonde cluster. What reads or writes the store itself needs a program that has its client.
+// clusterCommand returns sonde cluster.
 func clusterCommand(open daemon.OpenStore) *cobra.Command {
 	c := status.Cluster()
-	if open != nil {
-		c.AddCommand(drain.Drain(open), drain.Undrain(open), push.Revisions(open), push.Rollback(open))
-	} else {
-		c.AddCommand(push.Absent("drain"), push.Absent("undrain"), push.Absent("revisions"), push.Absent("rollback"))
-	}
+	c.AddCommand(cluster.Commands(open)...)
 	return c
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -40,7 +39,7 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent))
 	if strict {
 		for i := range diags {
-			diags[i].Severity = config.Error
+			diags[i].IsWarning = false
 		}
 	}
 	if asJSON {

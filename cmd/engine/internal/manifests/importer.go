@@ -1,0 +1,220 @@
+package manifests
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
+	"github.com/sonde-probe/sonde/kube"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// importer writes manifests as a configuration.
+type importer struct {
+	flags    *flags
+	handlers kube.Handlers
+	doc      *document.Document
+	sources  map[string]string // by target: the container that it was made of
+	ports    ports
+	warnings []string
+	errs     []error
+
+	first bool   // no manifest has been written
+	from  string // the manifest or container that is being written: "web.yaml:1: Deployment shop/web"
+}
+
+func newImporter(f *flags) *importer {
+	im := &importer{flags: f, handlers: newHandlers(new(grpcPlugin), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: ports{}, first: true}
+	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
+		im.handlers["grpc"] = func(kube.Action) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
+	}
+	return im
+}
+
+// warn writes a comment, and adds it to the warnings.
+func (im *importer) warn(body *document.Body, format string, a ...any) {
+	body.Comment(format, a...)
+	im.warnings = append(im.warnings, im.from+": "+fmt.Sprintf(format, a...))
+}
+
+// manifest writes the targets of one manifest.
+func (im *importer) manifest(m kube.Manifest) {
+	im.from = m.Position + ": " + m.String()
+	if !im.first {
+		im.doc.Newline()
+	}
+	im.first = false
+	im.doc.Comment("%s, from %s", m, m.Position)
+	if m.Pod == nil {
+		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
+		return
+	}
+	containers, err := im.flags.entrypoints.containers(m)
+	if err != nil {
+		for _, err := range config.Separate(err) {
+			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
+		}
+		return
+	}
+	im.unsupported(&im.doc.Body, m.Ignored)
+	readiness, scheduling := gates(m)
+	if readiness != "" {
+		im.warn(&im.doc.Body, "The readiness gates %s do not count, since nothing sets conditions here: add a readiness probe of what sets them, or one with beat that it reports to.", readiness)
+	}
+	if scheduling != "" {
+		im.warn(&im.doc.Body, "The scheduling gates %s do not count: the containers are started and probed at once.", scheduling)
+	}
+	for _, c := range containers {
+		im.from = m.Position + ": " + m.String() + ": container " + c.Name
+		im.container(m, c)
+	}
+}
+
+func (im *importer) unsupported(body *document.Body, fields []string) {
+	if len(fields) > 0 {
+		im.warn(body, "Ignored fields: %s.", listFields(fields))
+	}
+}
+
+// container writes the target of a container of a manifest.
+func (im *importer) container(m kube.Manifest, c container) {
+	im.doc.Newline()
+	if len(c.Target.Name) > probe.MaxTargetName {
+		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
+		return
+	}
+	if first, twice := im.sources[c.Target.Name]; twice {
+		im.errs = append(im.errs, fmt.Errorf("%s: target %q is defined already by %s", im.from, c.Target.Name, first))
+		return
+	}
+	im.sources[c.Target.Name] = im.from
+	place := im.placement(c)
+	if c.Init && place.command == nil {
+		im.warn(&im.doc.Body, "Init container %q is not run, since %s.", c.Name, place.reason)
+		return
+	}
+	if len(c.Probes) == 0 && place.command == nil {
+		im.warn(&im.doc.Body, "Container %q is left out: it has no probes, and %s.", c.Name, place.reason)
+		return
+	}
+	if c.Sidecar && place.command != nil {
+		im.sidecar(m, c)
+	}
+	target := im.doc.Block("target", c.Target.Name)
+	im.address(target, &c.Container, place)
+	im.unsupported(target, m.IgnoredOf[c.Name])
+	if fields := m.ProcessFields(c.Name); place.command == nil && len(fields) > 0 {
+		im.warn(target, "Ignored fields, which are for a process: %s.", strings.Join(fields, ", "))
+	}
+	if place.command != nil {
+		if conflict := im.ports.add(c.Container); conflict != "" {
+			im.warn(target, "%s.", conflict)
+		}
+		if c.LeftOut != "" {
+			im.warn(target, "%s.", c.LeftOut)
+		}
+		writeProcess(target, c)
+	}
+	for _, p := range c.Probes {
+		target.Newline()
+		im.probe(target, c.Container, p, place)
+	}
+}
+
+// sidecar warns of what a sidecar does as a target that it would not do in a pod.
+func (im *importer) sidecar(m kube.Manifest, c container) {
+	if slices.ContainsFunc(c.Probes, func(p kube.Probe) bool { return p.Rule.Kind == probe.Readiness }) {
+		im.warn(&im.doc.Body, "The other containers do not wait until this sidecar has started: start_after would wait until it is ready.")
+	}
+	if policy := m.Pod.Spec.RestartPolicy; policy == "Never" || policy == "OnFailure" {
+		im.warn(&im.doc.Body, "This sidecar goes on when the other containers have exited.")
+	}
+}
+
+// placement says where a container runs.
+type placement struct {
+	command []string // as a process of the engine; nil: elsewhere
+	reason  string   // why the engine does not run it, to follow "and" in a sentence
+	address string   // where it runs elsewhere
+	guessed bool     // the address is not known
+}
+
+func (im *importer) placement(c container) placement {
+	switch address := cmp.Or(im.flags.address, c.Target.Address); {
+	case im.flags.address != "" || address != loopback:
+		return placement{reason: "it runs elsewhere", address: address}
+	case c.Argv == nil:
+		return placement{reason: "the engine cannot start it: " + c.Reason, address: loopback, guessed: true}
+	}
+	return placement{command: c.Argv}
+}
+
+// address writes the address and the ports of a container, and puts the address into
+// its target.
+func (im *importer) address(body *document.Body, c *kube.Container, place placement) {
+	body.Comment("Image %s", c.Image)
+	c.Target.Address = cmp.Or(place.address, c.Target.Address, loopback)
+	if place.command == nil {
+		im.warn(body, "It is only probed, since %s.", place.reason)
+		if place.guessed {
+			body.SetWithComment("address", place.address, "a guess: write where it runs")
+		} else {
+			body.Set("address", place.address)
+		}
+		c.Target.Env = nil // the variables are those of its process
+	}
+	if len(c.Target.Ports) > 0 {
+		ports := map[string]any{}
+		for name, n := range c.Target.Ports {
+			ports[name] = int(n)
+		}
+		body.Set("ports", ports)
+	}
+}
+
+// writeProcess writes how the engine runs a container.
+func writeProcess(body *document.Body, c container) {
+	if policy := restartPolicy(c.Container); policy != restart.Always {
+		body.Set("restart_policy", policy.String())
+	}
+	if len(c.RestartExitCodes) > 0 && restartPolicy(c.Container) != restart.Always {
+		body.Set("restart_exit_codes", c.RestartExitCodes)
+	}
+	if c.Init {
+		body.Set("oneshot", true)
+	}
+	if c.Signal != 0 {
+		body.Set("stop_signal", c.Signal.String())
+	}
+	if len(c.StartAfter) > 0 {
+		body.Set("start_after", c.StartAfter)
+	}
+	if c.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
+		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))
+	}
+	body.Newline()
+	body.BlockOf("process", []document.Argument{
+		{Name: "command", Value: c.Argv},
+		{Name: "env", Value: c.Target.Env},
+		{Name: "dir", Value: c.Target.Dir},
+		{Name: "user", Value: c.Target.User},
+	}...)
+	switch p := c.PreStop; {
+	case p == nil:
+	case p.Sleep > 0:
+		body.BlockOf("pre_stop", document.Argument{Name: "sleep", Value: seconds(p.Sleep)})
+	case p.URL != "":
+		body.BlockOf("pre_stop", document.Argument{Name: "url", Value: p.URL}, document.Argument{Name: "headers", Value: p.Headers})
+	default:
+		body.BlockOf("pre_stop", document.Argument{Name: "command", Value: p.Command})
+	}
+}
+
+// seconds returns a duration of whole seconds as text.
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", d/time.Second) }

@@ -43,7 +43,6 @@ func Options() config.Options {
 		},
 		Gateways:        settingsOf(outputs),
 		GatewayConflict: gatewayConflict,
-		ListenConflict:  listenConflict,
 		Notifiers:       settingsOf(notifyOutputs),
 		CheckAllowed:    blackbox.CheckAllowed,
 		Listen:          api.DefaultListen,

@@ -105,8 +105,8 @@ func needCompiler(ts *testscript.TestScript, neg bool, args []string) {
 	dir := filepath.Join(t.TempDir(), "try")
 	ts.Check(ts.Exec("sonde", "plugin", "new", "try", "--lang", args[0], "--dir", dir))
 	err := ts.Exec("sonde", "plugin", "build", dir)
-	if reason := ts.ReadFile("stderr"); err != nil && strings.Contains(reason, "a tool is missing") {
-		tier.Lacks(t, reason)
+	if _, reason, isMissing := strings.Cut(ts.ReadFile("stderr"), "a tool is missing: "); err != nil && isMissing {
+		tier.Lacks(t, strings.TrimSpace(reason))
 	}
 	ts.Check(err)
 }

@@ -43,7 +43,7 @@ func (c *ClusterConfig) Tries(engine string) bool {
 
 // ClusterTrial is a revision that one engine runs before it is pushed to all.
 type ClusterTrial struct {
-	Revision int64  `json:"revision"` // one above the current one
+	Revision int64  `json:"revision"` // the latest
 	Engine   string `json:"engine"`
 }
 

@@ -30,7 +30,7 @@ import (
 // it makes have ended, and when Run ends; a StatefulHandler itself is not closed, only
 // the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
-	return e.change(e.own, func(p *plan) error { return p.apply(set) })
+	return e.Change(Change{Set: set, All: true})
 }
 
 // change makes the changes of an owner's probes that draw plans, or none if it returns an

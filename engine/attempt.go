@@ -82,7 +82,7 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 			defer c.Close()
 		}
 	}
-	a := &attempt{judged: judged{spec: &spec{rule: p.Rule, handler: p.Handler}}, ctx: ctx, wake: func() {}, lostBefore: -1}
+	a := &attempt{judged: judged{spec: &spec{definition: &definition{rule: p.Rule}, handler: p.Handler}}, ctx: ctx, wake: func() {}, lostBefore: -1}
 	a.Target = p.Target
 	res, _ := a.make(clock, m, func(detail string) string { return detail })
 	return res

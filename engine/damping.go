@@ -36,14 +36,6 @@ type penalties struct {
 	damped  int      // how many targets are damped
 }
 
-// next returns when decayPenalties has to be called.
-func (p *penalties) next() int64 {
-	if _, due, ok := p.due.First(); ok {
-		return due
-	}
-	return never
-}
-
 // take returns a key for a target.
 func (p *penalties) take(target string) (key uint32) {
 	if n := len(p.free); n > 0 {

@@ -13,6 +13,8 @@
 // what is due. Attempts run on a limited number of goroutines or, where the handler
 // is a nonblock.Stepper, on the loop's own.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 // The files, in the order of a probe's life:
 //
 //	engine.go       Config, New and Run
@@ -23,7 +25,7 @@
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe
 //	preview.go      Preview: what an Apply would do
-//	snapshot.go     Snapshot and Memories
+//	snapshot.go     Snapshot
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	observe.go      Observe: what gateways tell the engine

@@ -130,14 +130,6 @@ func (i *isolation) until() (names, all int64) {
 	return names, all
 }
 
-// next returns when settle has to be called; never if there is nothing to wait for.
-func (i *isolation) next() int64 {
-	if _, at, ok := i.unsettled.First(); ok {
-		return at
-	}
-	return never
-}
-
 // count counts the result of an attempt, or puts that off until it is known whether the
 // engine is cut off.
 func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {

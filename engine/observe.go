@@ -152,22 +152,11 @@ func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int
 		return 0
 	}
 	if of := s.rare.observed; of.failures == ejectAfter && of.ejection == nil {
-		until = now + int64(ejectionTime(r))
+		until = now + int64(r.TimeToFail(maxEjection)) // by then attempts have found out whether the target fails
 		of.failures, of.since = 0, now
 		of.ejection = &Ejection{s.id(), c.Time(now), c.Time(until), o.Reason, o.Detail}
 	}
 	return until
-}
-
-// ejectionTime returns how long an ejection lasts at most: by then, attempts have found out
-// whether the target fails.
-func ejectionTime(r *probe.Rule) time.Duration {
-	_, period := r.Periods()
-	failures := time.Duration(r.FailuresToFail())
-	if failures > maxEjection/period {
-		return maxEjection
-	}
-	return min(failures*period+min(r.Timeout, maxEjection), maxEjection)
 }
 
 // readmit ends the ejection of a probe's target if it began at a time or before.
@@ -206,14 +195,6 @@ func (m *summaries) endEjections(slots []*slot, now int64) {
 		}
 		m.readmit(slots[key], now, now)
 	}
-}
-
-// next returns when endEjections has to be called.
-func (e *ejections) next() int64 {
-	if _, until, ok := e.ends.First(); ok {
-		return until
-	}
-	return never
 }
 
 // ejectionLine says that a target was ejected, or that it is no longer.

@@ -65,7 +65,7 @@ func (o *Owner) Close() {
 		}
 		o.owner.latest = nil
 		delete(o.engine.owners, o.owner.name)
-		return p.apply(nil)
+		return p.change(&Change{All: true})
 	})
 }
 

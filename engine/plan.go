@@ -52,15 +52,6 @@ func (p *plan) draw(draw func(p *plan) error) error {
 	return err
 }
 
-// apply plans what Apply does.
-func (p *plan) apply(set probe.Set) error {
-	if err := p.compareSet(set); err != nil {
-		return err
-	}
-	p.removeUnwanted(set)
-	return nil
-}
-
 // change plans what Change does.
 func (p *plan) change(c *Change) error {
 	if err := p.checkMemories(c); err != nil {

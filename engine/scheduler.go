@@ -175,7 +175,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 // now?
 func (sc *scheduler) look(s *slot, now int64) folded {
 	in := s.target.current()
-	ev := verdict.Event{Type: verdict.Looked, Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
+	ev := verdict.Event{Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
 	return sc.step(s, ev, nil, now)
 }
 
@@ -260,11 +260,8 @@ func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.log.firsts.next(), sc.log.health.next(), sc.isolation.next(), sc.summaries.next())
-	if at, ok := sc.timetable.schedule.First(); ok {
-		due = min(due, at)
-	}
-	return due
+	return min(sc.log.firsts.next(), sc.log.health.next(), sc.isolation.unsettled.Next(),
+		sc.summaries.ejections.ends.Next(), sc.summaries.penalties.due.Next(), sc.timetable.schedule.First())
 }
 
 // sleep is how the loop sleeps and is woken. scheduler.mu guards it.

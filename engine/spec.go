@@ -9,26 +9,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// spec is what probes with the same rule, handler and target settings share: a
-// million of them hold it once. Only users changes after it was made.
+// spec is what the attempts of a probe are made with. Probes with one definition share it, so that a million of
+// them hold it once, unless the handler is a probe.StatefulHandler.
 type spec struct {
-	owner       *owner // that the probes belong to
-	rule        probe.Rule
-	configured  probe.Handler // as Apply was given it
-	handler     probe.Handler // makes the attempts: configured, or for one probe what its ForProbe returned
-	handlerName string
-	revision    string
-	settings    string           // to be shown
-	target      probe.Target     // without Name and Address, which are the slot's
-	stepper     nonblock.Stepper // the handler, or nil if it needs a goroutine
-	wakes       bool             // the handler is a probe.WakingHandler
+	*definition
+	handler probe.Handler    // makes the attempts: configured, or for one probe what its ForProbe returned
+	stepper nonblock.Stepper // the handler, or nil if it needs a goroutine
+	wakes   bool             // the handler is a probe.WakingHandler
+	dropped bool             // no probe has it any more, and the definition has forgotten it
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
 	closable *closable // the handler, or nil if it is not an io.Closer; set before the first attempt
 
-	users  int  // how many probes have it; guarded by Engine.applyMu
-	shared bool // it is in specs; likewise
+	users int // how many probes have it; guarded by Engine.applyMu
+}
+
+// definition is the configuration that probes share which have the same rule, handler and target settings. Only
+// its specs change.
+type definition struct {
+	owner       *owner // that the probes belong to
+	rule        probe.Rule
+	configured  probe.Handler // as Apply was given it
+	handlerName string
+	revision    string
+	settings    string       // to be shown
+	target      probe.Target // without Name and Address, which are the slot's
+
+	// Engine.applyMu guards what follows.
+	specs  int   // how many have it
+	shared *spec // the one of all its probes; nil if the handler is a probe.StatefulHandler
 }
 
 // targetOf returns the target of a probe with this spec.
@@ -117,11 +127,10 @@ func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
 
-// specs finds the spec that a probe can share. Specs whose handlers cannot be compared
-// are not in it.
-type specs map[specKey]*spec
+// specs finds the definition that a probe can share. Definitions whose handlers cannot be compared are not in it.
+type specs map[specKey]*definition
 
-// specKey is equal for probes that can share a spec. Two maps are equal here only if
+// specKey is equal for probes that can share a definition. Two maps are equal here only if
 // they are the same map.
 type specKey struct {
 	owner          *owner
@@ -144,22 +153,33 @@ func key(own *owner, p *probe.Probe) specKey {
 }
 
 // of returns the spec of an owner's probe, and makes it if there is none. The spec of a
-// StatefulHandler is always new, has no handler yet, and is not shared.
+// StatefulHandler is always new, and has no handler yet.
 func (s specs) of(own *owner, p *probe.Probe) *spec {
-	_, stateful := p.Handler.(probe.StatefulHandler)
-	shared := !stateful && canCompare(p.Handler)
-	if shared {
+	d := s.definition(own, p)
+	if d.shared != nil {
+		return d.shared
+	}
+	made := &spec{definition: d}
+	d.specs++
+	if !made.keepsState() {
+		made.use(p.Handler)
+		d.shared = made
+	}
+	return made
+}
+
+// definition returns the definition of an owner's probe, and makes it if there is none.
+func (s specs) definition(own *owner, p *probe.Probe) *definition {
+	shares := canCompare(p.Handler)
+	if shares {
 		if known := s[key(own, p)]; known != nil {
 			return known
 		}
 	}
-	made := &spec{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
+	made := &definition{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
-	if !stateful {
-		made.use(p.Handler)
-	}
-	if shared {
-		s[key(own, p)], made.shared = made, true
+	if shares {
+		s[key(own, p)] = made
 	}
 	return made
 }
@@ -174,12 +194,15 @@ func (sp *spec) use(h probe.Handler) {
 	}
 }
 
-// drop forgets a spec that no probe has.
+// drop forgets a spec that no probe has, and its definition with the last one.
 func (s specs) drop(sp *spec) {
-	if sp == nil || sp.users > 0 || !sp.shared {
+	if sp == nil || sp.users > 0 || sp.dropped {
 		return
 	}
-	sp.shared = false
+	sp.dropped, sp.shared = true, nil
+	if sp.specs--; sp.specs > 0 || !canCompare(sp.configured) {
+		return
+	}
 	delete(s, key(sp.owner, &probe.Probe{
 		Rule: sp.rule, Target: sp.target, Handler: sp.configured, HandlerName: sp.handlerName, Revision: sp.revision, Settings: sp.settings,
 	}))

@@ -27,10 +27,9 @@ type summaries struct {
 	history      history
 	flaps        uint64 // of targets that are to be damped
 	dampings     uint64 // how often a target was damped
-}
 
-// next returns when advance has to be called.
-func (m *summaries) next() int64 { return min(m.ejections.next(), m.penalties.next()) }
+	status TargetStatus // of the latest target that was updated: its memory is used again
+}
 
 // advance ends the ejections and dampings whose time is over, some at a time. The slots are by key of the schedule.
 func (m *summaries) advance(slots []*slot, now int64) {
@@ -135,20 +134,11 @@ func (m *summaries) updateState(t *target) { m.updateStateOf(t, true) }
 // updateStateOf is updateState. The target may flap if it has the probes that it had: other ones may say
 // something else about it, which it did not do itself.
 func (m *summaries) updateStateOf(t *target, mayFlap bool) {
-	in, slots := t.current(), m.registry.probesOf(t)
-	state, probed := in.state(len(slots) > 0)
-	sum, warned := summary{ready: t.isReady(slots)}, false
-	for _, s := range slots {
-		of, warns, isEjected := s.contribution(in)
-		if probed {
-			state = min(state, of)
-		}
-		warned, sum.ejected = warned || warns, sum.ejected || isEjected
-	}
+	in, slots, st := t.current(), m.registry.probesOf(t), &m.status
+	t.fill(st, slots, m.clock)
 	explained := t.gauge.summary().explains
-	state, on := m.stateAmongDependencies(t, state)
-	sum.decided, sum.explains = sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
-	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
+	state, on := m.stateAmongDependencies(t, st.State)
+	sum := summary{gateway: st.Gateway, ready: st.Ready, decided: st.Decided, ejected: st.Ejection != nil, explains: verdict.ExplainsDependents(state)}
 	isPaused := m.registry.pauseOf(t.name) != nil
 	begins := mayFlap && !isPaused && m.countFlap(t, slots, state, &sum)
 	conditions := verdict.Conditions{Explained: on != "", Damped: m.registry.penaltyOf(t.name).IsDamped(), Paused: isPaused}
@@ -181,18 +171,4 @@ func (i *instance) state(hasProbes bool) (s probe.TargetState, probed bool) {
 		s = probe.StateStarting
 	}
 	return s, probed
-}
-
-// contribution returns the state that the probe gives its target, which has that instance, and whether it warns that the
-// target is not quite ready, and has ejected it.
-func (s *slot) contribution(in *instance) (state probe.TargetState, warns, isEjected bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.state.Verdict
-	if s.state.Instance != in.id {
-		v = probe.Undecided
-	}
-	state = verdict.ProbeState(s.kind, v, s.decided, s.marks.has(markBlind), in.started)
-	warns = s.kind == probe.Readiness && s.marks.has(markWarned)
-	return state, warns, s.rare != nil && s.rare.observed != nil && s.rare.observed.ejection != nil
 }

@@ -30,20 +30,11 @@ var (
 
 // checkDriver returns why a fleet cannot have a driver, or nil.
 func checkDriver(d restart.Driver) error {
-	_, isExternal := d.(restart.External)
-	_, isReporting := d.(restart.Reporting)
-	switch {
-	case d == nil:
-	case !isExternal:
+	if _, isExternal := d.(restart.External); d != nil && !isExternal {
 		return errors.New("its instances run on the host of one engine; apply it to that engine, not to the fleet")
-	case !isReporting:
-		return fmt.Errorf("the driver %T has no method SetFailed; without it, an engine whose restart has failed would keep the target for ever", d)
 	}
 	return nil
 }
-
-// External implements restart.External.
-func (*guarded) External() {}
 
 // Resume implements restart.Resumer.
 func (g *guarded) Resume(id string) bool {
@@ -51,7 +42,7 @@ func (g *guarded) Resume(id string) bool {
 	return ok && r.Resume(id)
 }
 
-// SetFailed implements restart.Reporting. Failed is also called if the request to terminate was withheld.
+// SetFailed implements restart.External. Failed is also called if the request to terminate was withheld.
 func (g *guarded) SetFailed(failed func(reason error)) { g.failed = failed }
 
 // run is one call of guarded.Run.
@@ -74,7 +65,7 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		guarded: g, stop: stop, end: end,
 		allowed: make(chan time.Duration), failures: make(chan error, 1), exited: make(chan struct{}),
 	}
-	g.driver.(restart.Reporting).SetFailed(r.onFailed) // as checkDriver requires
+	g.driver.SetFailed(r.onFailed)
 	started := make(chan string, 1)
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -104,7 +95,7 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 	return exit
 }
 
-// onFailed is the function that a Reporting driver calls.
+// onFailed is the function that the driver calls.
 func (r *run) onFailed(reason error) {
 	select {
 	case r.failures <- reason:
@@ -112,7 +103,7 @@ func (r *run) onFailed(reason error) {
 	}
 }
 
-// failure is why a Reporting driver could not terminate its instance, which goes on.
+// failure is why the driver could not terminate its instance, which goes on.
 type failure struct{ error }
 
 // ask makes an act of each request to terminate the instance, until the driver has exited. A request that this

@@ -192,26 +192,6 @@ func TestADriverThatHasFailedEndsItsAct(t *testing.T) {
 	})
 }
 
-// mute is a driver that cannot say that it has failed.
-type mute struct{}
-
-func (mute) External() {}
-
-func (mute) Run(context.Context, func(string), <-chan time.Duration) restart.Exit {
-	return restart.Exit{}
-}
-
-// An act lasts until its driver has exited or failed: one that cannot say so would hold its shard for ever.
-func TestADriverThatCannotSayThatItHasFailedIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		one := start(t, "one", coordtest.NewLocal(), w.targets(1))
-		if err := one.fleet.Apply(w.with(mute{})); err == nil || !strings.Contains(err.Error(), `"`+crippled+`": the driver fleet_test.mute has no method SetFailed`) {
-			t.Errorf("the error is %v", err)
-		}
-	})
-}
-
 // An operator whose restart is withheld is told so at once.
 func TestARestartThatIsWithheldIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,8 @@
 // A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	desired.go the targets that Plan has set
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
@@ -65,7 +67,7 @@ type Config struct {
 type Targets struct {
 	Probes probe.Set
 
-	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
+	// Units has the units by target. Each driver is nil, or a restart.External: this engine
 	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance. A unit with
 	// a driver has a Revision: without one it is another unit after each Plan.
 	Units map[string]restart.Unit

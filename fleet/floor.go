@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,8 +35,8 @@ type Floor interface {
 func (f *Fleet) Reserved(group string) []string { return f.floors.targets(group) }
 
 // floors are the restarts that engines have reserved in groups, and that their owners end. Before a restart is recorded,
-// its owner reserves it in each of the target's groups that withhold restarts, by a transaction that requires that nothing was
-// reserved in these since it was judged: of the restarts of all engines, no two are made that only one of would leave
+// its owner reserves it in each of the target's groups that withhold restarts, by a transaction that requires that the reservations
+// of these have not changed since it was judged: of the restarts of all engines, no two are made that only one of would leave
 // enough members.
 type floors struct {
 	config  Config
@@ -43,18 +44,21 @@ type floors struct {
 	mayAct  func(target string) bool
 	sparse  *sparselog.Logger
 
-	reservedMu sync.Mutex                // guards reserved
-	reserved   map[string]*reservedGroup // by group, as the store shows them
+	reservedMu sync.Mutex               // guards reserved
+	reserved   map[string]reservedGroup // by group, as the store shows them
 }
 
 // reservedGroup is what the store has of a group.
 type reservedGroup struct {
-	generation coord.Revision    // of the latest change of its key, which each reservation makes
-	instances  map[string]string // whose restarts are reserved, by target
+	modified  coord.Revision    // 0: the store has nothing
+	instances map[string]string // whose restarts are reserved, by target; it is not changed
 }
 
-// maxFloors bounds the groups in which a restart is reserved.
-const maxFloors = 32
+// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value.
+const (
+	maxFloors   = 32
+	maxReserved = 1024
+)
 
 // Bounds of the tries to reserve a restart. Of two that fail, another one has succeeded.
 const (
@@ -65,36 +69,25 @@ const (
 // errContended says that others have changed the reservations of a group again and again.
 var errContended = errors.New("other engines change the reservations of its groups")
 
-// floorKey returns a key of a group: its generation without a target, or else a reservation.
-func floorKey(group, target string) string {
-	key := coord.KeyFloor + url.PathEscape(group)
-	if target == "" {
-		return key + "/generation"
-	}
-	return key + "/target/" + target
-}
+// floorKey returns the key of a group.
+func floorKey(group string) string { return coord.KeyFloor + url.PathEscape(group) }
 
-// parseFloorKey returns the group and the target of which a key is the floorKey.
-func parseFloorKey(key string) (group, target string, ok bool) {
-	escaped, rest, _ := strings.Cut(strings.TrimPrefix(key, coord.KeyFloor), "/")
-	group, err := url.PathUnescape(escaped)
-	target = strings.TrimPrefix(rest, "target/")
-	if rest == "generation" {
-		target = ""
-	}
-	return group, target, err == nil && key == floorKey(group, target)
+// with returns the condition that the reservations of a group are those that the store has shown, and the change to others.
+func (g reservedGroup) with(group string, instances map[string]string) (coord.Condition, coord.Change) {
+	value, _ := json.Marshal(instances) // it has no part that JSON lacks
+	return coord.Condition{Key: floorKey(group), Modified: g.modified}, coord.Change{Key: floorKey(group), Value: value}
 }
 
 // targets returns the targets of a group that have reservations.
-func (f *floors) targets(group string) (targets []string) {
+func (f *floors) targets(group string) []string {
+	return slices.Collect(maps.Keys(f.of(group).instances))
+}
+
+// of returns what the store has of a group.
+func (f *floors) of(group string) reservedGroup {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
-	if g := f.reserved[group]; g != nil {
-		for target := range g.instances {
-			targets = append(targets, target)
-		}
-	}
-	return targets
+	return f.reserved[group]
 }
 
 // follow keeps the reservations up to date until ctx is done. While the store cannot be reached they stay as they were.
@@ -109,40 +102,20 @@ func (f *floors) changed(events []coord.Event, isAll bool) {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
 	if isAll {
-		f.reserved = map[string]*reservedGroup{}
+		f.reserved = map[string]reservedGroup{}
 	}
 	for _, e := range events {
-		name, target, ok := parseFloorKey(e.Key)
-		if !ok {
-			continue // no engine has put it
-		}
-		g := f.reserved[name]
-		if g == nil {
-			g = &reservedGroup{instances: map[string]string{}}
-			f.reserved[name] = g
-		}
+		group, err := url.PathUnescape(strings.TrimPrefix(e.Key, coord.KeyFloor))
+		g := reservedGroup{modified: e.Modified}
 		switch {
-		case target != "" && e.Deleted:
-			delete(g.instances, target)
-		case target != "":
-			g.instances[target] = string(e.Value)
+		case err != nil || e.Key != floorKey(group): // no engine has put it
 		case e.Deleted:
-			g.generation = 0
+			delete(f.reserved, group)
 		default:
-			g.generation = e.Modified
+			_ = json.Unmarshal(e.Value, &g.instances) // what is of another release has no reservations
+			f.reserved[group] = g
 		}
 	}
-}
-
-// generation is the condition that nothing was reserved in a group since the store has shown it.
-func (f *floors) generation(group string) coord.Condition {
-	f.reservedMu.Lock()
-	defer f.reservedMu.Unlock()
-	c := coord.Condition{Key: floorKey(group, "")}
-	if g := f.reserved[group]; g != nil {
-		c.Modified = g.generation
-	}
-	return c
 }
 
 // reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
@@ -161,8 +134,15 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 	for range maxReserveTries {
 		t := coord.Transaction{If: []coord.Condition{owned}}
 		for _, group := range groups { // before WithheldBy asks what is reserved
-			t.If = append(t.If, f.generation(group))
-			t.Then = append(t.Then, coord.Change{Key: floorKey(group, "")}, coord.Change{Key: floorKey(group, target), Value: []byte(instance)})
+			g := f.of(group)
+			if len(g.instances) >= maxReserved {
+				return fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
+			}
+			instances := map[string]string{}
+			maps.Copy(instances, g.instances)
+			instances[target] = instance
+			condition, change := g.with(group, instances)
+			t.If, t.Then = append(t.If, condition), append(t.Then, change)
 		}
 		if group := f.config.Floor.WithheldBy(target); group != "" {
 			return &restart.WithheldError{Group: group}
@@ -185,12 +165,12 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 	return errContended
 }
 
-// commit makes transactions, and reports whether all were made.
-func (f *floors) commit(ctx context.Context, all ...coord.Transaction) (made bool, err error) {
+// commit makes a transaction, and reports whether its conditions were fulfilled.
+func (f *floors) commit(ctx context.Context, t coord.Transaction) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	each, err := f.config.Coordinator.Backend().Commit(ctx, all...)
-	return err == nil && !slices.Contains(each, false), err
+	each, err := f.config.Coordinator.Backend().Commit(ctx, t)
+	return err == nil && each[0], err
 }
 
 // Times of reservations.
@@ -213,55 +193,43 @@ func (f *floors) unreserve(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		reserved := f.byTarget()
-		maps.DeleteFunc(settled, func(target string, _ settling) bool { return reserved[target] == nil || !f.mayAct(target) })
-		for target, all := range reserved {
-			if f.mayAct(target) {
-				settled[target] = f.settle(settled[target], target, time.Now())
-				f.unreserveTarget(ctx, settled[target], target, all)
+		f.reservedMu.Lock()
+		reserved := maps.Clone(f.reserved)
+		f.reservedMu.Unlock()
+		before := settled
+		settled = map[string]settling{}
+		for group, g := range reserved {
+			for target := range g.instances {
+				if _, isKnown := settled[target]; !isKnown && f.mayAct(target) {
+					settled[target] = f.settle(before[target], target, time.Now())
+				}
 			}
+			f.unreserveGroup(ctx, settled, group, g)
 		}
 	}
 }
 
-// reservation is that of a target in a group, and the condition that nothing was reserved there since.
-type reservation struct {
-	group, instance string
-	generation      coord.Condition
-}
-
-// byTarget returns the reservations of each target.
-func (f *floors) byTarget() map[string][]reservation {
-	f.reservedMu.Lock()
-	defer f.reservedMu.Unlock()
-	all := map[string][]reservation{}
-	for group, g := range f.reserved {
-		for target, instance := range g.instances {
-			all[target] = append(all[target], reservation{group, instance, coord.Condition{Key: floorKey(group, ""), Modified: g.generation}})
-		}
-	}
-	return all
-}
-
-// unreserveTarget ends those reservations of a target that are over. One that was made since then stays, also if the
-// request is late. While an act is done about the target all stay.
-func (f *floors) unreserveTarget(ctx context.Context, s settling, target string, reserved []reservation) {
+// unreserveGroup ends those reservations of a group that are over, of targets of this engine. If one was made since then, all
+// stay, also if the request is late. While an act is done about a target, its own stays.
+func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling, group string, g reservedGroup) {
 	owned, _ := f.config.Coordinator.Owned()
-	id := shard.Of(target)
-	var all []coord.Transaction
-	for _, r := range reserved[:min(len(reserved), coord.MaxTransactions)] {
-		if f.isOver(s, target, r.instance, time.Now()) {
-			all = append(all, coord.Transaction{
-				If:   []coord.Condition{coord.Owns(id, owned[id].Token), r.generation},
-				Then: []coord.Change{{Key: floorKey(r.group, target), Delete: true}},
-			})
+	var all []coord.Condition
+	left := maps.Clone(g.instances)
+	for target, s := range settled {
+		instance, isReserved := g.instances[target]
+		token := owned[shard.Of(target)].Token
+		isOver := isReserved && token != 0 && f.isOver(s, target, instance, time.Now()) && !f.config.Coordinator.Acts().IsActing(target)
+		if isOver && len(all) < coord.MaxTransactions {
+			all = append(all, coord.Owns(shard.Of(target), token))
+			delete(left, target)
 		}
 	}
-	if len(all) == 0 || owned[id].Token == 0 || f.config.Coordinator.Acts().IsActing(target) {
+	if len(all) == 0 {
 		return
 	}
-	if _, err := f.commit(ctx, all...); err != nil && ctx.Err() == nil {
-		f.sparse.Warn("reservation of a restart cannot be deleted, trying again", "target", target, "error", err)
+	condition, change := g.with(group, left)
+	if _, err := f.commit(ctx, coord.Transaction{If: append(all, condition), Then: []coord.Change{change}}); err != nil && ctx.Err() == nil {
+		f.sparse.Warn("reservations of restarts cannot be ended, trying again", "group", group, "error", err)
 	}
 }
 

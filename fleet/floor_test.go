@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -141,9 +142,7 @@ type restartCommand struct {
 	failed       *func(error)
 }
 
-func (restartCommand) External() {}
-
-// SetFailed implements restart.Reporting.
+// SetFailed implements restart.External.
 func (c restartCommand) SetFailed(failed func(error)) { *c.failed = failed }
 
 func (c restartCommand) Resume(id string) bool { return c.get(c.name).id == id }
@@ -217,28 +216,34 @@ type floored struct {
 }
 
 func (f *floored) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
-	for i := range all {
-		if first := all[i].Then[0]; f.with.generation || !isReservation(first) || first.Delete {
-			continue
+	for i, t := range all {
+		if !f.with.generation && isReservation(t.Then[0]) {
+			all[i].If = slices.DeleteFunc(slices.Clone(t.If), func(c coord.Condition) bool { return strings.HasPrefix(c.Key, "floor/") })
 		}
-		all[i].If, all[i].Then = all[i].If[:1:1], withoutGenerations(all[i].Then)
 	}
 	made, err := f.faulty.Commit(ctx, all...)
 	if change := all[0].Then[0]; !f.with.lasts && strings.HasPrefix(change.Key, "act/") && strings.Contains(string(change.Value), `"done":true`) {
-		target := change.Key[strings.LastIndex(change.Key, "/")+1:]
-		_, _ = f.faulty.Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: "floor/service/target/" + target, Delete: true}}})
+		e, _ := f.Get(ctx, "floor/service")
+		instances := map[string]string{}
+		_ = json.Unmarshal(e.Value, &instances)
+		delete(instances, change.Key[strings.LastIndex(change.Key, "/")+1:])
+		value, _ := json.Marshal(instances)
+		_, _ = f.faulty.Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: "floor/service", Value: value}}})
 	}
 	return made, err
 }
 
-// withoutGenerations returns changes without those of generations.
-func withoutGenerations(changes []coord.Change) (rest []coord.Change) {
-	for _, c := range changes {
-		if !strings.HasPrefix(c.Key, "floor/") || strings.Contains(c.Key, "/target/") {
-			rest = append(rest, c)
-		}
+// reservations returns the instances whose restarts are reserved, by target.
+func reservations(t *testing.T, b coord.Backend) (instances map[string]string) {
+	t.Helper()
+	e, err := b.Get(t.Context(), "floor/service")
+	if err == nil && e.Created != 0 {
+		err = json.Unmarshal(e.Value, &instances)
 	}
-	return rest
+	if err != nil {
+		t.Fatal(err)
+	}
+	return instances
 }
 
 // start starts an engine that keeps the service up.
@@ -304,7 +309,7 @@ func runFloor(t *testing.T, seed uint64, with precautions) []string {
 		time.Sleep(random.upTo(40 * time.Second))
 	}
 	random.isCalm.Store(true)
-	isOver := func() bool { return s.sick() == 0 && len(entries(t, b, "floor/service/target/")) == 0 }
+	isOver := func() bool { return s.sick() == 0 && len(reservations(t, b)) == 0 }
 	for range 100 {
 		if isMutation || isOver() {
 			break
@@ -315,7 +320,7 @@ func runFloor(t *testing.T, seed uint64, with precautions) []string {
 	wrong, restarts := s.wrong, s.restarts
 	s.serviceMu.Unlock()
 	if !isOver() || restarts < servers {
-		wrong = append(wrong, fmt.Sprintf("after %d restarts %d servers are sick, %v", restarts, s.sick(), entries(t, b, "floor/service/target/")))
+		wrong = append(wrong, fmt.Sprintf("after %d restarts %d servers are sick, %v", restarts, s.sick(), reservations(t, b)))
 	}
 	return wrong
 }
@@ -494,17 +499,17 @@ func TestAReservationOutlivesItsEngine(t *testing.T) {
 		one := s.start(t, "one", b, allPrecautions)
 		time.Sleep(30 * time.Second)
 		s.infect("server-0")
-		for len(entries(t, b, "floor/service/target/")) == 0 {
+		for len(reservations(t, b)) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		one.kill()
 		time.Sleep(time.Minute)
-		if left := entries(t, b, "floor/service/target/"); len(left) != 1 {
+		if left := reservations(t, b); len(left) != 1 {
 			t.Errorf("reservations: %v", left)
 		}
 		s.start(t, "two", b, allPrecautions)
 		time.Sleep(2 * time.Minute)
-		if left := entries(t, b, "floor/service/target/"); len(left) > 0 || s.get("server-0").n != 1 {
+		if left := reservations(t, b); len(left) > 0 || s.get("server-0").n != 1 {
 			t.Errorf("reservations: %v, instance %s", left, s.get("server-0").id)
 		}
 	})
@@ -516,12 +521,12 @@ func TestReservationsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()
 		one := s.start(t, "one", b, allPrecautions)
 		time.Sleep(30 * time.Second)
-		gone := coord.Change{Key: "floor/service/target/gone", Value: []byte("gone#0")}
+		gone := coord.Change{Key: "floor/service", Value: []byte(`{"gone":"gone#0"}`)}
 		if made, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{gone}}); err != nil || !made[0] {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if left := entries(t, b, "floor/service/target/"); len(left) > 0 {
+		if left := reservations(t, b); len(left) > 0 {
 			t.Errorf("reservations are left: %v, owner of shard %v: %v", left, shard.Of("gone"), one.co.OwnerOf("gone"))
 		}
 	})

@@ -86,13 +86,14 @@ func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
 func TestOnlyKeysOfEnginesAreReservations(t *testing.T) {
 	f := &floors{}
 	var events []coord.Event
-	for _, key := range []string{"", "x", "shop/", "shop/x", "shop/target/", "%zz/target/web", "a/b/target/web", "shop%2f/generation"} {
-		events = append(events, coord.Event{Entry: coord.Entry{Key: coord.KeyFloor + key, Modified: 1}})
+	for _, key := range []string{"%zz", "a/b", "shop%2f", "shop/generation"} {
+		events = append(events, coord.Event{Entry: coord.Entry{Key: coord.KeyFloor + key, Modified: 1, Value: []byte(`{"web":"1"}`)}})
 	}
 	if f.changed(events, true); len(f.reserved) > 0 {
 		t.Errorf("there are %v", f.reserved)
 	}
-	if _, target, ok := parseFloorKey(floorKey("a/b", "generation")); target != "generation" || !ok {
-		t.Errorf("a target is read as %q, %v", target, ok)
+	f.changed([]coord.Event{{Entry: coord.Entry{Key: floorKey("a/b"), Modified: 7, Value: []byte("?")}}}, false)
+	if g := f.of("a/b"); g.modified != 7 || len(g.instances) > 0 {
+		t.Errorf("what is of another release is read as %v", g)
 	}
 }

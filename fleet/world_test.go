@@ -186,8 +186,6 @@ type driver struct {
 	asks   func(id string) // is called before an instance is terminated, if it is set
 }
 
-func (driver) External() {}
-
 func (driver) SetFailed(func(error)) {}
 
 func (d driver) Resume(id string) bool { return d.world.running(d.target).id == id }

@@ -24,10 +24,10 @@ func firstStep(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
 		if in.Target != "default/web/app" {
 			continue
 		}
-		look := verdict.Event{Type: verdict.Looked, Instance: in, Started: r.Kind != probe.Startup}
+		look := verdict.Event{Instance: in, Started: r.Kind != probe.Startup}
 		state, next := verdict.Step(r, s, look, now)
 		if next.WaitReason == verdict.NotWaiting {
-			state, next = verdict.Step(r, state, verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Success}, now)
+			state, next = verdict.Step(r, state, verdict.Event{Attempted: true, Instance: in, Outcome: probe.Success}, now)
 		}
 		return state, next.WaitReason != verdict.Finished
 	}

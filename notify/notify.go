@@ -11,6 +11,8 @@
 // and whenever a group has changed, or a target without a transition, the state is compared with what
 // the receiver was told last.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 //	notify.go    Notifiers: starts and ends those who send to receivers
 //	notice.go    Notice: what is told
 //	selection.go Selection: about whom

@@ -91,6 +91,17 @@ func (r Rule) FailuresToFail() int32 {
 	return r.FailureThreshold
 }
 
+// TimeToFail returns how long it takes, at the most, until a probe fails from the first of its failures on. It is bounded
+// by most. The defaults of the rule must be set.
+func (r Rule) TimeToFail(most time.Duration) time.Duration {
+	_, period := r.Periods()
+	failures := time.Duration(r.FailuresToFail())
+	if failures > most/period {
+		return most
+	}
+	return min(failures*period+min(r.Timeout, most), most)
+}
+
 // DetectionTime returns how long it takes, at the most, until a probe that passes fails after its target has
 // begun to fail all attempts, if the engine is on time. The defaults of the rule must be set.
 func (r Rule) DetectionTime() time.Duration {

@@ -99,14 +99,6 @@ func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	return m, nil
 }
 
-// String returns "team=shop" or "team!=shop".
-func (m LabelMatch) String() string {
-	if m.Not {
-		return m.Name + "!=" + m.Value
-	}
-	return m.Name + "=" + m.Value
-}
-
 // Matches reports whether the Selector selects a target with a name and labels.
 func (s *Selector) Matches(name string, labels map[string]string) bool {
 	for _, m := range s.labels {
@@ -136,7 +128,8 @@ func (s *Selector) SelectsAll() bool {
 func IsGlob(name string) bool { return strings.ContainsAny(name, "*?") }
 
 // MatchesGlob reports whether a name matches a glob: * is any text, also none, ? is one
-// character, and all other characters are themselves.
+// character, and all other characters are themselves. Not path.Match: a name may have brackets, web["a"], and * also
+// stands for slashes.
 func MatchesGlob(glob, name string) bool {
 	star, from := -1, 0 // of the last *: its place in glob, and what it leaves of name
 	g, n := 0, 0

@@ -39,17 +39,6 @@ func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) 
 	}
 }
 
-// timeToFail returns how long a probe takes at most until it fails, from a first attempt that fails
-// on; bounded by maxInquiry.
-func timeToFail(r probe.Rule) time.Duration {
-	_, period := r.Periods()
-	failures := time.Duration(r.FailuresToFail())
-	if failures > maxInquiry/period {
-		return maxInquiry
-	}
-	return min(failures*period+min(r.Timeout, maxInquiry), maxInquiry)
-}
-
 // isOpen reports whether a dependency has not answered yet, or may soon be found failing: it has failed to, or another
 // engine may have found that out. The latter is mayFail.
 func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time) (open, mayFail bool) {
@@ -84,7 +73,7 @@ type dependencyProbe struct {
 // timeToFind returns how long it takes at most until it is known here that the probe fails, from a first attempt that
 // fails on; bounded by maxInquiry.
 func (p dependencyProbe) timeToFind() time.Duration {
-	return min(timeToFail(p.Rule)+p.delay, maxInquiry)
+	return min(p.Rule.TimeToFail(maxInquiry)+p.delay, maxInquiry)
 }
 
 // isUnreported reports whether this engine has the probe, and knows no instance to attempt it on: for a moment after it has

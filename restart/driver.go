@@ -35,15 +35,9 @@ type Driver interface {
 // terminated; the back-off is kept between requests to terminate.
 type External interface {
 	Driver
-	External() // marks the driver, does nothing
-}
 
-// Reporting is a Driver that says so when it could not terminate an instance, which keeps running.
-type Reporting interface {
-	Driver
-
-	// SetFailed sets the function that Run calls with the reason. It is called before Run, never
-	// concurrently with it; the function never blocks.
+	// SetFailed sets the function that Run calls with the reason when it could not terminate the instance, which keeps
+	// running. It is called before Run, never concurrently with it; the function never blocks.
 	SetFailed(failed func(reason error))
 }
 

@@ -15,7 +15,7 @@ type unused struct{ Driver }
 
 type outside struct{ unused }
 
-func (outside) External() {}
+func (outside) SetFailed(func(error)) {}
 
 func TestAReloadGuardLimitsWhatIsRemovedAndRestarted(t *testing.T) {
 	for _, test := range []struct {

@@ -100,7 +100,7 @@ func (d *fakeDriver) graces() []time.Duration {
 // external is a fakeDriver whose instances run outside the engine.
 type external struct{ *fakeDriver }
 
-func (external) External() {}
+func (external) SetFailed(func(error)) {}
 
 // fakeHandler succeeds, or fails when a test wants it.
 type fakeHandler struct {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -19,11 +19,11 @@ type instance struct {
 	supervisor *supervisor
 	driver     Driver // whose Run it is; after a reload the unit has another, equal one
 	cancel     context.CancelCauseFunc
-	began      chan string        // capacity 1
 	end        chan time.Duration // capacity 1
-	exit       chan Exit          // capacity 1
-	failed     chan error         // capacity 1: why the driver could not terminate it
 	recheck    *time.Timer        // when to check the probes again
+
+	reportsMu sync.Mutex // guards reports
+	reports   reports    // of the driver
 
 	phase     phase
 	id        string    // empty until it has started
@@ -35,8 +35,16 @@ type instance struct {
 	acquired  bool      // the disruption budget was asked for its restart
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
 
-	notice     atomic.Pointer[Notice] // the latest one of a Notifying driver; nil before
-	isReplaced bool                   // it was asked to terminate before it had started, since an operator wants another one
+	notice     Notice // the latest one of a Notifying driver
+	isReplaced bool   // it was asked to terminate before it had started, since an operator wants another one
+}
+
+// reports are what the driver has said about the instance so far.
+type reports struct {
+	id     string // of the instance; empty until it has started
+	notice Notice // the latest one of a Notifying driver
+	failed error  // why it could not terminate the instance, until that is read
+	exit   *Exit  // nil until it has returned
 }
 
 // occurrence is an event, with what the action about it needs.
@@ -62,32 +70,51 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	defer cancel(nil)
 	i := &instance{
 		supervisor: s, driver: s.unit.Driver, cancel: cancel, notBefore: notBefore,
-		began: make(chan string, 1), end: make(chan time.Duration, 1), exit: make(chan Exit, 1),
-		failed: make(chan error, 1), recheck: time.NewTimer(0),
+		end: make(chan time.Duration, 1), recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
 	s.control.takeRequest(s.target) // a new instance is what it asks for
 	i.setStop()
-	if d, ok := i.driver.(Reporting); ok {
-		d.SetFailed(i.onFailed)
+	if d, ok := i.driver.(External); ok {
+		d.SetFailed(func(reason error) { i.report(func(r *reports) { r.failed = cmp.Or(r.failed, reason) }) })
 	}
 	if d, ok := i.driver.(Notifying); ok {
-		d.SetNotice(func(n Notice) { i.notice.Store(&n); s.wake.Set() })
+		d.SetNotice(func(n Notice) { i.report(func(r *reports) { r.notice = n }) })
 	}
 	go i.run(ctx)
 	for {
 		select {
-		case id := <-i.began:
-			i.handle(i.start(id))
-		case exit := <-i.exit:
-			return i.finish(exit)
-		case err := <-i.failed:
-			i.handle(occurrence{event: refused, err: err})
 		case <-s.wake:
 		case <-i.recheck.C:
 		}
+		r := i.readReports()
+		i.notice = r.notice
+		i.handle(i.start(r.id))
+		if r.exit != nil {
+			return i.finish(*r.exit)
+		}
+		if r.failed != nil {
+			i.handle(occurrence{event: refused, err: r.failed})
+		}
 		i.handle(i.check(time.Now()))
 	}
+}
+
+// report notes what the driver says, and wakes the supervisor. It may be called by any goroutine.
+func (i *instance) report(change func(r *reports)) {
+	i.reportsMu.Lock()
+	change(&i.reports)
+	i.reportsMu.Unlock()
+	i.supervisor.wake.Set()
+}
+
+// readReports returns what the driver has said so far, and each reason for which it has failed once.
+func (i *instance) readReports() reports {
+	i.reportsMu.Lock()
+	defer i.reportsMu.Unlock()
+	r := i.reports
+	i.reports.failed = nil
+	return r
 }
 
 // run calls the driver. It turns a panic, and a runtime.Goexit, into an error.
@@ -98,9 +125,9 @@ func (i *instance) run(ctx context.Context) {
 			exit.Err = fmt.Errorf("driver panicked: %v", r)
 			i.supervisor.log.Error("driver panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
-		i.exit <- exit
+		i.report(func(r *reports) { r.exit = &exit })
 	}()
-	exit = i.driver.Run(ctx, i.onBegan, i.end)
+	exit = i.driver.Run(ctx, func(id string) { i.report(func(r *reports) { r.id = cmp.Or(r.id, id) }) }, i.end)
 }
 
 // setStop passes on by which signal the instance is asked to exit, and how long it may take to exit
@@ -109,22 +136,6 @@ func (i *instance) setStop() {
 	if d, ok := i.driver.(Outliving); ok {
 		u := i.supervisor.unit
 		d.SetStop(StopSettings{GracePeriod: u.TerminationGracePeriod, Signal: u.StopSignal, PreStop: u.PreStop})
-	}
-}
-
-// onBegan is the function that the driver calls with the instance's ID.
-func (i *instance) onBegan(id string) {
-	select {
-	case i.began <- id:
-	default: // the driver has called it before
-	}
-}
-
-// onFailed is the function that a Reporting driver calls when it could not terminate the instance.
-func (i *instance) onFailed(reason error) {
-	select {
-	case i.failed <- reason:
-	default: // an earlier reason has not been read yet
 	}
 }
 
@@ -335,7 +346,7 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 			return p, true
 		}
 	}
-	if n := i.notice.Load(); n != nil && n.Reason != "" {
+	if n := i.notice; n.Reason != "" {
 		return engine.Status{
 			ID:     probe.ID{Target: s.target, Kind: probe.Liveness, Name: noticeName},
 			Result: probe.Result{Reason: n.Reason, Detail: n.Detail},
@@ -350,8 +361,8 @@ const noticeName = "watchdog"
 // checkStarting reports an instance that runs and has not reported that it has started, and replaces it if an operator
 // wants another one.
 func (i *instance) checkStarting() {
-	s, n := i.supervisor, i.notice.Load()
-	if n == nil || n.Reason == "" {
+	s, n := i.supervisor, i.notice
+	if n.Reason == "" {
 		return
 	}
 	if s.control.takeRequest(s.target) {
@@ -565,11 +576,6 @@ func (i *instance) sendGrace(grace time.Duration) {
 // was released has exited like any other: the next engine must know.
 func (i *instance) finish(exit Exit) termination {
 	s := i.supervisor
-	select {
-	case id := <-i.began:
-		i.handle(i.start(id))
-	default:
-	}
 	w := s.control.wish(s.target)
 	if !i.phase.isLast() && !s.adopt(w) {
 		i.handle(i.unwanted(w))
@@ -582,8 +588,8 @@ func (i *instance) finish(exit Exit) termination {
 	if end.started {
 		end.lasted = time.Since(i.since)
 	}
-	if n := i.notice.Load(); n != nil && end.cause == byProbe {
-		end.why = n.Detail
+	if end.cause == byProbe {
+		end.why = i.notice.Detail
 	}
 	if end.cause.isFinal() {
 		i.reportTerminated(end, w)

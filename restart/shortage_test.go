@@ -18,7 +18,7 @@ type lacking struct {
 	restarts  int
 }
 
-func (*lacking) External() {}
+func (*lacking) SetFailed(func(error)) {}
 
 func (d *lacking) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	began(fmt.Sprintf("web-%d", d.restarts))

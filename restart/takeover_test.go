@@ -68,7 +68,7 @@ func TestATakeOverOfInvalidUnitsChangesNothing(t *testing.T) {
 // elsewhere is an external driver of an instance that no engine runs.
 type elsewhere struct{}
 
-func (elsewhere) External() {}
+func (elsewhere) SetFailed(func(error)) {}
 
 func (elsewhere) Resume(string) bool { return true }
 

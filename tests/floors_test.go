@@ -112,11 +112,9 @@ var rules = []rule{
 	{path: "cmd/engine/internal/reference", floor: 5, group: "cmd", order: 2},
 	{path: "cmd/engine/internal/blackboximport", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
-	{path: "cmd/engine/internal/access", floor: 5, group: "cmd", order: 5},
-	{path: "cmd/engine/internal/drain", floor: 5, group: "cmd", order: 6},
-	{path: "cmd/engine/internal/push", floor: 5, group: "cmd", order: 6},
-	{path: "cmd/engine/internal/root", floor: 5, group: "cmd", order: 7},
-	{path: "cmd/engine", floor: 5, group: "cmd", order: 8},
+	{path: "cmd/engine/internal/cluster", floor: 5, group: "cmd", order: 5},
+	{path: "cmd/engine/internal/root", floor: 5, group: "cmd", order: 6},
+	{path: "cmd/engine", floor: 5, group: "cmd", order: 7},
 	{path: "tests/tier", floor: 5, group: "tests"},
 	{path: "tests/program", floor: 5, group: "tests"},
 	{path: "tests/testsync", floor: 5, group: "tests"},
@@ -199,6 +197,7 @@ var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Sin
 // pkg holds the fields of "go list -json" that the tests need.
 type pkg struct {
 	ImportPath   string
+	Doc          string // the first sentence of the package comment
 	Dir          string
 	GoFiles      []string
 	Imports      []string

@@ -200,7 +200,7 @@ func port(t probe.Target) string {
 
 func TestOnTrapMakesATrapAFailure(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`), OnTrap: probe.Failure})
-	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, wasmhost.ReasonTrap)
+	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Failure, "plugin.trap")
 }
 
 func TestAProbeWhosePluginTrapsTooOftenIsSuspended(t *testing.T) {
@@ -210,7 +210,7 @@ func TestAProbeWhosePluginTrapsTooOftenIsSuspended(t *testing.T) {
 	for range 7 {
 		got = append(got, attempt(t, h, probe.Target{Name: "web"}, plenty).Reason)
 	}
-	trap, suspended := wasmhost.ReasonTrap, wasmhost.ReasonSuspended
+	trap, suspended := probe.Reason("plugin.trap"), probe.Reason("plugin.suspended")
 	if want := []probe.Reason{trap, trap, trap, trap, trap, suspended, suspended}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
@@ -224,9 +224,9 @@ func TestAPluginThatTrapsForManyTargetsIsSuspended(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) unreachable)`)})
 	h := handler(t, p, nil)
 	for range 5 {
-		wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
+		wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.trap")
 	}
-	wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonSuspended)
+	wantResult(t, attempt(t, h.ForProbe(), probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.suspended")
 	if s := p.Stats(); s.Suspensions != 1 || s.Suspended <= 0 || s.ProbeSuspensions != 0 {
 		t.Errorf("got %+v", s)
 	}
@@ -393,7 +393,7 @@ func TestAClosedPluginMakesNoAttempts(t *testing.T) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonClosed)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.closed")
 }
 
 func TestAttemptsWaitForAnInstance(t *testing.T) {
@@ -483,7 +483,7 @@ func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
 	}
 	blamed := 0
 	testsync.Until(t, "a suspension after stops in time", func() bool {
-		if stopped(false) == wasmhost.ReasonTimeout {
+		if stopped(false) == "plugin.timeout" {
 			blamed++
 		}
 		return p.Stats().ProbeSuspensions > 0

@@ -84,7 +84,7 @@ func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
 	p := loadLater(t, wasmhost.Config{Module: wat(idle)})
 	wantShortage(t, p, "compiler cannot run now: ")
 	h := handler(t, p, nil)
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonCompiling)
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.compiling")
 	permit()
 	testsync.Receive(t, "the handler of a compiled plugin", h.Ready())
 	if err := p.Wait(t.Context()); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -56,7 +55,7 @@ func isUnchecked(err error) bool {
 //
 // A module that exports sonde_configure checks settings itself. While it is being compiled, New leaves that to
 // the first attempt, as it does while another check is made, or when the latest one has taken too long: if the
-// module rejects the settings then, each attempt is Unknown with ReasonSettings. To get that error from New, call Wait first. While this
+// module rejects the settings then, each attempt is Unknown with reasonSettings. To get that error from New, call Wait first. While this
 // machine lacks what the check needs, attempts are Unknown with the reason, and each of them checks again: see
 // Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
@@ -86,7 +85,7 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 // module's.
 func isTransient(err error) bool {
 	unchecked := (*attemptError)(nil)
-	return errors.As(err, &unchecked) && (unchecked.reason != ReasonStart || errors.Is(err, sandbox.ErrStarved))
+	return errors.As(err, &unchecked) && (unchecked.reason != reasonStart || errors.Is(err, sandbox.ErrStarved))
 }
 
 // Unchecked returns why the module has not checked the settings yet, or nil.
@@ -128,7 +127,7 @@ func (h *Handler) check() error {
 func (h *Handler) accepted(ctx context.Context) error {
 	err := h.checked.state()
 	if isUnchecked(err) {
-		half, cancel := pool.Half(ctx, time.Now())
+		half, cancel := halfOf(ctx, time.Now())
 		defer cancel()
 		select {
 		case checked := <-h.checked.running.DoChan("", h.checkInTurn):
@@ -140,7 +139,7 @@ func (h *Handler) accepted(ctx context.Context) error {
 	if err == nil || isUnchecked(err) {
 		return err
 	}
-	return &attemptError{ReasonSettings, err}
+	return &attemptError{reasonSettings, err}
 }
 
 // configure asks the module whether it accepts the settings of a handler.
@@ -150,7 +149,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	}
 	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
-	l, err := p.borrow(borrowing, pool.First)
+	l, err := p.borrow(borrowing, laneFirst)
 	if err != nil {
 		return &checkResult{err: err}
 	}

@@ -13,7 +13,7 @@ func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonCompiling {
+	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != reasonCompiling {
 		t.Errorf("got %+v", got)
 	}
 	select {
@@ -23,7 +23,7 @@ func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 	}
 	p.compiled.end(errors.New("no good"))
 	<-h.Ready()
-	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonBroken || got.Detail != "no good" {
+	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != reasonBroken || got.Detail != "no good" {
 		t.Errorf("got %+v", got)
 	}
 }

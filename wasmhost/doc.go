@@ -175,6 +175,8 @@
 // child: it should not open files or connect. On other systems, and with Compile.InProcess, this
 // process compiles, without limits.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 // # Files
 //
 //	config.go       Config, Grant and Limits, with their defaults and bounds
@@ -184,6 +186,8 @@
 //	prepared.go     what that check has prepared for attempts
 //	handler.go      Handler: one attempt
 //	instances.go    borrowing instances from the pool
+//	pool.go         the pool of instances, with a reserve for attempts that end soon
+//	breaker.go      suspends a probe after too many errors of its plugin, or the whole plugin
 //	result.go       what the end of a call means for the probe
 //	reason.go       the reasons that begin with "plugin."
 //	stats.go        Stats, for metrics

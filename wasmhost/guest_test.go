@@ -155,19 +155,19 @@ func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 		outcome probe.Outcome
 		reason  probe.Reason
 	}{
-		"sleep": {probe.Failure, wasmhost.ReasonTimeout},
-		"panic": {probe.Unknown, wasmhost.ReasonTrap},
-		"exit":  {probe.Unknown, wasmhost.ReasonExit},
-		"hoard": {probe.Unknown, wasmhost.ReasonMemory},
-		"deep":  {probe.Unknown, wasmhost.ReasonMemory},
-		"dials": {probe.Unknown, wasmhost.ReasonNetwork},
-		"looks": {probe.Unknown, wasmhost.ReasonNetwork},
+		"sleep": {probe.Failure, "plugin.timeout"},
+		"panic": {probe.Unknown, "plugin.trap"},
+		"exit":  {probe.Unknown, "plugin.exit"},
+		"hoard": {probe.Unknown, "plugin.memory"},
+		"deep":  {probe.Unknown, "plugin.memory"},
+		"dials": {probe.Unknown, "plugin.network"},
+		"looks": {probe.Unknown, "plugin.network"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, shared.load(t), map[string]any{"text": name})
 			timeout := plenty
-			if test.reason == wasmhost.ReasonTimeout {
+			if test.reason == "plugin.timeout" {
 				timeout = 2 * time.Second
 			}
 			var got probe.Result

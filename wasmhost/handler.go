@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -29,14 +27,14 @@ type Handler struct {
 	settings *settings.Settings
 	checked  *settingsCheck
 	state    *sandbox.State
-	traps    breaker.Probe
-	lane     atomic.Uint32 // the pool.Lane of the next attempt
+	traps    probeTraps
+	lane     atomic.Uint32 // the lane of the next attempt
 }
 
 // newHandler returns a handler that has made no attempt.
 func newHandler(p *Plugin, s *settings.Settings, checked *settingsCheck) *Handler {
 	h := &Handler{plugin: p, settings: s, checked: checked, state: p.tenant.NewState()}
-	h.lane.Store(uint32(pool.First))
+	h.lane.Store(uint32(laneFirst))
 	return h
 }
 
@@ -63,7 +61,7 @@ func (h *Handler) WithoutPrepared() *Handler {
 }
 
 // Ready is closed when the plugin is compiled, or cannot be. Until then Probe returns Unknown with
-// ReasonCompiling at once.
+// reasonCompiling at once.
 func (h *Handler) Ready() <-chan struct{} { return h.plugin.Ready() }
 
 // Check returns an error when a target lacks the port that the setting called port names, or
@@ -106,7 +104,7 @@ func (h *Handler) Endpoint(t probe.Target) string {
 // on, and later attempts hold no connections. It never returns an error.
 func (h *Handler) Close() error {
 	h.state.Close()
-	h.plugin.breaker.Remove(&h.traps)
+	h.plugin.breaker.remove(&h.traps)
 	return nil
 }
 
@@ -124,7 +122,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err := h.unready(ctx); err != nil {
 		return p.notAttempted(err)
 	}
-	l, err := p.borrow(ctx, pool.Lane(h.lane.Load()))
+	l, err := p.borrow(ctx, lane(h.lane.Load()))
 	if err != nil {
 		return p.notAttempted(err)
 	}
@@ -153,13 +151,13 @@ func resizing(r sandbox.Report) (more, fewer bool) {
 
 // laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
 // half of its time left, is expected to do so again.
-func laneAfter(ctx context.Context, r probe.Result, l lease) pool.Lane {
+func laneAfter(ctx context.Context, r probe.Result, l lease) lane {
 	end, ok := ctx.Deadline()
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
 	if passed || !ok || time.Now().Add(time.Since(l.since)).Before(end) {
-		return pool.Fast
+		return laneFast
 	}
-	return pool.Slow
+	return laneSlow
 }
 
 // attemptError is why an attempt could not be made.
@@ -176,32 +174,32 @@ var errCancelled = errors.New("the attempt was cancelled")
 // unready returns the reason why no attempt can be made now, or nil.
 func (h *Handler) unready(ctx context.Context) error {
 	if err := h.plugin.state(); err != nil {
-		return &attemptError{ReasonBroken, err}
+		return &attemptError{reasonBroken, err}
 	}
-	switch plugin, own := h.plugin.breaker.Remaining(&h.traps, time.Now()); {
+	switch plugin, own := h.plugin.breaker.remaining(&h.traps, time.Now()); {
 	case plugin > 0:
-		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
 	case own > 0:
-		return &attemptError{ReasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
 	}
 	return h.accepted(ctx)
 }
 
 // notAttempted returns the result of an attempt that could not be made.
 func (p *Plugin) notAttempted(err error) probe.Result {
-	why := &attemptError{ReasonBroken, err}
+	why := &attemptError{reasonBroken, err}
 	errors.As(err, &why)
 	switch {
 	case errors.Is(err, errCompiling):
-		return probe.Broken(ReasonCompiling, "%v", err)
+		return probe.Broken(reasonCompiling, "%v", err)
 	case errors.Is(err, errClosed):
-		return probe.Broken(ReasonClosed, "%v", err)
+		return probe.Broken(reasonClosed, "%v", err)
 	}
-	if why.reason != ReasonStart { // which startFailed has recorded
+	if why.reason != reasonStart { // which startFailed has recorded
 		p.counters.fault(why.reason) // ignores the reasons that are not a plugin's
 	}
 	r := probe.Broken(why.reason, "%s", firstLine(err))
-	r.NoRetry = why.reason == ReasonBusy || why.reason == ReasonSuspended // the queue would only get longer
+	r.NoRetry = why.reason == ReasonBusy || why.reason == reasonSuspended // the queue would only get longer
 	return r
 }
 
@@ -212,14 +210,14 @@ func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	p := h.plugin
 	switch more, fewer := resizing(r); {
 	case more:
-		p.pool.Grow()
+		p.pool.grow()
 	case fewer:
-		p.pool.Shrink()
+		p.pool.shrink()
 	}
 	if r.Ending != sandbox.Returned && !pluginFault {
 		return
 	}
-	plugin, own := p.breaker.Count(&h.traps, pluginFault, time.Now())
+	plugin, own := p.breaker.count(&h.traps, pluginFault, time.Now())
 	if own > 0 {
 		p.logger.Warn("probe suspended after too many errors of its plugin, it is not attempted", "target", target, "duration", own)
 	}

@@ -97,7 +97,7 @@ func TestATrapClosesHeldConnections(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: module})
 	ended := make(chan struct{})
 	target := serve(t, func(conn net.Conn) { mute(conn); close(ended) })
-	wantResult(t, attempt(t, handler(t, p, nil), target, plenty), probe.Unknown, wasmhost.ReasonTrap)
+	wantResult(t, attempt(t, handler(t, p, nil), target, plenty), probe.Unknown, "plugin.trap")
 	<-ended
 	if held := p.Stats().Held; held != 0 {
 		t.Errorf("%d are held", held)

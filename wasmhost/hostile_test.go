@@ -41,28 +41,28 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 		outcome probe.Outcome
 		reason  probe.Reason
 	}{
-		"an endless loop":           {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Unknown, wasmhost.ReasonTimeout},
-		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+		"an endless loop":           {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Unknown, "plugin.timeout"},
+		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, "plugin.start"},
 		"an endless _initialize": {`(func $spin ` + spin + `) (export "_initialize" (func $spin))
-			(func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+			(func $run (result i32) i32.const 1)`, probe.Unknown, "plugin.start"},
 		"a start that sleeps": {`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
 			(func $sleep i32.const 24 i64.const 0x0fffffffffffffff i64.store i32.const 0 i32.const 64 i32.const 1 i32.const 128 call $poll drop)
-			(start $sleep) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
+			(start $sleep) (func $run (result i32) i32.const 1)`, probe.Unknown, "plugin.start"},
 		"a start that calls the host": {`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 			(func $ask i32.const 0 i32.const 8 call $random drop) (start $ask)
 			(func $run (result i32) i32.const 0 i64.load i64.eqz i32.eqz)`, probe.Success, ""},
-		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, wasmhost.ReasonStack},
+		"endless recursion": {`(func $run (result i32) call $run i32.const 1 i32.add)`, probe.Unknown, "plugin.stack"},
 		"endless recursion with a stack in memory": {`(global $sp (mut i32) 65536)
 			(func $run (result i32) global.get $sp i32.const 64 i32.sub global.set $sp
-				global.get $sp i32.const 7 i32.store call $run)`, probe.Unknown, wasmhost.ReasonTrap},
+				global.get $sp i32.const 7 i32.store call $run)`, probe.Unknown, "plugin.trap"},
 		"endless memory growth": {`(func $run (result i32) block loop i32.const 1 memory.grow i32.const -1 i32.eq br_if 1 br 0 end end unreachable)`,
-			probe.Unknown, wasmhost.ReasonMemory},
+			probe.Unknown, "plugin.memory"},
 		"much memory at once": {`(func $run (result i32) i32.const 65535 memory.grow i32.const -1 i32.eq if unreachable end i32.const 1)`,
-			probe.Unknown, wasmhost.ReasonMemory},
-		"a division by zero":       {`(func $run (result i32) i32.const 1 i32.const 0 i32.div_s)`, probe.Unknown, wasmhost.ReasonTrap},
-		"an address out of bounds": {`(func $run (result i32) i32.const -4 i32.load)`, probe.Unknown, wasmhost.ReasonTrap},
+			probe.Unknown, "plugin.memory"},
+		"a division by zero":       {`(func $run (result i32) i32.const 1 i32.const 0 i32.div_s)`, probe.Unknown, "plugin.trap"},
+		"an address out of bounds": {`(func $run (result i32) i32.const -4 i32.load)`, probe.Unknown, "plugin.trap"},
 		"an exit": {`(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-			(func $run (result i32) i32.const 0 call $exit i32.const 1)`, probe.Unknown, wasmhost.ReasonExit},
+			(func $run (result i32) i32.const 0 call $exit i32.const 1)`, probe.Unknown, "plugin.exit"},
 		"endless logging": {importLog + `(func $run (result i32)
 			loop i32.const 2 i32.const 0 i32.const 4096 call $log drop br 0 end i32.const 1)`, probe.Unknown, wasmhost.ReasonLimit},
 		"endless dials": {importNet + `(func $run (result i32)
@@ -84,26 +84,26 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 			config := wasmhost.Config{Module: wat("%s", test.wat), Logger: logger}
 			timeout := plenty // the race detector makes recursion slow
 			switch test.reason {
-			case wasmhost.ReasonTimeout:
+			case "plugin.timeout":
 				timeout = 200 * time.Millisecond
-			case wasmhost.ReasonStart:
+			case "plugin.start":
 				config.Limits.Start = 200 * time.Millisecond
 			}
 			p := load(t, config)
-			if test.reason == wasmhost.ReasonTimeout {
+			if test.reason == "plugin.timeout" {
 				wantStopped(t, handler(t, p, nil), target, timeout)
 				return
 			}
 			began := time.Now()
 			got := attempt(t, handler(t, p, nil), target, timeout)
 			wantResult(t, got, test.outcome, test.reason)
-			if late := "still ran 100ms after the deadline"; test.reason == wasmhost.ReasonStart && !strings.Contains(got.Detail, late) {
+			if late := "still ran 100ms after the deadline"; test.reason == "plugin.start" && !strings.Contains(got.Detail, late) {
 				t.Errorf("the detail is %q, it should contain %q", got.Detail, late)
 			}
 			if took := time.Since(began); took > plenty {
 				t.Errorf("it took %v", took)
 			}
-			if stats := p.Stats(); test.reason == wasmhost.ReasonStart && stats.Instances != 0 {
+			if stats := p.Stats(); test.reason == "plugin.start" && stats.Instances != 0 {
 				t.Errorf("its instance is kept: %+v", stats)
 			}
 		})
@@ -133,7 +133,7 @@ func TestFailedInitialisationsAreDescribed(t *testing.T) {
 		for function, caller := range map[string]string{"start": `(start $f)`, "_initialize": `(export "_initialize" (func $f))`} {
 			p := load(t, wasmhost.Config{Module: wat("%s", code+caller+`(func $run (result i32) i32.const 1)`)})
 			got := attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, time.Minute)
-			wantResult(t, got, probe.Unknown, wasmhost.ReasonStart)
+			wantResult(t, got, probe.Unknown, "plugin.start")
 			if !strings.HasPrefix(got.Detail, function+": ") || !strings.Contains(got.Detail, want) || strings.Contains(got.Detail, "wazero") {
 				t.Errorf("%s by %s: got %q", code, function, got.Detail)
 			}
@@ -174,12 +174,12 @@ func TestAnExitIsShownWithItsCode(t *testing.T) {
 	for _, code := range []uint32{0, 3, 0xefffffff, 0xffffffff} {
 		exit := `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
 		got := try(t, wat(`%s (func $run (result i32) i32.const %d call $exit i32.const 1)`, exit, int32(code)))
-		wantResult(t, got, probe.Unknown, wasmhost.ReasonExit)
+		wantResult(t, got, probe.Unknown, "plugin.exit")
 		if want := fmt.Sprintf("plugin exited with code %d", code); got.Detail != want {
 			t.Errorf("got %q, want %q", got.Detail, want)
 		}
 		got = try(t, wat(`%s (func $start i32.const %d call $exit) (start $start) (func $run (result i32) i32.const 1)`, exit, int32(code)))
-		wantResult(t, got, probe.Unknown, wasmhost.ReasonStart)
+		wantResult(t, got, probe.Unknown, "plugin.start")
 		if want := fmt.Sprintf("exited with code %d", code); !strings.HasSuffix(got.Detail, want) {
 			t.Errorf("in the start function: got %q, want %q", got.Detail, want)
 		}
@@ -225,7 +225,7 @@ func TestACallThatComputesUntilItsDeadlineFailsNoTarget(t *testing.T) {
 				got = attempt(t, h.ForProbe(), target, timeout)
 				return got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting
 			})
-			wantResult(t, got, test.outcome, wasmhost.ReasonTimeout)
+			wantResult(t, got, test.outcome, "plugin.timeout")
 		})
 	}
 }
@@ -237,11 +237,11 @@ func wantStopped(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Du
 	tb.Helper()
 	for range 10 {
 		got := attempt(tb, h, t, timeout)
-		if got.Reason == wasmhost.ReasonSuspended {
+		if got.Reason == "plugin.suspended" {
 			return
 		}
 		if got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting {
-			wantResult(tb, got, probe.Unknown, wasmhost.ReasonTimeout)
+			wantResult(tb, got, probe.Unknown, "plugin.timeout")
 			return
 		}
 	}

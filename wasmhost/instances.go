@@ -8,20 +8,19 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
 // lease is an instance that a caller of borrow has, and gives back to release.
 type lease struct {
 	*sandbox.Instance
-	lane  pool.Lane
+	lane  lane
 	since time.Time
 }
 
 // borrow returns an instance that is ready to run. It waits for one until half of the time
 // that ctx leaves has passed. Each lease needs a release.
-func (p *Plugin) borrow(ctx context.Context, lane pool.Lane) (lease, error) {
+func (p *Plugin) borrow(ctx context.Context, lane lane) (lease, error) {
 	if !p.inUse.TryRLock() {
 		return lease{}, errClosed
 	}
@@ -33,9 +32,9 @@ func (p *Plugin) borrow(ctx context.Context, lane pool.Lane) (lease, error) {
 }
 
 // getOrStart takes an instance out of the pool, or starts one.
-func (p *Plugin) getOrStart(ctx context.Context, lane pool.Lane) (lease, error) {
+func (p *Plugin) getOrStart(ctx context.Context, lane lane) (lease, error) {
 	began := time.Now()
-	i, waited, err := p.pool.Get(ctx, lane)
+	i, waited, err := p.pool.get(ctx, lane)
 	if waited {
 		p.counters.waits.Add(1)
 	}
@@ -45,7 +44,7 @@ func (p *Plugin) getOrStart(ctx context.Context, lane pool.Lane) (lease, error) 
 	case err != nil:
 		return lease{}, &attemptError{ReasonBusy, err}
 	case i == nil:
-		half, cancel := pool.Half(ctx, began)
+		half, cancel := halfOf(ctx, began)
 		defer cancel()
 		i, err = p.await(half, p.start)
 	}
@@ -69,9 +68,9 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 	started, left := make(chan result), make(chan struct{})
 	go func() {
 		i, err := start()
-		p.pool.Started()
+		p.pool.started()
 		if err != nil {
-			p.pool.Put(nil)
+			p.pool.put(nil)
 		}
 		select {
 		case started <- result{i, err}:
@@ -79,7 +78,7 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 		case <-left:
 		}
 		if err == nil {
-			p.pool.Put(i)
+			p.pool.put(i)
 		}
 		p.inUse.RUnlock()
 	}()
@@ -112,7 +111,7 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 		}
 	}()
 	if i, err = p.sandbox.Start(p.closing); err == nil {
-		p.breaker.CountStart(false, time.Now())
+		p.breaker.countStart(false, time.Now())
 		p.starts.started.Add(1)
 		p.starts.startNS.Add(int64(time.Since(began)))
 	}
@@ -125,15 +124,15 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 	if p.closing.Err() != nil {
 		return errClosed
 	}
-	p.pool.Observe(pool.First, took)
-	reason := ReasonStart
+	p.pool.observe(laneFirst, took)
+	reason := reasonStart
 	if shortage.Is(err) || errors.Is(err, sandbox.ErrNoMemory) || errors.Is(err, sandbox.ErrSystem) {
 		reason = probe.ReasonResources
 	}
 	p.counters.fault(reason)
-	if reason == ReasonStart && !errors.Is(err, sandbox.ErrStarved) {
+	if reason == reasonStart && !errors.Is(err, sandbox.ErrStarved) {
 		p.logger.Warn("instance of the plugin could not be started", "reason", string(reason), "error", firstLine(err))
-		p.logSuspension(p.breaker.CountStart(true, time.Now()))
+		p.logSuspension(p.breaker.countStart(true, time.Now()))
 		return &attemptError{reason, err}
 	}
 	p.logger.Warn("instance of the plugin could not be started now, the next attempt tries again", "reason", string(reason), "error", firstLine(err))
@@ -143,12 +142,12 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 // release gives an instance back, after a reset: what a call has left in it, another target
 // must not get.
 func (p *Plugin) release(l lease) {
-	p.pool.Observe(l.lane, time.Since(l.since))
+	p.pool.observe(l.lane, time.Since(l.since))
 	i := l.Instance
 	if i.Spent() || !i.Reset() {
 		i.Close()
 		i = nil
 	}
-	p.pool.Put(i)
+	p.pool.put(i)
 	p.inUse.RUnlock()
 }

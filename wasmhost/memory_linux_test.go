@@ -20,7 +20,7 @@ func TestMemoryIsReleased(t *testing.T) {
 	h := handler(t, p, nil)
 	before := resident()
 	for range 4 { // the fifth would have it suspended
-		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.trap")
 	}
 	if grown := resident() - before; grown > hoarded {
 		t.Errorf("the process has grown by %.0f MB with 4 instances of %d MB", grown, hoarded)

@@ -2,13 +2,13 @@ package wasmhost
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,12 +17,10 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -35,7 +33,7 @@ type Plugin struct {
 	name       string
 	logger     *slog.Logger
 	tenant     *sandbox.Tenant
-	breaker    breaker.Breaker
+	breaker    breaker
 	counters   counters
 	closed     atomic.Bool
 	checkHangs atomic.Bool // the latest check of settings has taken too long
@@ -54,7 +52,7 @@ type loaded struct {
 	targetOnly    bool // it may connect to the target only
 
 	sandbox  *sandbox.Sandbox
-	pool     *pool.Pool[sandbox.Instance]
+	pool     *pool
 	compiled *compilation
 	prepared *preparedTexts
 	starts   startCounters
@@ -85,11 +83,8 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS)
+	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS, c.Grant.Env)
 	if err != nil {
-		return nil, err
-	}
-	if err := grant.CheckEnv(c.Grant.Env); err != nil {
 		return nil, err
 	}
 	p := &loaded{
@@ -104,6 +99,7 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.configures = m.Configures
 	p.baseLogger, p.logger = c.Logger, c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
@@ -114,7 +110,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.sandbox = sandbox.New(confine)
 	p.prepared = newPreparedTexts(p.sandbox)
-	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
+	p.pool = newPool(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	p.compiling.Go(func() { p.compileOrFail(m, code) })
 	p.users.Store(1)
@@ -138,7 +134,7 @@ func (p *loaded) closeOldest() bool {
 		return false
 	}
 	defer p.inUse.RUnlock()
-	return p.pool.CloseOldest()
+	return p.pool.closeOldest()
 }
 
 // environment returns the variables of this process that have one of the names.
@@ -167,7 +163,6 @@ func (p *loaded) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	if err := m.Check(p.limits.Memory); err != nil {
 		return nil, err
 	}
-	p.configures = m.HasExport(abi.ExportConfigure)
 	return m.Rewrite()
 }
 
@@ -198,7 +193,7 @@ func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error)
 	if p.loadCached(m, code) {
 		return nil
 	}
-	if p.compileConfig.InProcess || !compiler.Available {
+	if p.compileConfig.InProcess || runtime.GOOS != "linux" {
 		var written bytes.Buffer
 		if err := p.sandbox.Compile(m, &written); err != nil {
 			return err
@@ -281,10 +276,7 @@ func (p *loaded) pause(d time.Duration) {
 
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
 func (p *loaded) tryChild(m *module.Rewritten, code *codecache.Entry) error {
-	limits := compiler.LimitsOf(len(m.Wasm))
-	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
-	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)
-	compiled, err := compiler.Compile(p.closing, m.Wasm, limits)
+	compiled, err := compiler.Compile(p.closing, m.Wasm, compiler.Limits{Memory: p.compileConfig.Memory, CPU: p.compileConfig.Time})
 	if err != nil {
 		return err
 	}
@@ -336,7 +328,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	go func() {
 		p.compiling.Wait()
 		p.inUse.Lock() // never unlocked: no instance may be used after this
-		p.pool.CloseIdle()
+		p.pool.closeIdle()
 		done <- p.sandbox.Close()
 	}()
 	select {

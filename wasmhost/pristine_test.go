@@ -156,14 +156,14 @@ func TestAnInstanceIsGoodAfterItWasKilled(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1}})
 	good := handler(t, p, map[string]any{"text": "good"})
 	for text, reason := range map[string]probe.Reason{
-		"loop": wasmhost.ReasonTimeout, "trap": wasmhost.ReasonTrap, "exit": wasmhost.ReasonExit, "calls": wasmhost.ReasonLimit,
+		"loop": "plugin.timeout", "trap": "plugin.trap", "exit": "plugin.exit", "calls": wasmhost.ReasonLimit,
 	} {
 		target, timeout := serve(t, mute), plenty
-		if reason == wasmhost.ReasonTimeout {
+		if reason == "plugin.timeout" {
 			timeout = 200 * time.Millisecond
 		}
 		h := handler(t, p, map[string]any{"text": text})
-		if reason == wasmhost.ReasonTimeout {
+		if reason == "plugin.timeout" {
 			wantStopped(t, h, target, timeout)
 		} else {
 			wantResult(t, attempt(t, h, target, timeout), probe.Unknown, reason)

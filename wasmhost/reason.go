@@ -2,25 +2,25 @@ package wasmhost
 
 import "github.com/sonde-probe/sonde/probe"
 
-// The reasons of attempts that a plugin could not make, or did not end properly.
+// The reasons of attempts that a plugin could not make, or did not end properly. Other packages name those that are exported.
 const (
-	ReasonCompiling probe.Reason = "plugin.compiling" // the module is being compiled
-	ReasonBroken    probe.Reason = "plugin.broken"    // the module cannot be compiled
-	ReasonClosed    probe.Reason = "plugin.closed"    // the plugin was unloaded
-	ReasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
-	ReasonStart     probe.Reason = "plugin.start"     // no instance could be started
+	reasonCompiling probe.Reason = "plugin.compiling" // the module is being compiled
+	reasonBroken    probe.Reason = "plugin.broken"    // the module cannot be compiled
+	reasonClosed    probe.Reason = "plugin.closed"    // the plugin was unloaded
+	reasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
+	reasonStart     probe.Reason = "plugin.start"     // no instance could be started
 	ReasonStarting  probe.Reason = "plugin.starting"  // an instance was being started, or the settings were being checked, for half of the attempt's timeout; the next attempt gets it
 	ReasonBusy      probe.Reason = "plugin.busy"      // instances or processors were busy for too much of the attempt's time
-	ReasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
+	reasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
 
-	ReasonTrap    probe.Reason = "plugin.trap"    // the plugin trapped: a panic, an address out of bounds
-	ReasonMemory  probe.Reason = "plugin.memory"  // the plugin trapped after it was refused more memory
-	ReasonStack   probe.Reason = "plugin.stack"   // stack overflow in the plugin
-	ReasonExit    probe.Reason = "plugin.exit"    // the plugin exited
-	ReasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped, or it computed for most of the time until then
+	reasonTrap    probe.Reason = "plugin.trap"    // the plugin trapped: a panic, an address out of bounds
+	reasonMemory  probe.Reason = "plugin.memory"  // the plugin trapped after it was refused more memory
+	reasonStack   probe.Reason = "plugin.stack"   // stack overflow in the plugin
+	reasonExit    probe.Reason = "plugin.exit"    // the plugin exited
+	reasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped, or it computed for most of the time until then
 	ReasonLimit   probe.Reason = "plugin.limit"   // the plugin reached one of its limits
 	ReasonGrant   probe.Reason = "plugin.grant"   // the plugin tried to reach a destination that is not granted
-	ReasonNetwork probe.Reason = "plugin.network" // the plugin connected by itself, in a network inside the module, which reaches nothing
-	ReasonOutcome probe.Reason = "plugin.outcome" // the plugin returned a number that is not an outcome
+	reasonNetwork probe.Reason = "plugin.network" // the plugin connected by itself, in a network inside the module, which reaches nothing
+	reasonOutcome probe.Reason = "plugin.outcome" // the plugin returned a number that is not an outcome
 	ReasonFailure probe.Reason = "plugin.failure" // the plugin reported a failure without a reason
 )

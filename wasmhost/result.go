@@ -31,9 +31,9 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped && r.Stalled:
 		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
 	case r.Ending == sandbox.Stopped && r.Computes:
-		result, pluginFault = p.faultResult(ReasonTimeout, computedText(r)+": it was stopped"), true
+		result, pluginFault = p.faultResult(reasonTimeout, computedText(r)+": it was stopped"), true
 	case r.Ending == sandbox.Stopped:
-		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
+		result, pluginFault = probe.Fail(reasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
 	case r.Ending == sandbox.OutOfMemory && r.NoMemory != nil:
 		result = probe.Broken(probe.ReasonResources, "plugin was refused memory: %v", r.NoMemory)
 	default:
@@ -46,7 +46,7 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 // returnedResult is the result of a call that returned.
 func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 	if r.Value < int32(probe.Unknown) || r.Value > int32(probe.Failure) {
-		return probe.Broken(ReasonOutcome, "plugin returned %d, which is not an outcome", r.Value)
+		return probe.Broken(reasonOutcome, "plugin returned %d, which is not an outcome", r.Value)
 	}
 	result := probe.Result{
 		Outcome: probe.Outcome(r.Value),
@@ -71,16 +71,16 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
 	if r.Computes && r.Late {
-		return probe.Broken(ReasonTimeout, "%s%s", computedText(r), afterColon(result.Detail))
+		return probe.Broken(reasonTimeout, "%s%s", computedText(r), afterColon(result.Detail))
 	}
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
 		result.Outcome = probe.Unknown
 	}
 	switch {
 	case result.Outcome == probe.Unknown && result.Reason == "" && strings.Contains(result.Detail, byItself): // says the SDK, which has the error
-		result.Reason = ReasonNetwork
+		result.Reason = reasonNetwork
 	case result.Outcome == probe.Failure && r.Apart && isOfNetwork(result):
-		return probe.Broken(ReasonNetwork, "plugin %s, in a network inside the module that reaches nothing: "+
+		return probe.Broken(reasonNetwork, "plugin %s, in a network inside the module that reaches nothing: "+
 			"let its library connect by the SDK, in Go by t.DialContext%s", byItself, afterColon(result.Detail))
 	}
 	result.Reason = cmp.Or(result.Reason, defaultReason(r, result.Outcome))
@@ -142,13 +142,13 @@ func endingOf(r sandbox.Report) (probe.Reason, string) {
 	case sandbox.LimitReached:
 		return ReasonLimit, "limit " + r.Limit + " was reached"
 	case sandbox.OutOfMemory:
-		return ReasonMemory, "plugin trapped at its memory limit: " + text
+		return reasonMemory, "plugin trapped at its memory limit: " + text
 	case sandbox.StackOverflow:
-		return ReasonStack, "stack overflow in the plugin"
+		return reasonStack, "stack overflow in the plugin"
 	case sandbox.Exited:
-		return ReasonExit, "plugin " + text
+		return reasonExit, "plugin " + text
 	}
-	return ReasonTrap, text
+	return reasonTrap, text
 }
 
 func afterColon(detail string) string {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -25,25 +24,25 @@ var endings = map[string]struct {
 	fault   bool
 }{
 	"returned success or warning":                            {sandbox.Report{Value: 1, Starved: true, Late: true, Computes: true, Limit: "dials", Refused: "x"}, probe.Success, "", false},
-	"returned a number that is not an outcome":               {sandbox.Report{Value: 4, Limit: "dials"}, probe.Unknown, ReasonOutcome, false},
+	"returned a number that is not an outcome":               {sandbox.Report{Value: 4, Limit: "dials"}, probe.Unknown, reasonOutcome, false},
 	"returned, after a destination was denied":               {sandbox.Report{Value: 3, Refused: "tcp://x:1", NoMemory: errTest}, probe.Unknown, ReasonGrant, false},
 	"returned, after the engine refused it memory":           {sandbox.Report{Value: 3, NoMemory: errTest, Limit: "dials"}, probe.Unknown, probe.ReasonResources, false},
 	"returned, after it reached a limit":                     {sandbox.Report{Value: 3, Late: true, Starved: true, Limit: "dials"}, probe.Unknown, ReasonLimit, false},
 	"returned late, while others had the processors":         {sandbox.Report{Value: 3, Late: true, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
-	"returned late, after it computed for most of the time":  {sandbox.Report{Value: 3, Late: true, Computes: true, Reason: "redis.loading"}, probe.Unknown, ReasonTimeout, false},
+	"returned late, after it computed for most of the time":  {sandbox.Report{Value: 3, Late: true, Computes: true, Reason: "redis.loading"}, probe.Unknown, reasonTimeout, false},
 	"returned, after this machine failed a call of the host": {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPSource, Local: true}}, probe.Unknown, probe.ReasonTCPSource, false},
-	"returned a failure of a network inside the module":      {sandbox.Report{Value: 3, Apart: true, Reason: "memcached.set", Detail: "dial tcp 127.0.0.1:11211: connect: Connection refused"}, probe.Unknown, ReasonNetwork, false},
+	"returned a failure of a network inside the module":      {sandbox.Report{Value: 3, Apart: true, Reason: "memcached.set", Detail: "dial tcp 127.0.0.1:11211: connect: Connection refused"}, probe.Unknown, reasonNetwork, false},
 	"returned unknown or failure":                            {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPRefused}}, probe.Failure, probe.ReasonTCPRefused, false},
 	"stopped, while others had the processors":               {sandbox.Report{Ending: sandbox.Stopped, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
 	"stopped, while this process was stalled":                {sandbox.Report{Ending: sandbox.Stopped, Stalled: true, Computes: true}, probe.Unknown, ReasonBusy, false},
-	"stopped, after it computed for most of the time":        {sandbox.Report{Ending: sandbox.Stopped, Computes: true, RanAway: true}, probe.Unknown, ReasonTimeout, true},
-	"stopped, after it waited for most of the time":          {sandbox.Report{Ending: sandbox.Stopped, RanAway: true}, probe.Failure, ReasonTimeout, true},
+	"stopped, after it computed for most of the time":        {sandbox.Report{Ending: sandbox.Stopped, Computes: true, RanAway: true}, probe.Unknown, reasonTimeout, true},
+	"stopped, after it waited for most of the time":          {sandbox.Report{Ending: sandbox.Stopped, RanAway: true}, probe.Failure, reasonTimeout, true},
 	"trapped, after the engine refused it memory":            {sandbox.Report{Ending: sandbox.OutOfMemory, NoMemory: errTest}, probe.Unknown, probe.ReasonResources, false},
 	"trapped at a limit":                                     {sandbox.Report{Ending: sandbox.LimitReached, Limit: "fuel"}, probe.Unknown, ReasonLimit, true},
-	"trapped at its memory limit":                            {sandbox.Report{Ending: sandbox.OutOfMemory}, probe.Unknown, ReasonMemory, true},
-	"overflowed its stack":                                   {sandbox.Report{Ending: sandbox.StackOverflow}, probe.Unknown, ReasonStack, true},
-	"exited":                                                 {sandbox.Report{Ending: sandbox.Exited}, probe.Unknown, ReasonExit, true},
-	"trapped":                                                {sandbox.Report{Ending: sandbox.Trapped, Starved: true, Stalled: true, Computes: true}, probe.Unknown, ReasonTrap, true},
+	"trapped at its memory limit":                            {sandbox.Report{Ending: sandbox.OutOfMemory}, probe.Unknown, reasonMemory, true},
+	"overflowed its stack":                                   {sandbox.Report{Ending: sandbox.StackOverflow}, probe.Unknown, reasonStack, true},
+	"exited":                                                 {sandbox.Report{Ending: sandbox.Exited}, probe.Unknown, reasonExit, true},
+	"trapped":                                                {sandbox.Report{Ending: sandbox.Trapped, Starved: true, Stalled: true, Computes: true}, probe.Unknown, reasonTrap, true},
 
 	"stopped, after the attempt was cancelled":  {sandbox.Report{Ending: sandbox.Stopped, Computes: true}, probe.Unknown, probe.ReasonStopped, false},
 	"returned, after the attempt was cancelled": {sandbox.Report{Value: 3, Limit: "dials"}, probe.Unknown, probe.ReasonStopped, false},
@@ -129,7 +128,7 @@ func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 func runAway(t *testing.T, bad, healthy int) {
 	const slots, much = 1, 10 * time.Millisecond
 	p := &Plugin{loaded: new(loaded), logger: slog.New(slog.DiscardHandler)}
-	p.pool = pool.New(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
+	p.pool = newPool(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
 	hs, good := make([]Handler, bad), Handler{plugin: p}
 	for n := range hs {
 		hs[n].plugin = p
@@ -139,12 +138,12 @@ func runAway(t *testing.T, bad, healthy int) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // nobody waits
 		together := 0
 		for ; together < bad; together++ {
-			i, _, err := p.pool.Get(ctx, pool.Fast)
+			i, _, err := p.pool.get(ctx, laneFast)
 			if err != nil {
 				break
 			}
 			if i == nil {
-				p.pool.Started()
+				p.pool.started()
 			}
 		}
 		cancel()
@@ -155,12 +154,12 @@ func runAway(t *testing.T, bad, healthy int) {
 			_, fault := p.resultOf(t.Context(), r)
 			hs[next%bad].record(r, fault, "bad")
 			next++
-			p.pool.Put(new(sandbox.Instance))
+			p.pool.put(new(sandbox.Instance))
 		}
 		for range healthy {
 			good.record(sandbox.Report{Ending: sandbox.Returned, Value: 1}, false, "good")
 		}
-		if _, plugin, probes := p.breaker.Suspensions(time.Now()); plugin+probes > 0 {
+		if _, plugin, probes := p.breaker.suspensions(time.Now()); plugin+probes > 0 {
 			return
 		}
 	}

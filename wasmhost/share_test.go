@@ -35,11 +35,11 @@ func TestAPluginIsSuspendedWithoutOthersOfItsModule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suspended, other := plugins[0], plugins[1]
 			for range 5 {
-				wantResult(t, attempt(t, handler(t, suspended, nil), bad, plenty), probe.Unknown, wasmhost.ReasonTrap)
+				wantResult(t, attempt(t, handler(t, suspended, nil), bad, plenty), probe.Unknown, "plugin.trap")
 			}
-			wantResult(t, attempt(t, handler(t, suspended, nil), good, plenty), probe.Unknown, wasmhost.ReasonSuspended)
+			wantResult(t, attempt(t, handler(t, suspended, nil), good, plenty), probe.Unknown, "plugin.suspended")
 			wantResult(t, attempt(t, handler(t, other, nil), good, plenty), probe.Success, "")
-			if s := suspended.Stats(); s.Attempts != 5 || s.Errors[wasmhost.ReasonTrap] != 5 || s.Suspensions != 1 {
+			if s := suspended.Stats(); s.Attempts != 5 || s.Errors["plugin.trap"] != 5 || s.Suspensions != 1 {
 				t.Errorf("the plugin that traps: %+v", s)
 			}
 			if s := other.Stats(); s.Attempts != 1 || len(s.Errors) != 0 || s.Suspensions != 0 {

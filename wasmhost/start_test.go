@@ -33,7 +33,7 @@ func TestAnInstanceIsStartedForTheNextAttempt(t *testing.T) {
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
 	testsync.Until(t, "the instance", func() bool { return p.Stats().Idle == 1 })
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
-	if stats := p.Stats(); stats.Started != 1 || stats.Errors[wasmhost.ReasonStart] != 0 {
+	if stats := p.Stats(); stats.Started != 1 || stats.Errors["plugin.start"] != 0 {
 		t.Errorf("got %+v", stats)
 	}
 }
@@ -58,9 +58,9 @@ func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
 	starved := load(t, wasmhost.Config{Module: sleeper(time.Hour), Limits: wasmhost.Limits{Start: 200 * time.Millisecond}})
 	h := handler(t, starved, nil)
 	for range 10 {
-		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonStart)
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.start")
 	}
-	if stats := starved.Stats(); stats.Suspensions != 0 || stats.Errors[wasmhost.ReasonStart] != 10 {
+	if stats := starved.Stats(); stats.Suspensions != 0 || stats.Errors["plugin.start"] != 10 {
 		t.Errorf("got %+v", stats)
 	}
 	guilty := load(t, wasmhost.Config{Module: wat(`(func $spin %s) (start $spin) (func $run (result i32) i32.const 1)`, spin), Limits: wasmhost.Limits{Start: 20 * time.Millisecond}})
@@ -94,7 +94,7 @@ func TestCloseEndsTheStartsOfInstances(t *testing.T) {
 	if err := p.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 0 || stats.Errors[wasmhost.ReasonStart] != 0 {
+	if stats := p.Stats(); stats.Instances != 0 || stats.Started != 0 || stats.Errors["plugin.start"] != 0 {
 		t.Errorf("got %+v", stats)
 	}
 }

@@ -47,14 +47,14 @@ func (p *Plugin) Stats() stats.Plugin {
 		Name: p.name, Ready: p.state() == nil, IsShare: p.isShare,
 		Attempts: c.attempts.Load(), Fuel: c.fuel.Load(), Waits: c.waits.Load(), Errors: faults,
 	}
-	s.Suspended, s.Suspensions, s.ProbeSuspensions = p.breaker.Suspensions(time.Now())
+	s.Suspended, s.Suspensions, s.ProbeSuspensions = p.breaker.suspensions(time.Now())
 	p.tenant.ReadStats(&s)
 	if p.isShare {
 		return s
 	}
 	s.Compile, s.CacheHit = time.Duration(p.starts.compile.Load()), p.starts.cacheHit.Load()
 	s.Started, s.Start = p.starts.started.Load(), time.Duration(p.starts.startNS.Load())
-	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
+	s.Idle, s.Instances, s.Waiting = p.pool.counts()
 	s.Memory = p.sandbox.Memory()
 	return s
 }

@@ -39,7 +39,7 @@ func TestLongNamesTakeNoMemoryWhenACallTraps(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range traps {
-		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, wasmhost.ReasonTrap)
+		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.trap")
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
@@ -219,7 +219,7 @@ func TestClosingAPluginWaitsForItsAttempts(t *testing.T) {
 	if err := p.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	wantResult(t, attempt(t, h, target, plenty), probe.Unknown, wasmhost.ReasonClosed)
+	wantResult(t, attempt(t, h, target, plenty), probe.Unknown, "plugin.closed")
 	close(answer)
 	wantResult(t, testsync.Receive(t, "the result", ended), probe.Success, "")
 	testsync.Until(t, "the end of the instances", func() bool { s := p.Stats(); return s.Instances == 0 && s.Memory == 0 })

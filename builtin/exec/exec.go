@@ -93,7 +93,7 @@ func (h *handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 	if err != nil {
 		return notStarted(err)
 	}
-	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
+	stdout, stderr := command.Output{Max: probe.MaxDetail}, command.Output{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if end.Stuck != nil {
@@ -183,7 +183,7 @@ func killed(ctx context.Context, after time.Duration, output string) probe.Resul
 func exited(end command.End, output string) probe.Result {
 	switch {
 	case end.TooMany:
-		return probe.Broken(probe.ReasonExecProcesses, "%s", detail(end.String(), output))
+		return probe.Broken("exec.processes", "%s", detail(end.String(), output))
 	case end.Status.Signaled():
 		return probe.Fail(probe.ReasonExecSignal, "%s", detail(end.String(), output))
 	case end.Status != 0:

@@ -21,7 +21,7 @@ type attempt struct {
 	ctx context.Context // of the whole attempt, with its deadline
 	own *url.URL        // as configured
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards all below
 	timings   probe.Timings
 	dialing   chan struct{} // closed when the latest dial has ended; nil: none has begun
 	failure   error         // of the latest dial

@@ -12,10 +12,11 @@ import (
 // reusing makes attempts over a connection that it keeps between them. It belongs to one
 // probe: see ForProbe.
 type reusing struct {
-	*handler // whose transport keeps the connections of Probe
+	*handler // of all probes with its configuration
 	kept     nonblock.Kept
 
-	mu       sync.Mutex // guards attempts
+	mu       sync.Mutex // guards what follows
+	own      *handler   // makes the attempts of Probe, whose connections its transport keeps; nil before the first
 	attempts int        // by Probe since its connection was new
 }
 
@@ -26,12 +27,7 @@ var (
 )
 
 // ForProbe returns a handler that keeps connections of its own.
-func (r *reusing) ForProbe() probe.Handler {
-	own := *r.handler
-	own.transport = r.transport.clone()
-	own.client = &http.Client{Transport: own.transport, CheckRedirect: r.client.CheckRedirect}
-	return &reusing{handler: &own}
-}
+func (r *reusing) ForProbe() probe.Handler { return &reusing{handler: r.handler} }
 
 // Step is handler.Step over the kept connection.
 func (r *reusing) Step(a *nonblock.Attempt) nonblock.Progress {
@@ -41,22 +37,26 @@ func (r *reusing) Step(a *nonblock.Attempt) nonblock.Progress {
 
 // Probe makes one attempt.
 func (r *reusing) Probe(ctx context.Context, t probe.Target) probe.Result {
-	if r.isFresh() {
-		r.transport.http.CloseIdleConnections()
+	own, fresh := r.next()
+	if fresh {
+		own.transport.http.CloseIdleConnections()
 	}
-	return r.handler.Probe(ctx, t)
+	return own.Probe(ctx, t)
 }
 
-// isFresh reports whether an attempt must open a new connection, and counts it.
-func (r *reusing) isFresh() bool {
-	every := r.exchange.FreshEvery
-	if every == 0 {
-		return false
-	}
+// next returns what makes an attempt of Probe, and whether it must open a new connection. It counts the attempt.
+func (r *reusing) next() (own *handler, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.own == nil {
+		r.own = r.handler.clone()
+	}
+	every := r.exchange.FreshEvery
+	if every == 0 {
+		return r.own, false
+	}
 	r.attempts = r.attempts%every + 1
-	return r.attempts == 1
+	return r.own, r.attempts == 1
 }
 
 // ProbeWaking is Probe. The end of a connection that steps keep asks for an attempt; net/http drops one that it
@@ -68,5 +68,19 @@ func (r *reusing) ProbeWaking(ctx context.Context, t probe.Target, _ func()) pro
 // Close closes the connections. The handler can still be used.
 func (r *reusing) Close() error {
 	r.kept.Close()
-	return r.handler.Close()
+	r.mu.Lock()
+	own := r.own
+	r.mu.Unlock()
+	if own == nil {
+		return nil
+	}
+	return own.Close()
+}
+
+// clone returns a handler with the same configuration that keeps connections of its own.
+func (h *handler) clone() *handler {
+	own := *h
+	own.transport = h.transport.clone()
+	own.client = &http.Client{Transport: own.transport, CheckRedirect: h.client.CheckRedirect}
+	return &own
 }

@@ -225,7 +225,7 @@ func (p *pair) bound(enough int32) {
 func (p *pair) look(e *event) {
 	in := e.at(e.instance)
 	var next verdict.Next
-	p.state, next = verdict.Step(p.rule, p.state, verdict.Event{Type: verdict.Looked, Instance: in, Started: e.started}, t0)
+	p.state, next = verdict.Step(p.rule, p.state, verdict.Event{Instance: in, Started: e.started}, t0)
 	if next.WaitReason == verdict.NotWaiting {
 		p.attempt = in.ID
 	}
@@ -238,7 +238,7 @@ func (p *pair) count(e *event) {
 	if e.ours {
 		rule.OnError = probe.ErrorIgnored
 	}
-	ev := verdict.Event{Type: verdict.Attempted, Instance: e.at(p.attempt), Outcome: e.outcome, Extra: e.extra}
+	ev := verdict.Event{Attempted: true, Instance: e.at(p.attempt), Outcome: e.outcome, Extra: e.extra}
 	p.state, _ = verdict.Step(rule, p.state, ev, t0)
 	p.attempt = ""
 }

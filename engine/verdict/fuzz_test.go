@@ -71,9 +71,9 @@ func eventFrom(what, how byte, now time.Time) verdict.Event {
 		Terminating: how&0xc0 == 0xc0,
 	}
 	if what&1 == 0 {
-		return verdict.Event{Type: verdict.Looked, Instance: in, Started: how&0x20 != 0}
+		return verdict.Event{Instance: in, Started: how&0x20 != 0}
 	}
-	return verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Outcome(how % 4), Extra: how&0x08 != 0}
+	return verdict.Event{Attempted: true, Instance: in, Outcome: probe.Outcome(how % 4), Extra: how&0x08 != 0}
 }
 
 // walk is one probe on its way through events, with a memory of its own.
@@ -138,7 +138,7 @@ func counted(s *step) (probe.Outcome, bool) {
 	o, in := s.event.Outcome, s.event.Instance
 	terminating := in.Terminating && s.rule.Kind != probe.Readiness
 	switch {
-	case s.event.Type != verdict.Attempted, in.ID == "", in.ID != s.before.Instance:
+	case !s.event.Attempted, in.ID == "", in.ID != s.before.Instance:
 		return o, false
 	case s.before.OnHold, s.before.Down, terminating:
 		return o, false
@@ -153,7 +153,7 @@ func counted(s *step) (probe.Outcome, bool) {
 // laws hold for every step. Each name says what the law forbids or demands.
 var laws = map[string]func(step) bool{
 	"an unknown outcome changes nothing but the errors": func(s step) bool {
-		if s.event.Type != verdict.Attempted || s.event.Outcome != probe.Unknown || s.rule.OnError == probe.ErrorFails {
+		if !s.event.Attempted || s.event.Outcome != probe.Unknown || s.rule.OnError == probe.ErrorFails {
 			return true
 		}
 		before, after := s.before, s.after
@@ -161,7 +161,7 @@ var laws = map[string]func(step) bool{
 		return before == after && !s.next.Changed
 	},
 	"on hold nothing changes before another instance, or the end of the driver": func(s step) bool {
-		looked := s.event.Type == verdict.Looked
+		looked := !s.event.Attempted
 		freed := looked && (s.event.Instance.ID != s.before.Instance || !s.event.Instance.Managed)
 		return !s.before.OnHold || freed || s.before == s.after
 	},
@@ -172,11 +172,11 @@ var laws = map[string]func(step) bool{
 	},
 	"a failure outside the regular times changes no verdict and extends no run": func(s step) bool {
 		o, _ := counted(&s)
-		return s.event.Type == verdict.Looked || !s.event.Extra || o == probe.Success ||
+		return !s.event.Attempted || !s.event.Extra || o == probe.Success ||
 			s.before.Verdict == s.after.Verdict && s.after.Run <= s.before.Run
 	},
 	"an attempt changes the verdict only after as many equal outcomes as the threshold": func(s step) bool {
-		if s.event.Type != verdict.Attempted || s.before.Verdict == s.after.Verdict || s.rule.Policy == probe.PolicyEvidence {
+		if !s.event.Attempted || s.before.Verdict == s.after.Verdict || s.rule.Policy == probe.PolicyEvidence {
 			return true
 		}
 		if s.after.Verdict == probe.Passing {
@@ -193,11 +193,11 @@ var laws = map[string]func(step) bool{
 		return (!passes || s.after.Verdict == probe.Passing) && (!fails || s.after.Verdict == probe.Failing)
 	},
 	"with evidence a probe fails only after failures that outweigh the successes among and after them by 20": func(s step) bool {
-		fails := s.event.Type == verdict.Attempted && s.before.Verdict != probe.Failing && s.after.Verdict == probe.Failing
+		fails := s.event.Attempted && s.before.Verdict != probe.Failing && s.after.Verdict == probe.Failing
 		return s.rule.Policy == probe.PolicyRuns || !fails || alarmed(s.before) || greatestSum(s.seen, 5, -1) >= 20
 	},
 	"with evidence a probe that has failed passes only after successes that outweigh failures by 20": func(s step) bool {
-		passes := s.event.Type == verdict.Attempted && s.after.Verdict == probe.Passing && alarmed(s.before)
+		passes := s.event.Attempted && s.after.Verdict == probe.Passing && alarmed(s.before)
 		return !passes || greatestSum(s.seen, -5, 1) >= 20
 	},
 	"with evidence four failures in a row fail, and twenty successes pass": func(s step) bool {
@@ -219,26 +219,26 @@ var laws = map[string]func(step) bool{
 	},
 	"an answer that comes too late changes nothing": func(s step) bool {
 		_, counts := counted(&s)
-		return counts || s.event.Type == verdict.Looked || s.event.Outcome == probe.Unknown || s.before == s.after
+		return counts || !s.event.Attempted || s.event.Outcome == probe.Unknown || s.before == s.after
 	},
 	"a look at nothing changes nothing": func(s step) bool {
 		in := s.event.Instance
 		nothing := in.Phase == probe.Absent || in.ID == ""
-		return s.event.Type != verdict.Looked || !nothing || s.before == s.after
+		return s.event.Attempted || !nothing || s.before == s.after
 	},
 	"an attempt that could be made ends the errors in a row": func(s step) bool {
 		_, counts := counted(&s)
 		return !counts || (s.after.Errors == 0) == (s.event.Outcome != probe.Unknown)
 	},
 	"only a look meets another instance": func(s step) bool {
-		return s.event.Type == verdict.Looked || s.before.Instance == s.after.Instance
+		return !s.event.Attempted || s.before.Instance == s.after.Instance
 	},
 	"readiness is never on hold": func(s step) bool {
 		return s.rule.Kind != probe.Readiness || !s.after.OnHold
 	},
 	"without a driver only what has started is on hold": func(s step) bool {
 		in := s.event.Instance
-		if s.event.Type != verdict.Looked || in.Phase == probe.Absent || in.ID == "" || in.Managed {
+		if s.event.Attempted || in.Phase == probe.Absent || in.ID == "" || in.Managed {
 			return true
 		}
 		return !s.after.OnHold || s.rule.Kind == probe.Startup && s.after.Verdict == probe.Passing
@@ -251,7 +251,7 @@ var laws = map[string]func(step) bool{
 	},
 	"an attempt is made only where something runs and nothing is held": func(s step) bool {
 		in := s.event.Instance
-		return s.next.WaitReason != verdict.NotWaiting || s.event.Type != verdict.Looked || in.Phase == probe.Running && in.ID != "" &&
+		return s.next.WaitReason != verdict.NotWaiting || s.event.Attempted || in.Phase == probe.Running && in.ID != "" &&
 			!s.after.OnHold && !s.after.Down && s.event.Started == (s.rule.Kind != probe.Startup) &&
 			s.now.Sub(in.Since) >= s.rule.InitialDelay
 	},

@@ -136,7 +136,7 @@ func (d *diagram) add(from, to *pair, e *event) {
 		d.states[id] = &stateRow{verdict: to.state.Verdict, waits: map[string]bool{}}
 	}
 	if e.what == tick {
-		_, next := verdict.Step(to.rule, to.state, verdict.Event{Type: verdict.Looked, Instance: e.at(e.instance), Started: e.started}, t0)
+		_, next := verdict.Step(to.rule, to.state, verdict.Event{Instance: e.at(e.instance), Started: e.started}, t0)
 		d.states[id].attempts = d.states[id].attempts || next.WaitReason == verdict.NotWaiting
 		if next.WaitReason != verdict.NotWaiting {
 			d.states[id].waits[next.WaitReason.String()] = true

@@ -59,15 +59,15 @@ func terminating(i probe.Instance) probe.Instance       { i.Terminating = true; 
 func unmanaged(i probe.Instance) probe.Instance         { i.Managed = false; return i }
 
 func looked(i probe.Instance) verdict.Event {
-	return verdict.Event{Type: verdict.Looked, Instance: i}
+	return verdict.Event{Instance: i}
 }
 
 func lookedStarted(i probe.Instance) verdict.Event {
-	return verdict.Event{Type: verdict.Looked, Instance: i, Started: true}
+	return verdict.Event{Instance: i, Started: true}
 }
 
 func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
-	return verdict.Event{Type: verdict.Attempted, Instance: i, Outcome: o}
+	return verdict.Event{Attempted: true, Instance: i, Outcome: o}
 }
 
 // What follows from most events.

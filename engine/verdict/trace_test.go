@@ -125,7 +125,7 @@ func (p *player) event(now time.Time, name string, words []string) (string, erro
 	}
 	var next verdict.Next
 	p.state, next = verdict.Step(p.rule, p.state, e, now)
-	return " -> " + nextText(e.Type, next), nil
+	return " -> " + nextText(e, next), nil
 }
 
 // look reads "ID PHASE [since=AT] [started] [managed] [terminating]". A phase goes on
@@ -160,7 +160,7 @@ func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 
 // attempt reads "OUTCOME [of=ID] [extra]".
 func (p *player) attempt(words []string) (verdict.Event, error) {
-	e := verdict.Event{Type: verdict.Attempted, Instance: p.instance}
+	e := verdict.Event{Attempted: true, Instance: p.instance}
 	err := eachWord(words, func(i int, key, value string) error {
 		switch {
 		case key == "of":
@@ -248,12 +248,12 @@ func stateText(s verdict.State) string {
 }
 
 // nextText is what follows as a trace has it: "wait until 5s: initial_delay (changed)".
-func nextText(after verdict.EventType, n verdict.Next) string {
+func nextText(e verdict.Event, n verdict.Next) string {
 	text := "wait"
 	switch {
 	case n.WaitReason == verdict.Finished:
 		text = "stop"
-	case n.WaitReason == verdict.NotWaiting && after == verdict.Looked:
+	case n.WaitReason == verdict.NotWaiting && !e.Attempted:
 		text = "attempt"
 	case n.WaitReason == verdict.NotWaiting:
 		text = "continue"

@@ -13,8 +13,8 @@
 //	target.go   what an instance and its probes add up to: the state of a target
 //	damping.go  Penalty: what the flaps of a target add up to
 //
-// The K numbers in comments name behaviours of the kubelet v1.36 as
-// RATIONALE.md lists them.
+// The K numbers in comments name behaviours of the kubelet v1.36 as docs/kubelet.md
+// lists them.
 package verdict
 
 import (
@@ -39,21 +39,12 @@ type State struct {
 
 // Event is what happened: the instance was looked at, or an attempt has ended.
 type Event struct {
-	Type     EventType
-	Instance probe.Instance // the instance looked at, or attempted
-	Started  bool           // Looked: whether the instance has started
-	Outcome  probe.Outcome  // Attempted: what the attempt found
-	Extra    bool           // Attempted: outside the probe's regular times, so that a failure does not count
+	Attempted bool           // an attempt has ended; otherwise it is a look
+	Instance  probe.Instance // the instance looked at, or attempted
+	Started   bool           // of a look: whether the instance has started
+	Outcome   probe.Outcome  // of an attempt: what it found
+	Extra     bool           // of an attempt: outside the probe's regular times, so that a failure does not count
 }
-
-// EventType is the type of an Event, which decides the fields that it uses.
-type EventType uint8
-
-// The types of events.
-const (
-	Looked EventType = iota
-	Attempted
-)
 
 // Next is what follows from an event: whether there is an attempt, and what to publish.
 type Next struct {
@@ -67,7 +58,7 @@ type Next struct {
 // Step applies one event to s, the state of a probe with the rule r. It returns the new
 // state, and what the caller must do next. The results depend only on the arguments.
 func Step(r probe.Rule, s State, e Event, now time.Time) (State, Next) {
-	if e.Type == Attempted {
+	if e.Attempted {
 		next := count(&r, &s, &e)
 		return s, next
 	}

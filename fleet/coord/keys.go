@@ -20,8 +20,7 @@ const (
 	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
 	KeyVote = "vote/"
 
-	// KeyFloor, the name of a group, escaped, and "/generation", or "/target/" and a target, are the keys of restarts that are
-	// reserved (package fleet).
+	// KeyFloor and the name of a group, escaped, are the key of the restarts that are reserved there (package fleet).
 	KeyFloor = "floor/"
 
 	KeyConfig      = "config/shared/" // what package revision has of pushed configurations, which engines watch

@@ -118,7 +118,7 @@ func (w *world) attempt(v, i int) (isChanged bool) {
 	if w.isDown || w.isCut[v] || w.random.Float64() < w.loss {
 		outcome = probe.Failure
 	}
-	s, _ = verdict.Step(w.rule, s, verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: outcome}, w.now)
+	s, _ = verdict.Step(w.rule, s, verdict.Event{Attempted: true, Instance: in, Outcome: outcome}, w.now)
 	w.states[v][i] = s
 	vote := &w.votes[i][v]
 	isChanged = vote.Verdict != s.Verdict

@@ -38,11 +38,10 @@ type Config struct {
 // Follower makes an engine follow the configuration of its fleet. While the backend cannot be reached, or what it has
 // cannot be used, the engine keeps what it runs. The methods are safe for concurrent use by multiple goroutines.
 type Follower struct {
-	config   Config
-	name     string            // of this engine
-	sparse   *sparselog.Logger // what keeps the engine from following the configuration
-	toUse    wake.Signal       // another revision may be due
-	toReport wake.Signal       // the engine may be outdated, or have more to say of itself
+	config Config
+	name   string            // of this engine
+	sparse *sparselog.Logger // what keeps the engine from following the configuration
+	wake   wake.Signal       // seen or retry was changed
 
 	stateMu sync.Mutex // guards all below
 	isKnown bool       // seen is what the backend has shown
@@ -60,19 +59,43 @@ type retry struct {
 // New returns a Follower.
 func New(c Config) *Follower {
 	return &Follower{
-		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
+		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), wake: wake.New(),
 		own: Engine{Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
 	}
 }
 
-// Run follows the configuration until ctx is done, and a call of Use has ended. It must be called once, beside
-// Coordinator.Run.
+// Run follows the configuration until ctx is done, and a call of Use has ended: it puts each revision into use that the
+// engine is to run, and then puts what the engine says of itself. It must be called once, beside Coordinator.Run.
 func (f *Follower) Run(ctx context.Context) {
-	var parts sync.WaitGroup
-	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.useAll(ctx) })
-	parts.Go(func() { f.report(ctx) })
-	parts.Wait()
+	ctx, end := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer end() // also after a panic
+	watching.Go(func() { f.watch(ctx) })
+	var last said
+	var wasOutdated *bool // what Config.Outdated was called with; nil before
+	for ctx.Err() == nil {
+		isSettled := f.useNext(ctx)
+		own, isOutdated, isSure := f.outdated()
+		if isSure && (wasOutdated == nil || *wasOutdated != isOutdated) {
+			wasOutdated = &isOutdated
+			f.config.Outdated(isOutdated)
+		}
+		changed, err := f.put(ctx, own, &last)
+		if err != nil && ctx.Err() == nil {
+			f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
+		}
+		var later <-chan time.Time
+		if !isSettled || err != nil {
+			later = time.After(f.config.Coordinator.TTL() / 4)
+		}
+		select {
+		case <-f.wake:
+		case <-changed:
+		case <-later:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Again tries the revision again that this engine has refused last, if it still is to run it: what it lacked may be there
@@ -85,7 +108,7 @@ func (f *Follower) Again(force bool) {
 	}
 	refused := f.own.Refused.Ref
 	f.retry = retry{refused, force || f.retry.isForced && f.retry.revision == refused}
-	f.toUse.Set()
+	f.wake.Set()
 }
 
 // Status returns what this engine says of itself, and what the backend has shown last. Do not change it.
@@ -115,24 +138,7 @@ func (f *Follower) show(o Overview) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
 	f.seen, f.isKnown = o, true
-	f.toUse.Set()
-	f.toReport.Set()
-}
-
-// useAll puts each revision into use that the engine is to run, until ctx is done.
-func (f *Follower) useAll(ctx context.Context) {
-	for {
-		var later <-chan time.Time
-		if isSettled := f.useNext(ctx); !isSettled {
-			later = time.After(f.config.Coordinator.TTL() / 4)
-		}
-		select {
-		case <-f.toUse:
-		case <-later:
-		case <-ctx.Done():
-			return
-		}
-	}
+	f.wake.Set()
 }
 
 // useNext puts the revision into use that is due. It reports false if the files cannot be read now.
@@ -176,7 +182,6 @@ func (f *Follower) next() (r Revision, isDue bool) {
 		return Revision{}, false
 	case r.Digest != "" && r.Digest == f.own.Running.Digest && f.own.Refused == nil:
 		f.own.Running = r.Ref()
-		f.toReport.Set()
 		return Revision{}, false
 	}
 	return r, true
@@ -196,7 +201,6 @@ func (f *Follower) begin(r Revision) (isForced bool) {
 func (f *Follower) settle(r Revision, refused string) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
-	f.toReport.Set()
 	if refused != "" {
 		f.own.Refused = &Refusal{r.Ref(), refused}
 		return
@@ -208,31 +212,6 @@ func (f *Follower) settle(r Revision, refused string) {
 type said struct {
 	text  string
 	valid <-chan struct{} // closed when it may be lost: see coord.Coordinator.Lease
-}
-
-// report calls Config.Outdated and puts what the engine says of itself, with each change of it, until ctx is done.
-func (f *Follower) report(ctx context.Context) {
-	var last said
-	isCalled, wasOutdated := false, false
-	for ctx.Err() == nil {
-		own, isOutdated, isSure := f.outdated()
-		if isSure && (!isCalled || isOutdated != wasOutdated) {
-			isCalled, wasOutdated = true, isOutdated
-			f.config.Outdated(isOutdated)
-		}
-		var later <-chan time.Time
-		changed, err := f.put(ctx, own, &last)
-		if err != nil && ctx.Err() == nil {
-			f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
-			later = time.After(f.config.Coordinator.TTL() / 4)
-		}
-		select {
-		case <-f.toReport:
-		case <-changed:
-		case <-later:
-		case <-ctx.Done():
-		}
-	}
 }
 
 // outdated returns what this engine says of itself, and whether it has refused the revision that it is to run while

@@ -37,16 +37,14 @@ const (
 )
 
 // format is that of a Revision. A later release that changes it has a higher one.
-const format = 2
+const format = 3
 
 // The keys of a Backend.
 const (
 	keyShared   = coord.KeyConfig         // all that engines watch
 	keyRevision = keyShared + "revision/" // and a number: a Revision
-	keyTrial    = keyShared + "trial"     // the Revision that one engine tries
 	keyEngine   = keyShared + "engine/"   // and a name: an Engine, under the lease of its membership
 	keyFiles    = coord.KeyConfigFiles    // and a number: the Bundle of a revision, compressed
-	keyTried    = keyFiles + "trial"      // that of the trial
 )
 
 // requestTimeout bounds a request to a Backend that cannot be reached.
@@ -61,7 +59,7 @@ var (
 // Revision is a configuration that was pushed.
 type Revision struct {
 	Format   int       `json:"format"`
-	Number   int64     `json:"number"`             // from 1; the current one has the highest; 0: there is none
+	Number   int64     `json:"number"`             // from 1; the latest has the highest; 0: there is none
 	At       time.Time `json:"at"`                 // when it was pushed, by the clock there
 	Author   string    `json:"author"`             // who pushed it
 	Message  string    `json:"message,omitempty"`  // why
@@ -70,12 +68,12 @@ type Revision struct {
 	Engine   string    `json:"engine,omitempty"`   // the only one that runs it, as a trial; empty: it is for all
 	Digest   string    `json:"digest"`             // of the files: see Bundle.Encode
 
-	problem           error // why it cannot be read
-	created, modified coord.Revision
+	problem error          // why it cannot be read
+	created coord.Revision // since when the backend has it
 }
 
 // Ref identifies a revision. The zero Ref is none. A number alone is not enough: a backend that was
-// restored from a backup gives numbers again, and a trial has the number of the next revision.
+// restored from a backup gives numbers again.
 type Ref struct {
 	Number int64  `json:"number"`
 	Digest string `json:"digest"` // as Revision.Digest
@@ -91,14 +89,6 @@ func (r Revision) isRunAs(running Ref) bool {
 
 // Err returns why the revision cannot be read, or nil.
 func (r Revision) Err() error { return r.problem }
-
-// filesKey returns the key of the files.
-func (r Revision) filesKey() string {
-	if r.Engine != "" {
-		return keyTried
-	}
-	return fmt.Sprintf("%s%010d", keyFiles, r.Number)
-}
 
 // Engine is what an engine that follows the configuration says of itself.
 type Engine struct {
@@ -119,8 +109,7 @@ func (e Engine) HasRefused(r Ref) bool { return e.Refused != nil && e.Refused.Re
 
 // Overview is what a Backend has of the configuration of a fleet.
 type Overview struct {
-	History []Revision // those that are kept, the current one last; of one that cannot be read only the number is known
-	Trial   Revision   // that one engine tries; without Engine: none
+	History []Revision // those that are kept, also trials, the latest last; of one that cannot be read only the number is known
 	Engines []Engine   // the live ones, sorted by name
 }
 
@@ -135,19 +124,28 @@ func Read(ctx context.Context, b coord.Backend) (Overview, error) {
 	return overviewOf(entries), nil
 }
 
-// Current returns the current revision, one without Number if there is none.
-func (o Overview) Current() Revision {
+// Latest returns the revision that was pushed last, one without Number if there is none. If it has an Engine, that tries it.
+func (o Overview) Latest() Revision {
 	if len(o.History) == 0 {
 		return Revision{}
 	}
 	return o.History[len(o.History)-1]
 }
 
-// Wanted returns the revision that an engine is to run: the trial if it is its own, and otherwise the current one. That of
-// the engine "" is the current one.
+// Current returns the revision that all engines are to run but one that tries the latest, one without Number if there is none.
+func (o Overview) Current() Revision {
+	for _, r := range slices.Backward(o.History) {
+		if r.Engine == "" {
+			return r
+		}
+	}
+	return Revision{}
+}
+
+// Wanted returns the revision that an engine is to run. That of the engine "" is the current one.
 func (o Overview) Wanted(engine string) Revision {
-	if engine != "" && o.Trial.Engine == engine {
-		return o.Trial
+	if latest := o.Latest(); latest.Engine == engine {
+		return latest
 	}
 	return o.Current()
 }
@@ -156,7 +154,7 @@ func (o Overview) Wanted(engine string) Revision {
 // have refused the current one.
 func (o Overview) InUse() Revision {
 	for _, r := range slices.Backward(o.History) {
-		if slices.ContainsFunc(o.Engines, func(e Engine) bool { return r.isRunAs(e.Running) }) {
+		if r.Engine == "" && slices.ContainsFunc(o.Engines, func(e Engine) bool { return r.isRunAs(e.Running) }) {
 			return r
 		}
 	}
@@ -168,9 +166,7 @@ func overviewOf(entries []coord.Entry) (o Overview) {
 	for _, e := range entries {
 		if name, isEngine := strings.CutPrefix(e.Key, keyEngine); isEngine {
 			o.Engines = append(o.Engines, parseEngine(name, e.Value))
-		} else if r := parseRevision(e); e.Key == keyTrial {
-			o.Trial = r
-		} else if r.Number > 0 {
+		} else if r := parseRevision(e); r.Number > 0 {
 			o.History = append(o.History, r)
 		}
 	}
@@ -191,33 +187,29 @@ func parseEngine(name string, value []byte) (e Engine) {
 	return e
 }
 
-// revisionKey returns the key of a revision.
+// revisionKey returns the key of a revision, and filesKey that of its files.
 func revisionKey(number int64) string { return fmt.Sprintf("%s%010d", keyRevision, number) }
+func filesKey(number int64) string    { return fmt.Sprintf("%s%010d", keyFiles, number) }
 
-// parseRevision reads the revision of an entry. Without Number it has the key of none. That of a trial that cannot be
-// read has no Engine: none tries it.
+// parseRevision reads the revision of an entry. Without Number it has the key of none.
 func parseRevision(e coord.Entry) (r Revision) {
-	var number int64
-	if e.Key != keyTrial {
-		var err error
-		number, err = strconv.ParseInt(strings.TrimPrefix(e.Key, keyRevision), 10, 64)
-		if err != nil || number <= 0 || e.Key != revisionKey(number) {
-			return Revision{}
-		}
+	number, err := strconv.ParseInt(strings.TrimPrefix(e.Key, keyRevision), 10, 64)
+	if err != nil || number <= 0 || e.Key != revisionKey(number) {
+		return Revision{}
 	}
-	err := json.Unmarshal(e.Value, &r)
+	err = json.Unmarshal(e.Value, &r)
 	switch {
 	case r.Format > format:
 		err = errLater
 	case err != nil:
 		err = fmt.Errorf("%w: %w", errDamaged, err)
-	case (e.Key == keyTrial) != (r.Engine != "") || number != r.Number && e.Key != keyTrial:
-		err = fmt.Errorf("%w: it says that it is revision %d of %.100q", errDamaged, r.Number, r.Engine)
+	case number != r.Number:
+		err = fmt.Errorf("%w: it says that it is revision %d", errDamaged, r.Number)
 	}
 	if err != nil {
 		r = Revision{Number: number, problem: fmt.Errorf("revision %d: %w", number, err)}
 	}
-	r.created, r.modified = e.Created, e.Modified
+	r.created = e.Created
 	return r
 }
 
@@ -228,7 +220,7 @@ func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	e, err := b.Get(ctx, r.filesKey())
+	e, err := b.Get(ctx, filesKey(r.Number))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("revision %d: read its files: %w", r.Number, err)

@@ -267,7 +267,7 @@ func TestAStalePushIsRefused(t *testing.T) {
 		"revision 2 is current, and the push was planned with revision 1: ops pushed it at ": func(t *testing.T, b coord.Backend) {
 			pushAs(t, b, revision.Revision{Author: "ops"}, "second")
 		},
-		"ops has begun a trial at \"b\" since the push was planned (why); look at the plan again, and push again": func(t *testing.T, b coord.Backend) {
+		"revision 2 is a trial at \"b\", and the push was planned with revision 1: ops pushed it at ": func(t *testing.T, b coord.Backend) {
 			pushAs(t, b, revision.Revision{Author: "ops", Message: "why", Engine: "b"}, "tried")
 		},
 		"there is no revision, and the push was planned with revision 1: the store was emptied or is another one": func(t *testing.T, b coord.Backend) {
@@ -297,22 +297,33 @@ func TestAStalePushIsRefused(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	b := coordtest.NewLocal()
-	for i := range revision.MaxHistory + 5 {
-		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
-		push(t, b, fmt.Sprint("text ", i+1))
-	}
-	seen := read(t, b)
-	if len(seen.History) != revision.MaxHistory || seen.History[0].Number != 6 || seen.Trial.Engine != "" {
-		t.Fatalf("%d revisions from %d, a trial at %q", len(seen.History), seen.History[0].Number, seen.Trial.Engine)
-	}
-	if all, _, err := b.Range(t.Context(), "config/"); err != nil || len(all) != 2*revision.MaxHistory {
-		t.Errorf("%d entries, %v", len(all), err)
-	}
-	for _, r := range seen.History {
-		if loaded, err := revision.Load(t.Context(), b, r); err != nil || string(loaded.Files["config.hcl"]) != fmt.Sprint("text ", r.Number) {
-			t.Errorf("revision %d has %v, %v", r.Number, loaded, err)
+	want := func(first, current, latest int64) {
+		t.Helper()
+		seen := read(t, b)
+		if len(seen.History) != revision.MaxHistory || seen.History[0].Number != first || seen.Current().Number != current || seen.Latest().Number != latest {
+			t.Fatalf("%d revisions from %d to %d, of which %d is current", len(seen.History), seen.History[0].Number, seen.Latest().Number, seen.Current().Number)
+		}
+		if all, _, err := b.Range(t.Context(), "config/"); err != nil || len(all) != 2*revision.MaxHistory {
+			t.Errorf("%d entries, %v", len(all), err)
+		}
+		for _, r := range seen.History {
+			if loaded, err := revision.Load(t.Context(), b, r); err != nil || string(loaded.Files["config.hcl"]) != fmt.Sprint("text ", r.Number) {
+				t.Errorf("revision %d has %v, %v", r.Number, loaded, err)
+			}
 		}
 	}
+	for i := range revision.MaxHistory + 5 {
+		push(t, b, fmt.Sprint("text ", i+1))
+	}
+	want(6, 15, 15)
+	for i := range revision.MaxHistory + 5 {
+		pushAs(t, b, revision.Revision{Engine: "a"}, fmt.Sprint("text ", i+16))
+	}
+	want(15, 15, 30) // the trials replace all but the current one
+	push(t, b, "text 31")
+	want(15, 31, 31) // to which a rollback returns
+	push(t, b, "text 32")
+	want(23, 32, 32)
 }
 
 // An engine goes on with what it has while the store has nothing that it can use.
@@ -335,15 +346,11 @@ func TestAnEngineKeepsWhatItRuns(t *testing.T) {
 			value, _ := json.Marshal(revision.Revision{Format: 1, Number: 9})
 			commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: value})
 		},
-		`it says that it is revision 2 of "a"`: func(t *testing.T, b coord.Backend, r revision.Revision) {
-			r.Engine = "a"
-			replace(t, b, r)
-		},
 		"invalid character": func(t *testing.T, b coord.Backend, _ revision.Revision) {
 			commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: []byte("?")})
 		},
 		"the revision was written by a later version of this program: update this one": func(t *testing.T, b coord.Backend, r revision.Revision) {
-			r.Format = 3
+			r.Format = 4
 			replace(t, b, r)
 		},
 	} {
@@ -361,22 +368,6 @@ func TestAnEngineKeepsWhatItRuns(t *testing.T) {
 			wantSays(t, b, "a runs 3")
 		})
 	}
-}
-
-// A trial that cannot be read is none, and ends with the next push.
-func TestADamagedTrialIsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coordtest.NewLocal()
-		push(t, b, "first")
-		commit(t, b, coord.Change{Key: "config/shared/trial", Value: []byte("?")})
-		e := follow(t, b, revision.Ref{}, nil)
-		e.wantUsed(t, "1: first")
-		push(t, b, "second")
-		e.wantUsed(t, "2: second")
-		if entry, err := b.Get(t.Context(), "config/shared/trial"); err != nil || entry.Created != 0 {
-			t.Errorf("there is %+v, %v", entry, err)
-		}
-	})
 }
 
 func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
@@ -602,7 +593,7 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 		b := coordtest.NewLocal()
 		first, second := push(t, b, "first"), push(t, b, "second")
 		ref := second.Ref()
-		second.Format = 3
+		second.Format = 4
 		replace(t, b, second)
 		e := follow(t, b, first.Ref(), nil)
 		e.wantOutdated(t, "no other engine uses it", false)
@@ -672,19 +663,18 @@ func TestOneEngineTriesARevision(t *testing.T) {
 		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine")
 		e.wantUsed(t)
 		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
-		e.wantUsed(t, "2: tried")
+		e.wantUsed(t, "3: tried")
+		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine") // one engine at a time
+		e.wantUsed(t, "1: first")
+		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
+		e.wantUsed(t, "5: tried")
 		pushAs(t, b, revision.Revision{Restores: 1}, "first")
-		e.wantUsed(t, "2: first")
-		if trial := read(t, b).Trial; trial.Engine != "" {
-			t.Errorf("there is still the trial %+v", trial)
-		}
-		trial := pushAs(t, b, revision.Revision{Engine: "a"}, "tried again")
-		e.wantUsed(t, "3: tried again")
-		if now := push(t, b, "tried again"); now.Ref() != trial.Ref() {
-			t.Errorf("the trial is %+v, and what is current %+v", trial, now)
-		}
+		e.wantUsed(t, "6: first")
+		pushAs(t, b, revision.Revision{Engine: "a"}, "tried again")
+		e.wantUsed(t, "7: tried again")
+		push(t, b, "tried again")
 		e.wantUsed(t)
-		wantSays(t, b, "a runs 3")
+		wantSays(t, b, "a runs 8")
 	})
 }
 

@@ -263,7 +263,7 @@ func (r *renderer) apply(ctx context.Context, text []byte) error {
 	plan.MayDetach = true // a load balancer that it starts
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
-	tail := &command.Tail{Max: maxOutput}
+	tail := &command.Output{Max: maxOutput, Last: true}
 	end, err := plan.Run(ctx, tail, tail)
 	r.stuck = end.Stuck
 	switch {

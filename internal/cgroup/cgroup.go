@@ -50,7 +50,7 @@ func (m Membership) Dirs(controller string) ([]string, error) {
 // found are the directories of the latest membership, by controller: to find them, all
 // mounts are read.
 var found struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the directories
 	member Membership
 	dirs   map[string][]string
 }

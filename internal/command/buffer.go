@@ -7,68 +7,47 @@ import (
 	"unicode"
 )
 
-// Head keeps the first Max bytes that are written to it and drops the rest. Write never
-// fails, so that the writing process is not stopped. Its methods may be called
-// concurrently.
-type Head struct {
-	Max int // bytes
+// Output keeps the first Max bytes that are written to it, or with Last the last ones, and drops the rest. Write never
+// fails, so that the writing process is not stopped. Its methods may be called concurrently.
+type Output struct {
+	Max  int // bytes
+	Last bool
 
-	mu   sync.Mutex
-	kept []byte
+	mu   sync.Mutex // guards kept
+	kept []byte     // with Last at most twice Max, so that most writes move nothing
 }
 
 // Write returns len(p) and no error.
-func (h *Head) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	room := max(h.Max-len(h.kept), 0)
-	h.kept = append(h.kept, p[:min(room, len(p))]...)
-	return len(p), nil
-}
-
-// ReadFrom copies r until it ends, with a small buffer: io.Copy would allocate 32 KiB for
-// the output of each command, most of which is empty. It calls neither h.ReadFrom nor r.WriteTo.
-func (h *Head) ReadFrom(r io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, make([]byte, 1<<10))
-}
-
-// String returns the first Max bytes.
-func (h *Head) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return string(h.kept)
-}
-
-// Tail keeps the last Max bytes that are written to it. Its methods may be called
-// concurrently.
-type Tail struct {
-	Max int // bytes
-
-	mu   sync.Mutex
-	kept []byte // at most twice Max, so that most writes move nothing
-}
-
-// Write returns len(p) and no error.
-func (t *Tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n := len(p)
-	p = p[max(n-t.Max, 0):]
-	if len(t.kept)+len(p) > 2*t.Max {
-		t.kept = append(t.kept[:0], t.last()...)
+	if !o.Last {
+		o.kept = append(o.kept, p[:min(max(o.Max-len(o.kept), 0), n)]...)
+		return n, nil
 	}
-	t.kept = append(t.kept, p...)
+	p = p[max(n-o.Max, 0):]
+	if len(o.kept)+len(p) > 2*o.Max {
+		o.kept = append(o.kept[:0], o.last()...)
+	}
+	o.kept = append(o.kept, p...)
 	return n, nil
 }
 
-// String returns the last Max bytes.
-func (t *Tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.last())
+// ReadFrom copies r until it ends, with a small buffer: io.Copy would allocate 32 KiB for
+// the output of each command, most of which is empty. It calls neither o.ReadFrom nor r.WriteTo.
+func (o *Output) ReadFrom(r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{o}, struct{ io.Reader }{r}, make([]byte, 1<<10))
 }
 
-func (t *Tail) last() []byte { return t.kept[max(len(t.kept)-t.Max, 0):] }
+// String returns what is kept.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.last())
+}
+
+func (o *Output) last() []byte { return o.kept[max(len(o.kept)-o.Max, 0):] }
 
 // LastLines returns the end of an output, of limit bytes and "… " at most: its last lines, or the end of the
 // last one if that is too long. Replace what must not be shown before.

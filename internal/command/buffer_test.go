@@ -6,7 +6,7 @@ import (
 )
 
 func TestHeadKeepsTheFirstBytes(t *testing.T) {
-	h := Head{Max: 5}
+	h := Output{Max: 5}
 	for _, s := range []string{"", "abc", "defg", "h"} {
 		if n, err := h.Write([]byte(s)); n != len(s) || err != nil {
 			t.Errorf("Write(%q) = %d, %v", s, n, err)
@@ -19,7 +19,7 @@ func TestHeadKeepsTheFirstBytes(t *testing.T) {
 
 func TestTailKeepsTheLastBytes(t *testing.T) {
 	all := ""
-	tail := Tail{Max: 5}
+	tail := Output{Max: 5, Last: true}
 	for _, s := range []string{"", "ab", "cdefghij", "k", "l", "mnopqrstuvw", "x", "yz"} {
 		if n, err := tail.Write([]byte(s)); n != len(s) || err != nil {
 			t.Errorf("Write(%q) = %d, %v", s, n, err)
@@ -32,7 +32,7 @@ func TestTailKeepsTheLastBytes(t *testing.T) {
 }
 
 func TestTailIsBounded(t *testing.T) {
-	tail := Tail{Max: 100}
+	tail := Output{Max: 100, Last: true}
 	for range 1000 {
 		tail.Write([]byte(strings.Repeat("x", 37)))
 	}
@@ -42,8 +42,8 @@ func TestTailIsBounded(t *testing.T) {
 }
 
 func TestZeroBuffersKeepNothing(t *testing.T) {
-	var head Head
-	var tail Tail
+	var head Output
+	tail := Output{Last: true}
 	head.Write([]byte("x"))
 	tail.Write([]byte("x"))
 	if head.String() != "" || tail.String() != "" {

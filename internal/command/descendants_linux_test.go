@@ -75,7 +75,7 @@ func TestWhatACommandHasStartedEndsWithIt(t *testing.T) {
 						cancel()
 					}()
 				}
-				end, err := plan.Run(ctx, new(Head), new(Head))
+				end, err := plan.Run(ctx, new(Output), new(Output))
 				if err != nil || end.Killed != (name == "timeout") {
 					t.Errorf("got %+v, %v", end, err)
 				}
@@ -92,7 +92,7 @@ func TestWhatACommandHasStartedDoesNotEndWithAnother(t *testing.T) {
 	defer cancel()
 	ended := make(chan End, 1)
 	go func() {
-		end, err := plan.Run(ctx, new(Head), new(Head))
+		end, err := plan.Run(ctx, new(Output), new(Output))
 		if err != nil {
 			t.Error(err)
 		}
@@ -101,7 +101,7 @@ func TestWhatACommandHasStartedDoesNotEndWithAnother(t *testing.T) {
 	pid := readPid(t, file)
 	for range 3 {
 		other, file := leavingScript(t, leaving["a daemon"], "exit 0")
-		if end, err := other.Run(t.Context(), new(Head), new(Head)); err != nil || end.Status != 0 {
+		if end, err := other.Run(t.Context(), new(Output), new(Output)); err != nil || end.Status != 0 {
 			t.Errorf("got %+v, %v", end, err)
 		}
 		awaitDeath(t, readPid(t, file))
@@ -122,7 +122,7 @@ func TestWhatACommandMayDetachGoesOnAfterItsSuccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan, file := leavingScript(t, leaving["a daemon"], c.then)
 			plan.MayDetach = true
-			if _, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil {
+			if _, err := plan.Run(t.Context(), new(Output), new(Output)); err != nil {
 				t.Error(err)
 			}
 			pid := readPid(t, file)
@@ -131,7 +131,7 @@ func TestWhatACommandMayDetachGoesOnAfterItsSuccess(t *testing.T) {
 				return
 			}
 			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
-			if _, err := planOf(t, Command{Words: []string{"/bin/true"}}).Run(t.Context(), new(Head), new(Head)); err != nil {
+			if _, err := planOf(t, Command{Words: []string{"/bin/true"}}).Run(t.Context(), new(Output), new(Output)); err != nil {
 				t.Error(err)
 			}
 			if !isAlive(pid) {
@@ -153,7 +153,7 @@ func TestWhatACommandHasStartedEndsWithTheProgramThatRunsIt(t *testing.T) {
 		for name, plan := range map[string]Plan{"shared": {}, "own": {MayDetach: true}} {
 			script, file := leavingScript(t, leaving["a daemon"], "echo $$ >"+dir+"/"+name+".command; sleep 600")
 			script.MayDetach = plan.MayDetach
-			go func() { _, _ = script.Run(context.Background(), new(Head), new(Head)) }()
+			go func() { _, _ = script.Run(context.Background(), new(Output), new(Output)) }()
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(readPid(t, file))+"\n"), 0o600); err != nil {
 				t.Error(err)
 			}
@@ -195,7 +195,7 @@ func TestWhatAGuardThatWasKilledHasLeftEndsWithTheNextCommand(t *testing.T) {
 	plan, file := leavingScript(t, leaving["a daemon"], "sleep 600")
 	ended := make(chan error, 1)
 	go func() {
-		_, err := plan.Run(t.Context(), new(Head), new(Head))
+		_, err := plan.Run(t.Context(), new(Output), new(Output))
 		ended <- err
 	}()
 	pid := readPid(t, file)
@@ -203,7 +203,7 @@ func TestWhatAGuardThatWasKilledHasLeftEndsWithTheNextCommand(t *testing.T) {
 	if err := testsync.Receive(t, "the end", ended); !shortage.IsFork(err) {
 		t.Errorf("the error is %v, and blames the command", err)
 	}
-	if end, err := planOf(t, Command{Words: []string{"/bin/true"}}).Run(t.Context(), new(Head), new(Head)); err != nil || end.Status != 0 {
+	if end, err := planOf(t, Command{Words: []string{"/bin/true"}}).Run(t.Context(), new(Output), new(Output)); err != nil || end.Status != 0 {
 		t.Errorf("the next command: %+v, %v", end, err)
 	}
 	awaitDeath(t, pid)
@@ -211,7 +211,7 @@ func TestWhatAGuardThatWasKilledHasLeftEndsWithTheNextCommand(t *testing.T) {
 
 func TestAGuardThatWasStoppedBlamesNoCommand(t *testing.T) {
 	plan := planOf(t, Command{Words: []string{"/bin/true"}})
-	if _, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil {
+	if _, err := plan.Run(t.Context(), new(Output), new(Output)); err != nil {
 		t.Fatal(err)
 	}
 	stopped := currentGuard()
@@ -223,13 +223,13 @@ func TestAGuardThatWasStoppedBlamesNoCommand(t *testing.T) {
 		t.Errorf("got %+v, %v", end, err)
 	}
 	testsync.Receive(t, "the end of the command", end.Stuck)
-	if end, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil || end.Status != 0 {
+	if end, err := plan.Run(t.Context(), new(Output), new(Output)); err != nil || end.Status != 0 {
 		t.Errorf("the next command: %+v, %v", end, err)
 	}
 }
 
 func (p Plan) runNow(ctx context.Context) (End, error) {
-	return p.run(ctx, new(Head), new(Head), func(error) {})
+	return p.run(ctx, new(Output), new(Output), func(error) {})
 }
 
 func TestACommandThatHasJoinedAnotherGroupIsKilled(t *testing.T) {
@@ -246,7 +246,7 @@ func TestACommandThatHasJoinedAnotherGroupIsKilled(t *testing.T) {
 			readPid(t, file)
 			cancel()
 		}()
-		end, err := run(plan, ctx, new(Head), new(Head))
+		end, err := run(plan, ctx, new(Output), new(Output))
 		if err != nil || !end.Killed {
 			t.Errorf("got %+v, %v", end, err)
 		}
@@ -278,8 +278,8 @@ func TestALongCommandIsStarted(t *testing.T) {
 	plan := planOf(t, Command{Words: []string{"/bin/sh", "-c", `echo ${#A} ${#B}`}, Env: map[string]string{
 		"A": strings.Repeat("a", 100_000), "B": strings.Repeat("b", 50_000),
 	}})
-	stdout := &Head{Max: 100}
-	if end, err := plan.Run(t.Context(), stdout, new(Head)); err != nil || stdout.String() != "100000 50000\n" {
+	stdout := &Output{Max: 100}
+	if end, err := plan.Run(t.Context(), stdout, new(Output)); err != nil || stdout.String() != "100000 50000\n" {
 		t.Errorf("got %q, %+v, %v", stdout, end, err)
 	}
 }
@@ -303,7 +303,7 @@ func FuzzDecodePlan(f *testing.F) {
 func TestAGuardHasNoMoreThreadsThanAreReserved(t *testing.T) {
 	plan := planOf(t, Command{Words: []string{"/bin/true"}})
 	for range 20 {
-		if _, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil {
+		if _, err := plan.Run(t.Context(), new(Output), new(Output)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -326,7 +326,7 @@ func TestACommandInheritsTheDirectoryOfTheEngine(t *testing.T) {
 		t.Chdir(dir)
 		plan := planOf(t, Command{Words: []string{"/bin/true"}})
 		plan.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-		if end, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil || end.Status != 0 {
+		if end, err := plan.Run(t.Context(), new(Output), new(Output)); err != nil || end.Status != 0 {
 			t.Errorf("mode %o: got %+v, %v", mode, end, err)
 		}
 	}

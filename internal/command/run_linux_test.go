@@ -19,7 +19,7 @@ func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 	for range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()
-		end, err := plan.Run(ctx, new(Head), new(Head))
+		end, err := plan.Run(ctx, new(Output), new(Output))
 		cancel()
 		if took := time.Since(began); err != nil && !shortage.IsFork(err) || !end.Killed || took > testsync.Timeout {
 			t.Fatalf("got %+v, %v after %v", end, err, took)
@@ -38,7 +38,7 @@ func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	var refused, ran int
 	for number := range uint64(before + 16) {
 		restore := faulttest.Descriptors(t, number)
-		end, err := plan.Run(t.Context(), new(Head), new(Head))
+		end, err := plan.Run(t.Context(), new(Output), new(Output))
 		restore()
 		switch {
 		case err != nil:

@@ -36,7 +36,7 @@ func script(t *testing.T, text string) Plan {
 
 func TestOutputsOfOneWriterKeepTheirOrder(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
-		tail := &Tail{Max: 1000}
+		tail := &Output{Max: 1000, Last: true}
 		end, err := run(script(t, `for i in 1 2 3 4 5 6 7 8 9; do echo o; echo e >&2; done`), t.Context(), tail, tail)
 		if got := tail.String(); err != nil || end.Status != 0 || got != strings.Repeat("o\ne\n", 9) {
 			t.Errorf("got %q, %v, %v", got, end, err)
@@ -50,13 +50,13 @@ func TestTheInputIsThere(t *testing.T) {
 		for text, want := range map[string]string{`wc -c`: "300000\n", `head -c 2; exit 0`: "xx", `true`: "", `exec <&-`: ""} {
 			p := script(t, text)
 			p.Stdin = []byte(strings.Repeat("x", 300_000)) // more than a pipe takes
-			stdout := &Head{Max: 100}
-			if end, err := run(p, t.Context(), stdout, new(Head)); err != nil || end.Status != 0 || end.Killed || strings.TrimLeft(stdout.String(), " ") != want {
+			stdout := &Output{Max: 100}
+			if end, err := run(p, t.Context(), stdout, new(Output)); err != nil || end.Status != 0 || end.Killed || strings.TrimLeft(stdout.String(), " ") != want {
 				t.Errorf("%s: got %q, %+v, %v", text, stdout.String(), end, err)
 			}
 		}
-		stdout := &Head{Max: 100}
-		if _, err := run(script(t, `wc -c`), t.Context(), stdout, new(Head)); err != nil || strings.TrimSpace(stdout.String()) != "0" {
+		stdout := &Output{Max: 100}
+		if _, err := run(script(t, `wc -c`), t.Context(), stdout, new(Output)); err != nil || strings.TrimSpace(stdout.String()) != "0" {
 			t.Errorf("without an input: %q, %v", stdout.String(), err)
 		}
 	})
@@ -64,7 +64,7 @@ func TestTheInputIsThere(t *testing.T) {
 
 func TestCommandThatClosesItsOutputsIsWaitedFor(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
-		end, err := run(script(t, `exec >&- 2>&-; sleep 0.1; exit 7`), t.Context(), new(Head), new(Head))
+		end, err := run(script(t, `exec >&- 2>&-; sleep 0.1; exit 7`), t.Context(), new(Output), new(Output))
 		if err != nil || end.Status.ExitStatus() != 7 || end.Killed {
 			t.Errorf("got %+v, %v", end, err)
 		}
@@ -73,7 +73,7 @@ func TestCommandThatClosesItsOutputsIsWaitedFor(t *testing.T) {
 
 func TestOutputAfterALongSilenceIsRead(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
-		stdout, stderr := &Head{Max: 10}, &Head{Max: 10}
+		stdout, stderr := &Output{Max: 10}, &Output{Max: 10}
 		_, err := run(script(t, `exec >&-; sleep 0.1; echo e >&2`), context.Background(), stdout, stderr)
 		if err != nil || stdout.String() != "" || stderr.String() != "e\n" {
 			t.Errorf("got %q, %q, %v", stdout, stderr, err)
@@ -105,7 +105,7 @@ func killStopped(t *testing.T, run runFunc) End {
 	stdout := new(testsync.Buffer)
 	ended := make(chan End, 1)
 	go func() {
-		end, err := run(script(t, `echo out; kill -STOP $$$$`), ctx, stdout, new(Head))
+		end, err := run(script(t, `echo out; kill -STOP $$$$`), ctx, stdout, new(Output))
 		if err != nil {
 			t.Error(err)
 		}
@@ -125,7 +125,7 @@ func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
 			signal.Notify(received, syscall.SIGCHLD) // Reset alone would leave it ignored
 			signal.Stop(received)
 		}()
-		end, err := run(script(t, `exit 3`), t.Context(), new(Head), new(Head))
+		end, err := run(script(t, `exit 3`), t.Context(), new(Output), new(Output))
 		if end.Status.ExitStatus() != 3 && (err == nil || !strings.Contains(err.Error(), "exit status is lost")) {
 			t.Errorf("got %+v, %v", end, err)
 		}
@@ -144,7 +144,7 @@ func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 			all.Go(func() {
 				for range 25 {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
-					end, err := run(plan, ctx, new(Head), new(Head))
+					end, err := run(plan, ctx, new(Output), new(Output))
 					cancel()
 					if err != nil && !shortage.IsFork(err) || !end.Killed && end.Status != 0 { // a starved guard does not answer in time
 						t.Errorf("got %+v, %v", end, err)
@@ -198,7 +198,7 @@ func files(t *testing.T) (numbers []uint64) {
 // it opens for a first command.
 func filesAfter(t *testing.T, first Plan) int {
 	t.Helper()
-	if _, err := first.Run(t.Context(), new(Head), new(Head)); err != nil {
+	if _, err := first.Run(t.Context(), new(Output), new(Output)); err != nil {
 		t.Fatal(err)
 	}
 	return len(files(t))

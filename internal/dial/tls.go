@@ -262,8 +262,8 @@ func complete(config *tls.Config, host string) (*tls.Config, error) {
 // systemPool has the system's authorities once they were read. Crypto/x509 reads them for
 // a handshake once only, and trusts none for ever if it lacked a descriptor then.
 var systemPool struct {
-	mu   sync.Mutex
-	pool *x509.CertPool // guarded by mu
+	mu   sync.Mutex // guards pool
+	pool *x509.CertPool
 }
 
 // systemAuthorities returns the system's authorities. An error is an

@@ -22,7 +22,7 @@ const (
 // at once. So for an hour after it was set both the time before and the one after may be right. If
 // the machine has slept, the clock has gone on without it, which looks the same.
 type wallClock struct {
-	mu     sync.Mutex
+	mu     sync.Mutex    // guards all below
 	ahead  time.Duration // how far the wall clock is ahead of the monotonic one, since the program has started
 	low    time.Duration // of the values of ahead that may be right
 	high   time.Duration

@@ -16,7 +16,7 @@ import (
 // reports the connections as if they had ended, so that their owners look at them, and
 // tries again with the next connection.
 type Watcher struct {
-	mu      sync.Mutex
+	mu      sync.Mutex        // guards all below, and the fields of each Watch
 	set     *Set              // nil while nothing is watched, and after a failure
 	watches map[uint32]*Watch // by key
 	lastKey uint32

@@ -103,7 +103,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 		return err
 	}
 	plan.Stdin = n.Body()
-	output, began := &command.Tail{Max: maxOutput}, time.Now()
+	output, began := &command.Output{Max: maxOutput, Last: true}, time.Now()
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck
 	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become a rune of three

@@ -77,9 +77,6 @@ func New(c Config) (restart.Driver, error) {
 	return &driver{command: command, timeout: cmp.Or(c.Timeout, defaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
 }
 
-// External marks the driver: its instances run outside the engine.
-func (d *driver) External() {}
-
 // Resume makes the next Run go on with an instance of an earlier Run: it runs outside the
 // engine.
 func (d *driver) Resume(id string) bool {
@@ -87,7 +84,7 @@ func (d *driver) Resume(id string) bool {
 	return true
 }
 
-// SetFailed sets the function that Run calls when the command has failed.
+// SetFailed sets the function that Run calls when the command has failed. It makes the driver a restart.External.
 func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 
 // Run takes the target as an instance that runs already, and runs the command when
@@ -169,7 +166,7 @@ func (d *driver) restart(ctx context.Context) result {
 	plan.MayDetach = true
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	tail := &run.Tail{Max: maxOutput}
+	tail := &run.Output{Max: maxOutput, Last: true}
 	end, err := d.run(plan, ctx, tail, tail)
 	switch {
 	case err == nil:

@@ -55,7 +55,7 @@ type instance struct {
 	*guardConn
 	driver  *Driver
 	log     *slog.Logger
-	tail    *command.Tail
+	tail    *command.Output
 	output  output
 	streams [2]stream
 
@@ -142,7 +142,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (_ *instan
 
 func (d *Driver) newInstance() *instance {
 	i := &instance{
-		driver: d, log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output,
+		driver: d, log: d.config.Logger, tail: &command.Output{Max: maxOutput, Last: true}, output: d.output,
 		stop: d.stopSettings, releaseRoom: func() {},
 	}
 	for n, name := range []string{"stdout", "stderr"} {

@@ -145,7 +145,7 @@ func newOutput(c Config) output {
 }
 
 // stream returns the writer of one of the two output streams of an instance.
-func (o output) stream(name string, tail *command.Tail) stream {
+func (o output) stream(name string, tail *command.Output) stream {
 	o.of.file.Store(o.file)
 	if o.file == nil {
 		return &lineLogger{log: o.log.With("stream", name), tail: tail, perSecond: o.perSecond, total: &o.of.dropped}
@@ -185,7 +185,7 @@ type stream interface {
 // fileStream writes a stream to a log file.
 type fileStream struct {
 	lines logfile.Lines
-	tail  *command.Tail // gets everything
+	tail  *command.Output // gets everything
 	notes *dropNotes
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,12 @@ const (
 	socketVariable   = "NOTIFY_SOCKET"
 	watchdogVariable = "WATCHDOG_USEC"
 )
+
+// canNotify: only Linux says who has sent a datagram.
+const canNotify = runtime.GOOS == "linux"
+
+// reasonWatchdog: the process has not said in time that it works. It is only in the log.
+const reasonWatchdog probe.Reason = "process.watchdog"
 
 // defaultReadyTimeout is the default of Config.ReadyTimeout: DefaultTimeoutStartSec of systemd-system.conf(5).
 const defaultReadyTimeout = 90 * time.Second
@@ -217,9 +224,9 @@ func (i *instance) note(what notice, began func(id string)) {
 	case watchdogFed:
 		i.driver.setNotice(restart.Notice{})
 	case watchdogExpired:
-		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.driver.config.Watchdog)})
+		i.driver.setNotice(restart.Notice{Reason: reasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.driver.config.Watchdog)})
 	case watchdogTriggered:
-		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
+		i.driver.setNotice(restart.Notice{Reason: reasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
 	case isNotReady:
 		if i.asked {
 			return

@@ -18,7 +18,7 @@ const maxLine = 4 << 10
 // most perSecond in a second. The next line or the end has a record about those that were dropped.
 type lineLogger struct {
 	log       *slog.Logger
-	tail      *command.Tail // gets everything
+	tail      *command.Output // gets everything
 	perSecond int
 	total     *atomic.Uint64 // lines that were dropped, of all streams of the target
 

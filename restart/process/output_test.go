@@ -46,7 +46,7 @@ func (s *said) all() string {
 
 func lineStream(perSecond int) (*lineLogger, *said) {
 	s := new(said)
-	return &lineLogger{log: slog.New(s), tail: &command.Tail{Max: maxOutput}, perSecond: perSecond, total: new(atomic.Uint64)}, s
+	return &lineLogger{log: slog.New(s), tail: &command.Output{Max: maxOutput, Last: true}, perSecond: perSecond, total: new(atomic.Uint64)}, s
 }
 
 // A prompt has no end, and one of another process comes late.

@@ -105,7 +105,7 @@ func (i *instance) runPreStopCommand(ctx context.Context, p *restart.PreStop) er
 	if err != nil {
 		return err
 	}
-	output := &command.Tail{Max: maxOutput}
+	output := &command.Output{Max: maxOutput, Last: true}
 	end, err := plan.Run(ctx, output, output)
 	if err == nil && end.Status != 0 {
 		err = fmt.Errorf("%v: %s", end, command.LastLines(probe.CleanText(output.String(), maxOutput), maxPreStopText))

@@ -22,6 +22,8 @@
 // A program that imports this package is its own guard: started with the name sonde-guard
 // it runs as one, before its main.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 // Files: instance.go runs an instance by its guard, prestop.go does what precedes its stop signal, conn.go is the connection to the guard; notify.go decides what follows
 // from the notifications of a process, and notify_linux.go receives them;
 // adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the

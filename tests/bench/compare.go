@@ -27,6 +27,7 @@ func rows() []row {
 		{"tcp-kubelet", (*bench).tcpBesideKubelet},
 		{"http-haproxy", (*bench).httpBesideHAProxy},
 		{"http-kept-haproxy", (*bench).keptBesideHAProxy},
+		{"http-kept-loop", (*bench).keptBesideLoop},
 		{"http-kubelet", (*bench).httpBesideKubelet},
 		{"options", (*bench).optionCosts},
 		{"allocations", (*bench).allocations},

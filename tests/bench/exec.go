@@ -5,7 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -21,8 +21,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-//go:embed c/spawn.c
-var spawnC []byte
+//go:embed c/*.c
+var sourcesC embed.FS
 
 // program is the command of row exec. It does nothing.
 const program = "/bin/true"
@@ -32,7 +32,7 @@ type ran struct{ CPU, Took time.Duration }
 
 // commands compares the exec handler with a C program that runs the same command.
 func (b *bench) commands(ctx context.Context) ([]line, error) {
-	spawn, err := b.compile(ctx)
+	spawn, err := b.compile(ctx, "spawn")
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +63,18 @@ func (b *bench) each(all time.Duration) float64 {
 	return all.Seconds() * 1e6 / float64(b.options.commands)
 }
 
-// compile compiles the C program.
-func (b *bench) compile(ctx context.Context) (string, error) {
+// compile compiles a program in C, and returns its path.
+func (b *bench) compile(ctx context.Context, name string) (string, error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		return "", errors.New("gcc is not on PATH")
 	}
-	source, out := filepath.Join(b.dir, "spawn.c"), filepath.Join(b.dir, "spawn")
-	if err := os.WriteFile(source, spawnC, 0o600); err != nil {
+	text, err := sourcesC.ReadFile("c/" + name + ".c")
+	if err != nil {
+		return "", err
+	}
+	source, out := filepath.Join(b.dir, name+".c"), filepath.Join(b.dir, name)
+	if err := os.WriteFile(source, text, 0o600); err != nil {
 		return "", err
 	}
 	if said, err := exec.CommandContext(ctx, gcc, "-O2", "-o", out, source).CombinedOutput(); err != nil {

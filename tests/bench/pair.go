@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os/exec"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -148,6 +149,26 @@ func (b *bench) keptBesideHAProxy(ctx context.Context) ([]line, error) {
 	twice := *b
 	twice.rate *= 2
 	return twice.pair(ctx, l, twice.counted("http-kept"), twice.haproxy("http"))
+}
+
+// keptBesideLoop shows what the system takes of an attempt over a kept connection.
+func (b *bench) keptBesideLoop(ctx context.Context) ([]line, error) {
+	l := line{What: "HTTP attempt over a kept connection vs a loop in C that sends and receives", Goal: 1.5}
+	loop, err := b.compile(ctx, "kept")
+	if err != nil {
+		return nil, err
+	}
+	twice := *b
+	twice.rate *= 2
+	return twice.pair(ctx, l, twice.counted("http-kept"), side{"C", func(ctx context.Context) (*prober, error) {
+		cmd := exec.CommandContext(ctx, loop, fmt.Sprint(b.target), fmt.Sprint(twice.probes()), fmt.Sprint(b.period.Seconds()))
+		var ready counts
+		c, err := start(ctx, "kept", cmd, &ready)
+		if err != nil {
+			return nil, err
+		}
+		return &prober{pid: c.pid(), well: c.fine, end: c.end, made: c.made}, nil
+	}})
 }
 
 func (b *bench) httpBesideKubelet(ctx context.Context) ([]line, error) {

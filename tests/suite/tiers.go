@@ -51,8 +51,8 @@ func check() ([]step, error) {
 	return append(steps, goTest("floors", "-count=1", "-run", floors, "./tests")), nil
 }
 
-// floors matches the tests of which package may import which.
-const floors = "^Test(PackagesImportLowerFloorsOnly|PurePackagesNeverReadTheClock|AnEmbedderLinksNoThirdPartyCode|AGuardLinksLittle|ArchitectureHasASentenceForEachPackage)$"
+// floors matches the tests of which package may import which, and of what packages and locks say.
+const floors = "^Test(PackagesImportLowerFloorsOnly|PurePackagesNeverReadTheClock|AnEmbedderLinksNoThirdPartyCode|AGuardLinksLittle|ArchitectureHasASentenceForEachRoom|ArchitectureHasTheFloorsThatAreHeld|EachLockSaysWhatItGuards)$"
 
 // test is README's second command. It needs Go, gcc and make.
 func test() ([]step, error) {

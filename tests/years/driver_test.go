@@ -42,8 +42,8 @@ func (outliving) SetStop(restart.StopSettings) {}
 // outside is a driver whose instances run outside the engine.
 type outside struct{ *driver }
 
-// External implements restart.External.
-func (outside) External() {}
+// SetFailed implements restart.External.
+func (outside) SetFailed(func(error)) {}
 
 // newDriver returns what starts a target.
 func newDriver(l *life, name string, c runs) restart.Driver {

@@ -28,7 +28,7 @@ type server struct {
 	cancel  context.CancelFunc
 	working sync.WaitGroup // accept and receive
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards conns
 	conns *connGroup
 }
 

@@ -217,11 +217,8 @@ func (s *Schedule[A]) IsDue(key uint32) bool {
 	return ok
 }
 
-// First returns when the first probe is due; ok is false when none is.
-func (s *Schedule[A]) First() (at int64, ok bool) {
-	_, at, ok = s.timeline.First()
-	return at, ok
-}
+// First returns when the first probe is due; math.MaxInt64 when none is.
+func (s *Schedule[A]) First() (at int64) { return s.timeline.Next() }
 
 // Pop returns the probe that is due first and when it is due, if that is now or so
 // soon that its attempt may start early. It is no longer due.

@@ -2,6 +2,8 @@
 // goroutine, no lock and no clock; the caller brings now.
 package timeline
 
+import "math"
+
 // Timeline is a 4-ary min-heap of due times with one entry for each key. A due
 // time is in nanoseconds on a clock of the caller's choice; negative ones are
 // fine. Of keys with equal due times the lowest is first, so that the order is
@@ -61,6 +63,14 @@ func (tl *Timeline) First() (key uint32, due int64, ok bool) {
 		return 0, 0, false
 	}
 	return tl.heap[0].key, tl.heap[0].due, true
+}
+
+// Next returns when the key that is due first is due; math.MaxInt64 when there is none.
+func (tl *Timeline) Next() int64 {
+	if len(tl.heap) == 0 {
+		return math.MaxInt64
+	}
+	return tl.heap[0].due
 }
 
 // Due returns when key is due; ok is false when it has no due time.

@@ -27,7 +27,7 @@ func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
 	}
 	errs := make(chan error)
 	for range 2 {
-		go func() { errs <- compileError(t.Context(), manyLocals(), LimitsOf(100<<10)) }()
+		go func() { errs <- compileError(t.Context(), manyLocals(), Limits{}.forModule(100<<10)) }()
 	}
 	for range 2 {
 		err := testsync.Receive(t, "the end of a compilation", errs)

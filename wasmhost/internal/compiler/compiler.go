@@ -18,6 +18,7 @@
 package compiler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +29,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 )
 
-// Limits bound a compilation.
+// Limits bound a compilation. The zero value of a field means the default for the size of the module.
 type Limits struct {
 	Memory int64         // bytes of private memory, beside what the child has when it starts
 	CPU    time.Duration // of all processors together; whole seconds
@@ -47,12 +48,11 @@ const (
 	cpuPerByte    = 8 * time.Microsecond
 )
 
-// LimitsOf returns the limits for a module of a size in bytes.
-func LimitsOf(size int) Limits {
-	return Limits{
-		Memory: minMemory + int64(size)*memoryPerByte,
-		CPU:    (minCPU + time.Duration(size)*cpuPerByte).Truncate(time.Second),
-	}
+// forModule returns the limits for a module of a size in bytes.
+func (l Limits) forModule(size int) Limits {
+	l.Memory = cmp.Or(l.Memory, minMemory+int64(size)*memoryPerByte)
+	l.CPU = cmp.Or(l.CPU, (minCPU + time.Duration(size)*cpuPerByte).Truncate(time.Second))
+	return l
 }
 
 // RuntimeConfig is the configuration that modules are compiled and run with. Its code is

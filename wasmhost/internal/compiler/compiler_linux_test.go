@@ -335,10 +335,10 @@ func TestAChildEndsWithTheEngine(t *testing.T) {
 }
 
 func TestLimitsGrowWithTheModule(t *testing.T) {
-	if got, want := LimitsOf(0), (Limits{Memory: 256 << 20, CPU: 30 * time.Second}); got != want {
+	if got, want := (Limits{}).forModule(0), (Limits{Memory: 256 << 20, CPU: 30 * time.Second}); got != want {
 		t.Errorf("without a byte: %+v", got)
 	}
-	if got, want := LimitsOf(20<<20), (Limits{Memory: 896 << 20, CPU: 197 * time.Second}); got != want {
+	if got, want := (Limits{}).forModule(20<<20), (Limits{Memory: 896 << 20, CPU: 197 * time.Second}); got != want {
 		t.Errorf("with 20 MiB: %+v", got)
 	}
 }

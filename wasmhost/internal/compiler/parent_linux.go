@@ -24,9 +24,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// Available reports that Compile can be used.
-const Available = true
-
 // maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
 // low priority, or may be stopped.
 var maxDelay time.Duration = 10
@@ -43,7 +40,7 @@ func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, 
 		return nil, err
 	}
 	defer turn.Release(1)
-	if limits, err = limits.within(memoryLeft()); err != nil {
+	if limits, err = limits.forModule(len(module)).within(memoryLeft()); err != nil {
 		return nil, err
 	}
 	if code, err = files.NewMemory("sonde-code"); err != nil {
@@ -79,7 +76,7 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	c.Env = reexec.Env("GOTRACEBACK=none", "GOMAXPROCS="+strconv.Itoa(workers))
 	c.Dir = "/"
 	c.SysProcAttr = command.Attr(nil)
-	stderr := &command.Head{Max: maxMessage}
+	stderr := &command.Output{Max: maxMessage}
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(module), code, stderr
 	err := c.Start()
 	quota.Processes.Started(err)

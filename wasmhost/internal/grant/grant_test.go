@@ -22,18 +22,18 @@ func TestGrantsAreParsed(t *testing.T) {
 		"tcp://010.0.0.1:80", "tcp://127.1:80", "udp://300.1.1.1:53",
 	}
 	for names, isValid := range map[string]bool{"HOME": true, "http_proxy": true, "HOME*": false, "$HOME": false, "HOME=x": false, "": false} {
-		if err := CheckEnv([]string{names}); (err == nil) != isValid {
+		if _, err := Parse(nil, nil, []string{names}); (err == nil) != isValid {
 			t.Errorf("env %q: %v", names, err)
 		}
 	}
 	for _, entry := range good {
-		if _, err := Parse([]string{entry}, nil); err != nil {
+		if _, err := Parse([]string{entry}, nil, nil); err != nil {
 			t.Errorf("%q is refused: %v", entry, err)
 		}
 	}
 	for _, entry := range bad {
 		var wrong *probe.FieldError
-		if _, err := Parse([]string{entry}, nil); !errors.As(err, &wrong) || wrong.Field != "grant.dial" {
+		if _, err := Parse([]string{entry}, nil, nil); !errors.As(err, &wrong) || wrong.Field != "grant.dial" {
 			t.Errorf("%q gives the error %v", entry, err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestAddressesAreGranted(t *testing.T) {
 	target := probe.Target{Name: "web", Address: "10.0.0.7", Ports: map[string]uint16{"http": 8080}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			g, err := Parse(test.dial, nil)
+			g, err := Parse(test.dial, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestAddressesAreGranted(t *testing.T) {
 }
 
 func TestATargetsNameNeverGrantsMetadata(t *testing.T) {
-	g, _ := Parse(nil, nil)
+	g, _ := Parse(nil, nil, nil)
 	target := probe.Target{Address: "web.internal", Ports: map[string]uint16{"http": 80}}
 	d := Dest{"tcp", "WEB.internal.", 80, IsTarget(target, 0, "WEB.internal.", 80)}
 	for ip, want := range map[string]bool{"10.0.0.1": true, "127.0.0.1": true, "169.254.169.254": false, "0.0.0.0": false, "fe80::1": false} {
@@ -147,7 +147,7 @@ func TestATargetsNameNeverGrantsMetadata(t *testing.T) {
 }
 
 func TestNamesAreLookedUpOnlyWhenGranted(t *testing.T) {
-	g, err := Parse([]string{"target", "tcp://*.internal:80"}, []string{"*.example.org"})
+	g, err := Parse([]string{"target", "tcp://*.internal:80"}, []string{"*.example.org"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestNamesAreLookedUpOnlyWhenGranted(t *testing.T) {
 }
 
 func TestPathsAreGranted(t *testing.T) {
-	g, _ := Parse([]string{"unix:///run/x/*.sock", "unix://@y"}, nil)
+	g, _ := Parse([]string{"unix:///run/x/*.sock", "unix://@y"}, nil, nil)
 	for name, want := range map[string]bool{"/run/x/a.sock": true, "@y": true, "/run/x/b/a.sock": false, "/run/x/a": false, "": false} {
 		if real, got := g.AllowsPath(name); got != want || real != name {
 			t.Errorf("%q: got %v, %q", name, got, real)
@@ -208,7 +208,7 @@ func TestALinkDoesNotLeadOutOfAGrantedDirectory(t *testing.T) {
 		{"var/x/*.sock", "var/x/out.sock", ""},
 		{"run/x/out.sock", "run/x/out.sock", "run/x/out.sock"}, // by its own name
 	} {
-		g, err := Parse([]string{"unix://" + filepath.Join(top, test.pattern)}, nil)
+		g, err := Parse([]string{"unix://" + filepath.Join(top, test.pattern)}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func FuzzParseRule(f *testing.F) {
 	f.Add("tcp://10.0.0.0/8:6379", "169.254.169.254")
 	f.Add("tls://*.internal:1-2", "::1")
 	f.Fuzz(func(t *testing.T, entry, address string) {
-		g, err := Parse([]string{entry}, nil)
+		g, err := Parse([]string{entry}, nil, nil)
 		ip, ipErr := netip.ParseAddr(address)
 		if err != nil || ipErr != nil || entry == "target" {
 			return
@@ -241,7 +241,7 @@ func TestErrorsOfEntriesHaveOneRemedy(t *testing.T) {
 		"tcp://10.0.0.1":   `grant.dial has invalid entry "tcp://10.0.0.1": port is missing; write a number, a range such as 8000-8999, or *`,
 		"unix:///run/../x": `grant.dial has invalid entry "unix:///run/../x": path is not canonical, write /x`,
 	} {
-		if _, err := Parse([]string{entry}, nil); err == nil || err.Error() != want {
+		if _, err := Parse([]string{entry}, nil, nil); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 // Target is the entry for the probed target's own address and ports, and the default.
 const Target = "target"
 
-// Parse reads the entries of wasmhost.Grant's Dial and DNS. An error is a
-// *probe.FieldError.
-func Parse(dialEntries, dns []string) (Rules, error) {
+// Parse reads the entries of wasmhost.Grant's Dial and DNS, and checks those of its Env. An error is
+// a *probe.FieldError.
+func Parse(dialEntries, dns, env []string) (Rules, error) {
 	if dialEntries == nil {
 		dialEntries = []string{Target}
 	}
@@ -40,17 +40,12 @@ func Parse(dialEntries, dns []string) (Rules, error) {
 		}
 		rules.lookup = append(rules.lookup, name)
 	}
-	return rules, nil
-}
-
-// CheckEnv checks the names of wasmhost.Grant's Env. An error is a *probe.FieldError.
-func CheckEnv(names []string) error {
-	for _, name := range names {
+	for _, name := range env {
 		if name == "" || strings.ContainsAny(name, "*?=$ ") {
-			return probe.FieldErrorf("grant.env", "has invalid entry %q: write the whole name of one variable, such as HOME", name)
+			return Rules{}, probe.FieldErrorf("grant.env", "has invalid entry %q: write the whole name of one variable, such as HOME", name)
 		}
 	}
-	return nil
+	return rules, nil
 }
 
 func parseRule(entry string) (rule, error) {

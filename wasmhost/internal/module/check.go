@@ -69,7 +69,7 @@ func (m *Module) checkExports() error {
 	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != kindMemory {
 		return fmt.Errorf("does not export its memory as %q", abi.ExportMemory)
 	}
-	if !m.HasExport(abi.ExportRun) {
+	if !m.hasExport(abi.ExportRun) {
 		return fmt.Errorf("does not export function %s", abi.ExportRun)
 	}
 	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}

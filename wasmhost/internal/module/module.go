@@ -94,8 +94,8 @@ func (m *Module) Imports() []string {
 // Exports returns the names of what the module exports, in the module's order.
 func (m *Module) Exports() []string { return m.exportNames }
 
-// HasExport reports whether the module exports something under a name.
-func (m *Module) HasExport(name string) bool {
+// hasExport reports whether the module exports something under a name.
+func (m *Module) hasExport(name string) bool {
 	_, ok := m.exports[name]
 	return ok
 }

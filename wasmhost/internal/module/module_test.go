@@ -26,7 +26,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil || m.Check(maxMemory) != nil {
 			return
 		}
-		if initial, _ := m.Memory(); initial > maxMemory || !m.HasExport(abi.ExportRun) || !m.HasExport(abi.ExportMemory) {
+		if initial, _ := m.Memory(); initial > maxMemory || !m.hasExport(abi.ExportRun) || !m.hasExport(abi.ExportMemory) {
 			t.Errorf("accepted with %d bytes of memory, and the exports %q", initial, m.Exports())
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
 // The names of the exports that let package image reach the state of an instance.
@@ -21,8 +23,9 @@ func globalExport(i int) string { return imagePrefix + "global_" + strconv.Itoa(
 // one, a new instance lacks the contents of its data segments, and its start function has not been called: an
 // instance that is not made from an image needs Initialize.
 type Rewritten struct {
-	Wasm     []byte // to be compiled
-	Overhead int64  // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+	Wasm       []byte // to be compiled
+	Overhead   int64  // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+	Configures bool   // the module checks settings itself
 
 	globals  int // mutable ones, which are exported
 	segments []segment
@@ -44,7 +47,7 @@ func (m *Module) Rewrite() (*Rewritten, error) {
 	case info.noImage != "":
 		return nil, fmt.Errorf("%s, which cannot be undone after an attempt: build it without references and threads", info.noImage)
 	}
-	r := &Rewritten{Overhead: info.overhead, globals: info.mutable}
+	r := &Rewritten{Overhead: info.overhead, Configures: m.hasExport(abi.ExportConfigure), globals: info.mutable}
 	bodies[sectionStart] = nil
 	if bodies[sectionData], err = r.takeData(bodies[sectionData]); err != nil {
 		return nil, fmt.Errorf("data segments: %w", err)

@@ -72,7 +72,7 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	grants, err := grant.Parse([]string{"udp://127.0.0.1:*", "tcp://127.0.0.1:*"}, nil)
+	grants, err := grant.Parse([]string{"udp://127.0.0.1:*", "tcp://127.0.0.1:*"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 	defer server.Close()
 	port := server.LocalAddr().(*net.UDPAddr).Port
-	i.sandbox.config.Grants, err = grant.Parse([]string{"udp://127.0.0.1:*"}, nil)
+	i.sandbox.config.Grants, err = grant.Parse([]string{"udp://127.0.0.1:*"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	i.sandbox.config.Grants, err = grant.Parse([]string{"tls://127.0.0.1:*"}, nil)
+	i.sandbox.config.Grants, err = grant.Parse([]string{"tls://127.0.0.1:*"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func newCall(ctx context.Context, t *Tenant, i *Instance, input Attempt) *call {
 	if input.State != nil {
 		c.cpu.limit = int64(s.config.Limits.Fuel)
 	}
-	c.memory = memory{Memory: i.module.Memory(), failures: &c.failures, cpu: &c.cpu, footprint: &i.footprint}
+	c.memory = memory{Memory: i.module.Memory(), failures: &c.failures, cpu: &c.cpu}
 	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, tenant: t, limit: s.config.Limits.Log, target: input.Target.Name}
 	c.open = descriptors{life: &c.life, cpu: &c.cpu, account: s.account, next: abi.FirstFD}
 	others := access{&c.failures, &c.memory, &c.life, &c.cpu, &c.open}

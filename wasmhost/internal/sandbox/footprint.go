@@ -9,11 +9,10 @@ import (
 type footprint struct {
 	account   *account
 	memory    *image.Memory
-	used      int64  // counted, except for returned
-	returned  int64  // to the budget, while the call waits: see returnUnused
-	gathered  []byte // buffer of memory.gather; nil until it is used
-	uncounted bool   // it uses more memory than is counted
-	running   *cpu   // of the call that runs; nil: none
+	used      int64 // counted, except for returned
+	returned  int64 // to the budget, while the call waits: see returnUnused
+	uncounted bool  // it uses more memory than is counted
+	running   *cpu  // of the call that runs; nil: none
 }
 
 // reserve counts memory that the instance uses, and returns ErrNoMemory if there is none left.

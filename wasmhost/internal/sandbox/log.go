@@ -14,7 +14,7 @@ import (
 
 // logLimiter bounds what all attempts of a tenant log together.
 type logLimiter struct {
-	mu          sync.Mutex
+	mu          sync.Mutex // guards windowStart and bytes
 	windowStart time.Time
 	bytes       int // in the window
 

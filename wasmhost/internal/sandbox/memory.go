@@ -13,8 +13,7 @@ import (
 type memory struct {
 	api.Memory
 	*failures
-	cpu       *cpu
-	footprint *footprint // has the buffer of gather
+	cpu *cpu
 }
 
 // bytes returns the bytes at an address.
@@ -97,55 +96,26 @@ func (m *memory) random(at, length uint32) abi.Errno {
 	return abi.OK
 }
 
-// maxVector bounds the parts of a vector that one read or write uses.
+// maxVector bounds the parts of a vector that one read or write looks at.
 const maxVector = 1024
 
-// part returns one part of a vector.
-func (m *memory) part(at, i uint32) ([]byte, abi.Errno) {
-	start, ok1 := m.ReadUint32Le(at + 8*i)
-	length, ok2 := m.ReadUint32Le(at + 8*i + 4)
-	if !ok1 || !ok2 {
-		return nil, abi.EFAULT
-	}
-	b, ok := m.bytes(start, length)
-	if !ok {
-		return nil, abi.EFAULT
-	}
-	return b, abi.OK
-}
-
-// maxGather bounds the bytes that are written of a vector at once, if it has several parts:
-// they may overlap, and add up to far more than the memory. It is the size of the largest
-// datagram. As with any short write, the guest writes the rest.
-const maxGather = 1 << 16
-
-// gather returns a vector in one piece, or its first maxGather bytes. The bytes are valid
-// until the next call of gather.
-func (m *memory) gather(at, n uint32) ([]byte, abi.Errno) {
-	switch {
-	case n > maxVector:
-		return nil, abi.EINVAL
-	case n == 0:
-		return nil, abi.OK
-	case n == 1:
-		return m.part(at, 0)
-	case m.footprint.gathered == nil:
-		if m.footprint.reserve(maxGather) != nil {
-			return nil, m.failMemory()
+// firstPart returns the first part of a vector that is not empty: one read or write uses no other. The
+// guest reads or writes the rest, as after any that was short.
+func (m *memory) firstPart(at, n uint32) ([]byte, abi.Errno) {
+	for i := range min(n, maxVector) {
+		m.cpu.charge(unitsPart)
+		start, ok1 := m.ReadUint32Le(at + 8*i)
+		length, ok2 := m.ReadUint32Le(at + 8*i + 4)
+		if !ok1 || !ok2 {
+			return nil, abi.EFAULT
 		}
-		m.footprint.gathered = make([]byte, 0, maxGather)
-	}
-	all := m.footprint.gathered
-	for i := range n {
-		part, errno := m.part(at, i)
-		if errno != abi.OK {
-			return nil, errno
+		part, ok := m.bytes(start, length)
+		if !ok {
+			return nil, abi.EFAULT
 		}
-		part = part[:min(len(part), maxGather-len(all))]
-		m.cpu.charge(unitsPart + len(part)/copiedPerUnit)
-		if all = append(all, part...); len(all) == maxGather {
-			break
+		if len(part) > 0 {
+			return part, abi.OK
 		}
 	}
-	return all, abi.OK
+	return nil, abi.OK
 }

@@ -58,7 +58,7 @@ func (c *call) measured(name string, v float64) (errno abi.Errno) {
 
 // metrics are what the attempts of a tenant have set.
 type metrics struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards byName
 	byName map[string]stats.Metric
 }
 

@@ -366,7 +366,7 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i.sandbox.own.logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-			i.sandbox.config.Grants, _ = grant.Parse([]string{"tcp://127.0.0.1:*"}, []string{"a.invalid"})
+			i.sandbox.config.Grants, _ = grant.Parse([]string{"tcp://127.0.0.1:*"}, []string{"a.invalid"}, nil)
 			c := computingCall(t, i, 1<<30)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel() // so that nothing waits

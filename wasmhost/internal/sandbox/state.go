@@ -14,7 +14,7 @@ import (
 type State struct {
 	tenant *Tenant
 
-	mu       sync.Mutex
+	mu       sync.Mutex   // guards all below
 	target   probe.Target // that the state is about
 	text     string
 	conns    map[string]*socket // by key

@@ -174,39 +174,36 @@ func (t *streams) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	if !ok {
 		return 0, abi.EBADF
 	}
-	for i := range min(n, maxVector) {
-		t.cpu.charge(unitsPart)
-		part, errno := t.memory.part(at, i)
-		if errno != abi.OK {
-			return 0, errno
-		}
-		if len(part) == 0 {
-			continue
-		}
-		if _, ready := s.readable(); s.nonblock && !ready && !t.life.isOver() {
-			return 0, abi.EAGAIN
-		}
-		return t.read(s, part)
+	part, errno := t.memory.firstPart(at, n)
+	if errno != abi.OK || len(part) == 0 {
+		return 0, errno
 	}
-	return 0, abi.OK
+	if _, ready := s.readable(); s.nonblock && !ready && !t.life.isOver() {
+		return 0, abi.EAGAIN
+	}
+	return t.read(s, part)
 }
 
-// writeVector writes the parts of a vector as one piece, and its length to result.
+// writeVector writes the first part of a vector that is not empty, and its length to result. A datagram
+// has one part, since it cannot be continued.
 func (c *call) writeVector(a args, result uint32) abi.Errno {
 	fd, at, n := a.i32(0), a.u32(1), a.u32(2)
 	s, ok := c.open.get(fd)
 	if !ok && fd != stdout && fd != stderr {
 		return abi.EBADF
 	}
-	all, errno := c.memory.gather(at, n)
+	if ok && s.datagram() && n > 1 {
+		return c.failf(abi.ENOTSUP, "a datagram is written in one part, and not in %d", n)
+	}
+	part, errno := c.memory.firstPart(at, n)
 	if errno != abi.OK {
 		return errno
 	}
-	written := len(all)
+	written := len(part)
 	if ok {
-		written, errno = c.streams.write(s, all)
+		written, errno = c.streams.write(s, part)
 	} else {
-		c.log.output(all)
+		c.log.output(part)
 	}
 	if errno != abi.OK {
 		return errno

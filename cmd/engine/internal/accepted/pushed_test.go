@@ -50,7 +50,7 @@ func TestAWatchSeesTheFilesOfTheEngineOnly(t *testing.T) {
 		}`), "pushed.txt": []byte("pushed"),
 	})
 	in := p.Inputs()
-	in.Sources = p.Sources([]config.Source{own})
+	in.Sources = append([]config.Source{own}, in.Sources...)
 	parse(t, in)
 	watched := in.OfEngine()
 	if got := watched.Paths(); len(got) != 1 || got[0] != filepath.Join(dir, "own.txt") {
@@ -70,7 +70,7 @@ func TestAWatchSeesTheFilesOfTheEngineOnly(t *testing.T) {
 func TestWhatWasKeptHasItsRevision(t *testing.T) {
 	pushed := pushedOf(t, 7, map[string][]byte{"a.hcl": []byte("locals {}"), "empty": {}})
 	in := pushed.Inputs()
-	in.Sources = pushed.Sources([]config.Source{{Name: "config.hcl"}})
+	in.Sources = append([]config.Source{{Name: "config.hcl"}}, in.Sources...)
 	kept, err := Read(keep(t, Kept{Revision: pushed.Ref, Fleet: ours, Inputs: in}))
 	if err != nil || kept == nil || !reflect.DeepEqual(kept.Pushed(), pushed) || !reflect.DeepEqual(kept.Fleet, ours) {
 		t.Errorf("kept %+v, %v", kept, err)

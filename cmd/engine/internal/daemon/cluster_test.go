@@ -88,8 +88,6 @@ func (d endless) Run(ctx context.Context, began func(string), end <-chan time.Du
 // elsewhere is a driver of instances outside the engine.
 type elsewhere struct{ endless }
 
-func (elsewhere) External() {}
-
 func (elsewhere) SetFailed(func(error)) {}
 
 // A restart waits for the store, which does not answer, when the engine is stopped: the processes of its host must be

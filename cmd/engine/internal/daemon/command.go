@@ -29,6 +29,7 @@ import (
 	"io"
 	stdlog "log"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -173,15 +174,23 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 // load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
 // none is needed.
 func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
-	p.Inputs = pushed.Inputs()
 	if f.isOnlyPods(paths) {
-		return f.parse(nil, nil, p)
+		return f.parseAll(ownFiles{}, pushed, p)
 	}
 	sources, files, diags := f.inputs.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(pushed.Sources(sources), files, p)
+	return f.parseAll(ownFiles{sources, files}, pushed, p)
+}
+
+// ownFiles are the texts of an engine's own files, and files with variables.
+type ownFiles struct{ sources, files []config.Source }
+
+// parseAll parses the files of the engine together with a revision; nil for none.
+func (f *flags) parseAll(own ownFiles, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+	p.Inputs = pushed.Inputs()
+	return f.parse(slices.Concat(own.sources, p.Inputs.Sources), own.files, p)
 }
 
 // parse parses a configuration that was read, and files with variables.

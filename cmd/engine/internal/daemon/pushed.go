@@ -20,14 +20,10 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// ownFiles are the texts of an engine's own files, and files with variables.
-type ownFiles struct{ sources, files []config.Source }
-
 // parseWith parses the files of the engine together with a revision; nil for none.
 func (s *starter) parseWith(own ownFiles, pushed *accepted.Pushed) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
-	r.plugins.Inputs = pushed.Inputs()
-	r.config, r.diags = s.parse(pushed.Sources(own.sources), own.files, r.plugins)
+	r.config, r.diags = s.parseAll(own, pushed, r.plugins)
 	return r
 }
 
@@ -82,7 +78,7 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 		if r = s.parseWith(own, kept); !r.diags.HasErrors() {
 			return r
 		}
-		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Number())
+		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Ref.Number)
 	} else if !hasState(alone.config.Engine.State) {
 		return alone
 	}
@@ -269,10 +265,11 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 
 // trialOf returns the revision that one engine tries, or nil.
 func trialOf(seen revision.Overview) *api.ClusterTrial {
-	if seen.Trial.Engine == "" {
+	latest := seen.Latest()
+	if latest.Engine == "" {
 		return nil
 	}
-	return &api.ClusterTrial{Revision: seen.Trial.Number, Engine: seen.Trial.Engine}
+	return &api.ClusterTrial{Revision: latest.Number, Engine: latest.Engine}
 }
 
 // refusedOf returns the first line of why an engine does not run the revision that it is to run. It names places only: all

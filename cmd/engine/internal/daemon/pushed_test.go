@@ -51,7 +51,7 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 			s := &starter{openStore: func(config.Cluster) (Store, error) { return store, nil }}
 			p, err := s.currentRevision(config.Cluster{Endpoints: []string{"http://a:2379"}})
 			if p != nil || !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), c.want) {
-				t.Errorf("revision %d, %v, want %s", p.Number(), err, c.want)
+				t.Errorf("revision %+v, %v, want %s", p, err, c.want)
 			}
 			if isOne := store.tries == 1; isOne != c.isOne || isOne == (time.Since(began) >= revisionTimeout) {
 				t.Errorf("%v: %d tries in %v", c.err, store.tries, time.Since(began))

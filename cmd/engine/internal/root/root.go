@@ -9,8 +9,8 @@
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, push is sonde push, drain is
-// sonde cluster drain and undrain, manifests is sonde import and has the pods of sonde run, reference is sonde docs, and plugindev is
+// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, cluster is sonde push and
+// what sonde cluster does in the store, manifests is sonde import and has the pods of sonde run, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration).
 package root
@@ -24,11 +24,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cluster"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/drain"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/push"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
@@ -108,21 +107,13 @@ func newRoot(o Options) *cobra.Command {
 		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
 	root.AddCommand(simulate.Commands()...)
-	if o.OpenStore != nil {
-		root.AddCommand(push.Command(o.OpenStore))
-	} else {
-		root.AddCommand(push.Absent("push"))
-	}
+	root.AddCommand(cluster.Push(o.OpenStore))
 	return root
 }
 
-// clusterCommand returns sonde cluster. What reads or writes the store itself needs a program that has its client.
+// clusterCommand returns sonde cluster.
 func clusterCommand(open daemon.OpenStore) *cobra.Command {
 	c := status.Cluster()
-	if open != nil {
-		c.AddCommand(drain.Drain(open), drain.Undrain(open), push.Revisions(open), push.Rollback(open))
-	} else {
-		c.AddCommand(push.Absent("drain"), push.Absent("undrain"), push.Absent("revisions"), push.Absent("rollback"))
-	}
+	c.AddCommand(cluster.Commands(open)...)
 	return c
 }

@@ -154,12 +154,12 @@ var instance = probe.Instance{Target: "simulated", ID: "1", Phase: probe.Running
 
 // begin returns the state of a probe before its first attempt.
 func begin(r probe.Rule) verdict.State {
-	s, _ := verdict.Step(r, verdict.State{}, verdict.Event{Type: verdict.Looked, Instance: instance, Started: r.Kind != probe.Startup}, time.Time{})
+	s, _ := verdict.Step(r, verdict.State{}, verdict.Event{Instance: instance, Started: r.Kind != probe.Startup}, time.Time{})
 	return s
 }
 
 // count returns the state after an attempt, without what has no effect on later verdicts.
 func count(r probe.Rule, s verdict.State, o probe.Outcome) verdict.State {
-	s, _ = verdict.Step(r, s, verdict.Event{Type: verdict.Attempted, Instance: instance, Outcome: o}, time.Time{})
+	s, _ = verdict.Step(r, s, verdict.Event{Attempted: true, Instance: instance, Outcome: o}, time.Time{})
 	return verdict.Settled(r, s)
 }

@@ -63,9 +63,9 @@ func play(r probe.Rule, managed bool, outcomes []probe.Outcome) played {
 	var s verdict.State
 	for i, o := range outcomes {
 		before := s.Verdict
-		look := verdict.Event{Type: verdict.Looked, Instance: in, Started: r.Kind != probe.Startup}
+		look := verdict.Event{Instance: in, Started: r.Kind != probe.Startup}
 		s, _ = verdict.Step(r, s, look, time.Time{})
-		s, _ = verdict.Step(r, s, verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: o}, time.Time{})
+		s, _ = verdict.Step(r, s, verdict.Event{Attempted: true, Instance: in, Outcome: o}, time.Time{})
 		restarts := s.OnHold && s.Verdict == probe.Failing
 		if s.Verdict != before || restarts {
 			p.Transitions = append(p.Transitions, transition{i + 1, s.Verdict, restarts})

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// exitRefused is the exit code of a push that an engine refuses.
+const exitRefused = 3
+
+// lookPeriod is the time between two looks at what the engines have answered.
+const lookPeriod = 200 * time.Millisecond
+
+// await waits until all engines that are to run a revision use it or have refused it, and writes which.
+func (s *store) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var last answers // as far as they are known
+	for {
+		seen, err := revision.Read(ctx, s.Store)
+		if err == nil {
+			if last = answersTo(r, seen); last.isReplaced {
+				return fmt.Errorf("%s was replaced by another push before all engines had answered", nameOf(r))
+			}
+			if len(last.waiting) == 0 {
+				return last.write(out, errs, r)
+			}
+		}
+		select {
+		case <-time.After(lookPeriod):
+			continue
+		case <-ctx.Done():
+		}
+		if len(last.waiting) == 0 {
+			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), s.advise(err))
+		}
+		return last.write(out, errs, r)
+	}
+}
+
+// nameOf says which revision it is.
+func nameOf(r revision.Revision) string {
+	if r.Engine != "" {
+		return fmt.Sprintf("the trial of revision %d", r.Number)
+	}
+	return fmt.Sprintf("revision %d", r.Number)
+}
+
+// answers are those of the engines that are to run a revision, sorted by name.
+type answers struct {
+	using       []string
+	refused     []revision.Engine
+	waiting     []string
+	isReplaced  bool // engines are to run another one
+	canRollBack bool // without the number of a revision
+}
+
+func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
+	a.isReplaced = seen.Wanted(r.Engine).Ref() != r.Ref()
+	a.canRollBack = r.Engine != "" || len(seen.History) > 1
+	isFound := false
+	for _, e := range seen.Engines {
+		if seen.Wanted(e.Name).Ref() != r.Ref() {
+			continue
+		}
+		isFound = true
+		switch {
+		case e.Running == r.Ref():
+			a.using = append(a.using, shown(e.Name))
+		case e.HasRefused(r.Ref()):
+			a.refused = append(a.refused, e)
+		default:
+			a.waiting = append(a.waiting, shown(e.Name))
+		}
+	}
+	if r.Engine != "" && !isFound {
+		a.waiting = append(a.waiting, shown(r.Engine)) // it has been restarted, or has ended
+	}
+	return a
+}
+
+// write writes the answers. The error is that of problem.
+func (a answers) write(out, errs io.Writer, r revision.Revision) error {
+	for _, name := range a.using {
+		fmt.Fprintf(out, "%s uses it\n", name)
+	}
+	for _, e := range a.refused {
+		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", shown(e.Name))
+		for line := range strings.Lines(probe.CleanText(e.Refused.Error, revision.MaxError)) {
+			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	state := nameOf(r) + " is current"
+	if r.Engine != "" {
+		state = nameOf(r) + " is stored"
+	}
+	if err := a.problem(state); err != nil {
+		return err
+	}
+	use := "in use by " + cli.Plural(len(a.using), "engine")
+	if len(a.using) == 0 {
+		use = "and no engine follows the configuration now"
+	}
+	_, err := fmt.Fprintf(out, "%s, %s\n", state, use)
+	return err
+}
+
+// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an
+// engine has refused the revision, whatever the others do. State begins its text.
+func (a answers) problem(state string) error {
+	problems := []string{state}
+	if n := len(a.refused); n > 0 {
+		remedy := "sonde-fleet cluster rollback takes it away"
+		if !a.canRollBack {
+			remedy = "correct the files and push again"
+		}
+		all := n + len(a.using) + len(a.waiting)
+		problems = append(problems, fmt.Sprintf("%d of %s refused it; %s", n, cli.Plural(all, "engine"), remedy))
+	}
+	if len(a.waiting) > 0 {
+		problems = append(problems, fmt.Sprintf("it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", cli.SomeNames(a.waiting)))
+	}
+	err := errors.New(strings.Join(problems, "; "))
+	switch {
+	case len(a.refused) > 0:
+		return &cli.ExitError{Code: exitRefused, Err: err}
+	case len(problems) > 1:
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// flags are the flags that say where the store is.
+type flags struct {
+	openStore daemon.OpenStore // required
+	inputs    handlers.Inputs  // of the files of the engine
+	engine    []string         // these files
+}
+
+// register adds the flags to a command.
+func (f *flags) register(c *cobra.Command) {
+	f.inputs.Register(c)
+	c.Flags().StringArrayVar(&f.engine, "engine-config", nil, "`file` of an engine, which has its cluster block, or the folder with it; can be repeated (default "+handlers.DefaultConfig+")")
+}
+
+// requestTimeout bounds a request to a store that cannot be reached.
+const requestTimeout = 10 * time.Second
+
+// store is the store of a cluster, with the files of one of its engines, which say where it is and with which user.
+type store struct {
+	daemon.Store
+	flags *flags
+
+	paths          []string         // of the files, absolute
+	sources, files []config.Source  // the files; and those with variables
+	inputs         *accepted.Inputs // what else they name
+	config         *config.Config   // what they ask for without what is pushed
+}
+
+// use calls a function of a command with the store that the files of an engine name. SIGINT and SIGTERM end the context of the
+// command meanwhile.
+func (f *flags) use(c *cobra.Command, do func(*store) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c.SetContext(ctx)
+	s, err := f.open(c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// open reads the files of an engine, and opens the store that they name. It does not wait for it.
+func (f *flags) open(c *cobra.Command) (*store, error) {
+	s := &store{flags: f, inputs: &accepted.Inputs{}}
+	for _, path := range handlers.OrDefault(f.engine) {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		s.paths = append(s.paths, path)
+	}
+	var diags config.Diagnostics
+	if s.sources, s.files, diags = f.inputs.Read(s.paths); !diags.HasErrors() {
+		s.config, diags = s.parse(c.Context(), s.inputs)
+	}
+	if diags.HasErrors() {
+		return nil, cli.ShowDiagnostics(c, diags, cli.ExitFailed)
+	}
+	if s.config.Cluster == nil {
+		return nil, fmt.Errorf("%s: there is no cluster block: name the files of an engine of the cluster with --engine-config", strings.Join(s.paths, ", "))
+	}
+	var err error
+	s.Store, err = f.openStore(*s.config.Cluster)
+	return s, err
+}
+
+// parse parses the files of the engine, and the texts that Inputs have.
+func (s *store) parse(ctx context.Context, in *accepted.Inputs) (*config.Config, config.Diagnostics) {
+	p := handlers.NewPlugins(ctx, handlers.WaitForChecks, handlers.Silent)
+	p.Inputs, p.Describe = in, true
+	defer p.Close()
+	return s.flags.inputs.Parse(slices.Concat(s.sources, in.Sources), s.files, p)
+}
+
+// advise adds to the error of a request where the store is that was not reached.
+func (s *store) advise(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coord.ErrUnreachable) {
+		return fmt.Errorf("etcd does not answer at %s: %w", strings.Join(s.config.Cluster.Endpoints, ", "), err)
+	}
+	return err
+}
+
+// loadRevision returns the configuration of an engine with a revision, or that of its files for one without Number.
+func (s *store) loadRevision(ctx context.Context, r revision.Revision) (*config.Config, error) {
+	if r.Number == 0 {
+		return s.config, nil
+	}
+	bundle, err := revision.Load(ctx, s, r)
+	if err != nil {
+		return nil, s.advise(err)
+	}
+	loaded, diags := s.parse(ctx, accepted.OfBundle(bundle))
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("revision %d cannot be read with the files and the environment of this machine: %w", r.Number, diags.Err())
+	}
+	return loaded, nil
+}
+
+// shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.
+func shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }
+
+// author returns who runs the command, as people are shown: USER@HOST.
+func author() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname() // it may have none
+	return name + "@" + host
+}

@@ -107,8 +107,8 @@ func parse(text string) error {
 	grpc := o.Handlers["grpc"]
 	grpc.Load = func(config.Engine) (config.Handler, error) { return port, nil }
 	o.Handlers["grpc"] = grpc
-	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
-		return config.Module{SHA256: p.SHA256, Load: func() (config.Handler, error) { return port, checkLimits(p.Settings) }}, nil
+	o.Plugin = func(_ config.Engine, p config.Plugin) (string, func() (config.Handler, error), error) {
+		return p.SHA256, func() (config.Handler, error) { return port, checkLimits(p.Settings) }, nil
 	}
 	o.Script = func(_ config.Engine, s config.Script) (config.Handler, error) { return port, checkLimits(s.Settings) }
 	_, diags := config.Parse([]config.Source{{Name: "example.hcl", Bytes: []byte(text + rest)}}, o)

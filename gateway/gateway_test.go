@@ -192,7 +192,7 @@ func (w web) Get(name string) *group.Group {
 	if name != "web" {
 		return nil
 	}
-	return w.Group()
+	return w.Group
 }
 
 // hanging is an output that does not end before it is released, as one does whose disk hangs.

@@ -44,8 +44,7 @@ type Rule struct {
 	// of rotation because gateways have ejected them (see engine.Engine.Observe), or because they are
 	// damped (see engine.Change.Dampings), rounded down:
 	// those that were ejected first are, the others stay. So requests that fail, which clients
-	// may send, never take all members out, or nearly all. 100% is no bound. Default:
-	// DefaultMaxEjected.
+	// may send, never take all members out, or nearly all. 100% is no bound. Default: 50%.
 	MaxEjected probe.Share
 
 	// SlowStart is the time within which the weight of a member grows that comes into rotation, and

@@ -9,7 +9,7 @@ import (
 
 func TestAMirrorShowsWhatItIsGiven(t *testing.T) {
 	m := group.NewMirror("web")
-	g := m.Group()
+	g := m.Group
 	first := g.View()
 	if first.Group != "web" || !first.Frozen || first.Counts.Total() != 0 {
 		t.Errorf("the first view is %+v", first)

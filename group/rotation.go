@@ -17,9 +17,9 @@ const (
 	DefaultWeight = 100
 )
 
-// DefaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by
+// defaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by
 // default: there an ejection lasts for its time, here until an attempt succeeds.
-const DefaultMaxEjected probe.Share = 0.5
+const defaultMaxEjected probe.Share = 0.5
 
 // slowSteps is in how many steps the weight of a member grows in its slow start.
 const slowSteps = 10
@@ -53,7 +53,7 @@ func (r *Rule) panics(acting Counts) bool {
 // ejected beyond Rule.MaxEjected and then, up to the quorum, those that are draining and those
 // that were the last to go down.
 func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
-	most := cmp.Or(r.MaxEjected, DefaultMaxEjected).Of(acting.Serving() + ejected)
+	most := cmp.Or(r.MaxEjected, defaultMaxEjected).Of(acting.Serving() + ejected)
 	beyond := max(ejected-most, 0)
 	missing := max(r.Quorum-acting.Serving(), beyond)
 	if missing <= 0 {
@@ -127,15 +127,9 @@ func slowShare(began, now time.Time, takes time.Duration) float64 {
 // the group.
 func (r *Rule) fullWeight(labels map[string]string) int {
 	if text := labels[r.WeightLabel]; text != "" && r.WeightLabel != "" {
-		if n, ok := ParseWeight(text); ok {
+		if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= MaxWeight {
 			return n
 		}
 	}
 	return cmp.Or(r.Weight, DefaultWeight)
-}
-
-// ParseWeight reads the weight of a label: a whole number from 0 to MaxWeight.
-func ParseWeight(text string) (weight int, ok bool) {
-	n, err := strconv.Atoi(text)
-	return n, err == nil && n >= 0 && n <= MaxWeight
 }

@@ -41,9 +41,6 @@ type HTTP struct {
 	Auth    httpauth.Auth
 }
 
-// BasicAuth is the basic_auth block of an output that makes requests by HTTP.
-type BasicAuth = httpauth.Basic
-
 // Bounds of a request.
 const (
 	maxURL      = 2000

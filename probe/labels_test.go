@@ -61,7 +61,8 @@ func TestConditionsOnLabelsNameTheirCure(t *testing.T) {
 		"instance=10.0.0": "reserved",
 	} {
 		m, err := probe.ParseLabelMatch(condition)
-		if err == nil && m.String() != want || err != nil && !strings.Contains(err.Error(), want) {
+		text := m.Name + map[bool]string{false: "=", true: "!="}[m.Not] + m.Value
+		if err == nil && text != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %v with the error %v, want %q", condition, m, err, want)
 		}
 	}

@@ -71,12 +71,12 @@ func (r Reason) Evidence() Evidence {
 	switch r {
 	case ReasonDNSNotFound:
 		return NameAnswered
-	case ReasonTCPRefused, ReasonUDPRefused, ReasonTLSExpired, ReasonTLSExpiring, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
+	case ReasonTCPRefused, reasonUDPRefused, ReasonTLSExpired, ReasonTLSExpiring, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
 		ReasonHTTPStatus, ReasonHTTPRedirect, ReasonHTTPProtocol, ReasonHTTPAssert:
 		return Answered
 	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:
 		return Interrupted
-	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonUDPTimeout, ReasonUDPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout,
+	case ReasonTCPTimeout, ReasonTCPUnreachable, reasonUDPTimeout, reasonUDPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout,
 		ReasonICMPTimeout, ReasonICMPUnreachable, ReasonICMPTTLExceeded:
 		return Silent
 	case ReasonDNSTimeout, ReasonDNSFailed:
@@ -99,9 +99,9 @@ const (
 	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
 	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: its source address, ports, routes or firewall
 
-	ReasonUDPRefused     Reason = "udp.refused"     // no process receives at the port, as its host reports
-	ReasonUDPTimeout     Reason = "udp.timeout"     // no datagram before the deadline
-	ReasonUDPUnreachable Reason = "udp.unreachable" // no route to the host or network
+	reasonUDPRefused     Reason = "udp.refused"     // no process receives at the port, as its host reports
+	reasonUDPTimeout     Reason = "udp.timeout"     // no datagram before the deadline
+	reasonUDPUnreachable Reason = "udp.unreachable" // no route to the host or network
 
 	ReasonUnixMissing Reason = "unix.missing" // the socket does not exist
 	ReasonUnixRefused Reason = "unix.refused" // no process listens on the socket
@@ -135,9 +135,6 @@ const (
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
 	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
-
-	// ReasonExecProcesses: the command was killed, since it had more processes than a probe can need. That is unknown.
-	ReasonExecProcesses Reason = "exec.processes"
 )
 
 // The reasons of an instance's phase.
@@ -145,7 +142,6 @@ const (
 	ReasonBackOff         Reason = "restart.back_off"         // the previous instance exited; the next one waits for its back-off
 	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
 	ReasonStarting        Reason = "restart.starting"         // the process runs, and has not said yet that it is ready
-	ReasonWatchdog        Reason = "process.watchdog"         // the process has not said in time that it works; only in the log
 	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator has stopped the target
 	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one
 	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it

@@ -99,14 +99,6 @@ func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	return m, nil
 }
 
-// String returns "team=shop" or "team!=shop".
-func (m LabelMatch) String() string {
-	if m.Not {
-		return m.Name + "!=" + m.Value
-	}
-	return m.Name + "=" + m.Value
-}
-
 // Matches reports whether the Selector selects a target with a name and labels.
 func (s *Selector) Matches(name string, labels map[string]string) bool {
 	for _, m := range s.labels {

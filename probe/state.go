@@ -48,7 +48,7 @@ func (s TargetState) Severity() Severity {
 	case s.InTrouble():
 		return SeverityCritical
 	}
-	return SeverityNone
+	return severityNone
 }
 
 // String returns the state as it is written in JSON and metrics, such as "not_ready".
@@ -65,7 +65,7 @@ type Severity uint8
 
 // The severities.
 const (
-	SeverityNone     Severity = iota
+	severityNone     Severity = iota
 	SeverityWarning           // nothing is known about the target, or about a part of it
 	SeverityCritical          // the target is down, or does not work
 )

@@ -30,7 +30,7 @@ func (d *notifying) Run(ctx context.Context, began func(string), end <-chan time
 	}
 	d.set(restart.Notice{})
 	if len(d.starts()) == 0 {
-		sick := time.AfterFunc(10*time.Second, func() { d.set(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1"}) })
+		sick := time.AfterFunc(10*time.Second, func() { d.set(restart.Notice{Reason: "process.watchdog", Detail: "no WATCHDOG=1"}) })
 		defer sick.Stop()
 		if d.recovers > 0 {
 			time.AfterFunc(10*time.Second+d.recovers, func() { d.set(restart.Notice{}) })

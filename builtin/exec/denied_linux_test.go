@@ -126,8 +126,8 @@ func TestAForkBombIsEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := sh(strings.ReplaceAll(script, "$", "$$"))
-			r := attempt(t, command.Plan.Run, config, probe.Target{}, 10*time.Second)          // of a shell that lives when it has hit the limit
-			if r.Reason != probe.ReasonExecProcesses && !r.Denied && name != "that succeeds" { // or it has taken all that it may have before
+			r := attempt(t, command.Plan.Run, config, probe.Target{}, 10*time.Second) // of a shell that lives when it has hit the limit
+			if r.Reason != "exec.processes" && !r.Denied && name != "that succeeds" { // or it has taken all that it may have before
 				t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 			}
 			untilProcesses(t, "the end of its processes", func(n int64) bool { return n < 200 }) // threads of this process and its guard

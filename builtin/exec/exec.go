@@ -183,7 +183,7 @@ func killed(ctx context.Context, after time.Duration, output string) probe.Resul
 func exited(end command.End, output string) probe.Result {
 	switch {
 	case end.TooMany:
-		return probe.Broken(probe.ReasonExecProcesses, "%s", detail(end.String(), output))
+		return probe.Broken("exec.processes", "%s", detail(end.String(), output))
 	case end.Status.Signaled():
 		return probe.Fail(probe.ReasonExecSignal, "%s", detail(end.String(), output))
 	case end.Status != 0:

@@ -106,7 +106,7 @@ func New(c Config) (*Follower, error) {
 func (f *Follower) Get(name string) *group.Group {
 	for _, g := range f.groups {
 		if g.name == name {
-			return g.mirror.Group()
+			return g.mirror.Group
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (f *Follower) follow(ctx context.Context, g *followed) {
 			pause = retry/2 + rand.N(retry/2+1)
 		} else {
 			version, retry = a.version, 0
-			if version != shown && (!a.view.Frozen || g.mirror.Group().View().Frozen) {
+			if version != shown && (!a.view.Frozen || g.mirror.Group.View().Frozen) {
 				shown = version
 				g.mirror.Publish(a.view, a.members)
 			}

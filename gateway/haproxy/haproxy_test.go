@@ -339,7 +339,7 @@ func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 func TestAnInvalidBackendDoesNotCureTheSocket(t *testing.T) {
 	v := group.NewMirror("web shop")
 	v.Publish(&group.View{}, []*group.Member{up("a")})
-	results := newPusher(Config{Socket: filepath.Join(testsync.SocketDir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
+	results := newPusher(Config{Socket: filepath.Join(testsync.SocketDir(t), "none")}).update(t.Context(), []*group.View{v.Group.View()}, time.Now())
 	if _, reported := results[sourceSocket]; reported || results["group web shop"] == nil {
 		t.Errorf("the results are %v", results)
 	}
@@ -377,7 +377,7 @@ func views(groups ...[]*group.Member) (all []*group.View) {
 	for i, members := range groups {
 		m := group.NewMirror(fmt.Sprintf("g%d", i+1))
 		m.Publish(&group.View{}, members)
-		all = append(all, m.Group().View())
+		all = append(all, m.Group.View())
 	}
 	return all
 }

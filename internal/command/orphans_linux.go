@@ -165,11 +165,11 @@ func (o *orphans) setCalm() {
 	o.calm = int(info.Procs)
 }
 
-// findTooMany returns a command with more than MaxProcesses, or nil. It counts only if the system has so
+// findTooMany returns a command with more than maxProcesses, or nil. It counts only if the system has so
 // many more than before.
 func (o *orphans) findTooMany(commands map[int]*guarded) *guarded {
 	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil || int(info.Procs) < o.calm+MaxProcesses {
+	if err := unix.Sysinfo(&info); err != nil || int(info.Procs) < o.calm+maxProcesses {
 		o.calm = min(o.calm, int(info.Procs))
 		return nil
 	}
@@ -182,7 +182,7 @@ func (o *orphans) findTooMany(commands map[int]*guarded) *guarded {
 		if c == nil {
 			continue
 		}
-		if counts[c] += countTree(pid, MaxProcesses-counts[c]); counts[c] > MaxProcesses {
+		if counts[c] += countTree(pid, maxProcesses-counts[c]); counts[c] > maxProcesses {
 			return c
 		}
 	}

@@ -20,7 +20,7 @@ type End struct {
 	Status syscall.WaitStatus
 	Killed bool // ctx was done first and the command was killed, not only the rest of its group; Status may be zero
 
-	// TooMany says that the command was killed since it had more than MaxProcesses. Then Killed is false.
+	// TooMany says that the command was killed since it had more than maxProcesses. Then Killed is false.
 	TooMany bool
 
 	// Lost is how long the command could not run: until there was room for its processes and a
@@ -44,13 +44,13 @@ func died(status syscall.WaitStatus) bool {
 	return status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// MaxProcesses bounds the processes of a command, on Linux: one with more forks without end, and is killed.
-const MaxProcesses = 512
+// maxProcesses bounds the processes of a command, on Linux: one with more forks without end, and is killed.
+const maxProcesses = 512
 
 // String returns "exit status 7" or "killed by signal: terminated".
 func (e End) String() string {
 	if e.TooMany {
-		return fmt.Sprintf("killed, since it had more than %d processes", MaxProcesses)
+		return fmt.Sprintf("killed, since it had more than %d processes", maxProcesses)
 	}
 	if e.Status.Signaled() {
 		return "killed by signal: " + e.Status.Signal().String()
@@ -72,7 +72,7 @@ func (e End) Starved(after time.Duration) string {
 // later. In both cases the rest of the group is killed, and on Linux all descendants of the
 // command, also those that have left the group (setsid): a process of this program that is their
 // subreaper, a guard, kills them, also when this program ends in any way. Run does not wait for
-// them. See MayDetach for an exception, and MaxProcesses.
+// them. See MayDetach for an exception, and maxProcesses.
 //
 // A command is not started, and waits, while it would exceed what pids.max of a cgroup or
 // RLIMIT_NPROC leave to this process, for half of ctx's time at most.

@@ -26,7 +26,7 @@ type Config struct {
 	MaxAlerts       int                 `hcl:"max_alerts,optional,nonzero" doc:"how many alerts a request has at most" default:"200" min:"1" max:"5000"`
 	Token           string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
 	Headers         map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
-	BasicAuth       *notify.BasicAuth   `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
+	BasicAuth       *httpauth.Basic     `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
 	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a bearer token, which is read for each request: it may be replaced at any time. Not with token or basic_auth" default:"none"`
 	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the servers, and which client certificate to present"`
 }

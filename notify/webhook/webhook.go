@@ -34,7 +34,7 @@ type Config struct {
 	Headers         map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
 	ResendEvery     time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often a notice is sent again while the trouble lasts" default:"never" min:"10s" max:"168h"`
 	Timeout         time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
-	BasicAuth       *notify.BasicAuth   `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
+	BasicAuth       *httpauth.Basic     `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
 	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a bearer token, which is read for each request: it may be replaced at any time. Not with token or basic_auth" default:"none"`
 	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the receiver, and which client certificate to present"`
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/notify/webhook"
 	"github.com/sonde-probe/sonde/probe"
@@ -273,7 +274,7 @@ func TestCredentialsAreSentAndNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, c := range map[string]webhook.Config{
-		"Basic YTpnZWhlaW0=": {BasicAuth: &notify.BasicAuth{Username: "a", Password: "geheim"}},
+		"Basic YTpnZWhlaW0=": {BasicAuth: &httpauth.Basic{Username: "a", Password: "geheim"}},
 		"Bearer geheim":      {BearerTokenFile: file},
 	} {
 		for _, status := range []int{http.StatusUnauthorized, http.StatusTemporaryRedirect} {
@@ -299,8 +300,8 @@ func TestCredentialsAreSentAndNotShown(t *testing.T) {
 	}
 	for want, c := range map[string]webhook.Config{
 		"bearer_token_file": {BearerTokenFile: file},
-		"token":             {Token: "a", BasicAuth: &notify.BasicAuth{Username: "a"}},
-		"basic_auth":        {Headers: map[string][]string{"AUTHORIZATION": {"x"}}, BasicAuth: &notify.BasicAuth{Username: "a"}},
+		"token":             {Token: "a", BasicAuth: &httpauth.Basic{Username: "a"}},
+		"basic_auth":        {Headers: map[string][]string{"AUTHORIZATION": {"x"}}, BasicAuth: &httpauth.Basic{Username: "a"}},
 	} {
 		c.URL = "http://127.0.0.1:9"
 		if wrong, ok := errors.AsType[*probe.FieldError](c.Check()); !ok || wrong.Field != want {

@@ -19,6 +19,9 @@ const (
 	watchdogVariable = "WATCHDOG_USEC"
 )
 
+// reasonWatchdog: the process has not said in time that it works. It is only in the log.
+const reasonWatchdog probe.Reason = "process.watchdog"
+
 // defaultReadyTimeout is the default of Config.ReadyTimeout: DefaultTimeoutStartSec of systemd-system.conf(5).
 const defaultReadyTimeout = 90 * time.Second
 
@@ -217,9 +220,9 @@ func (i *instance) note(what notice, began func(id string)) {
 	case watchdogFed:
 		i.driver.setNotice(restart.Notice{})
 	case watchdogExpired:
-		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.driver.config.Watchdog)})
+		i.driver.setNotice(restart.Notice{Reason: reasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.driver.config.Watchdog)})
 	case watchdogTriggered:
-		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
+		i.driver.setNotice(restart.Notice{Reason: reasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
 	case isNotReady:
 		if i.asked {
 			return

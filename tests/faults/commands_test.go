@@ -136,7 +136,7 @@ func TestAForkBombInAProbeDisturbsNoNeighbour(t *testing.T) {
 	e := runCommands(t, config, faulttest.Processes(1500))
 	testsync.Until(t, "the end of a bomb", func() bool {
 		r := e.probe(t, "bomb").Result
-		return r != nil && r.Reason == probe.ReasonExecProcesses
+		return r != nil && r.Reason == "exec.processes"
 	})
 	for n := range neighbours {
 		for _, name := range []string{"http", "exec"} {

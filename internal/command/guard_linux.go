@@ -36,7 +36,7 @@ type guard struct {
 	own     bool         // of one command, which may leave processes
 	nonce   uint32       // in the tags of its commands, see rlimitLocks
 
-	silent atomic.Pointer[time.Time] // since when it has not answered; nil when it has
+	silent atomic.Int64 // since when it has not answered, by the monotonic clock; 0 when it has
 }
 
 // guardSet are the guards of this process. Most commands have the current one.
@@ -91,7 +91,7 @@ func acquireGuard(own bool) (*guard, error) {
 
 // isUsable reports whether the guard can start another command: it has not ended, and has the user and the directory of the engine.
 func (g *guard) isUsable() bool {
-	if since := g.silent.Load(); since != nil && time.Since(*since) >= silence || g.waitUntil(unix.POLLHUP, 0) {
+	if since := g.silent.Load(); since != 0 && monotonic()-time.Duration(since) >= silence || g.waitUntil(unix.POLLHUP, 0) {
 		return false
 	}
 	dir, _ := syscall.Getwd()
@@ -101,15 +101,14 @@ func (g *guard) isUsable() bool {
 // hasAnswered notes that the guard has sent a report.
 func (g *guard) hasAnswered() {
 	g.ready()
-	if g.silent.Load() != nil {
-		g.silent.Store(nil)
+	if g.silent.Load() != 0 {
+		g.silent.Store(0)
 	}
 }
 
 // isSilent notes that the guard has not answered in time, and lets it go on if it was stopped.
 func (g *guard) isSilent() {
-	now := time.Now()
-	g.silent.CompareAndSwap(nil, &now)
+	g.silent.CompareAndSwap(0, int64(monotonic()))
 	_ = syscall.Kill(g.pid, syscall.SIGCONT)
 }
 

@@ -239,9 +239,9 @@ func (c *Controller) Spent() []time.Time {
 	return slices.Clone(c.spent)
 }
 
-// memory returns what the supervisor last remembered.
+// memory returns what the supervisor last remembered. Others than its goroutine need unitsMu.
 func (s *supervisor) memory() (Memory, bool) {
-	if m := s.remembered.Load(); m != nil {
+	if m := s.remembered; m != nil {
 		return *m, true
 	}
 	return Memory{}, false
@@ -253,7 +253,9 @@ func (s *supervisor) remember(change func(*Memory)) {
 	m.Revision, m.Started, m.Exits = s.unit.RevisionID(), s.started, s.exits
 	m.LastExit, m.LastReason = s.lastExit, s.lastReason
 	change(&m)
-	s.remembered.Store(&m)
+	s.control.unitsMu.Lock()
+	s.remembered = &m
+	s.control.unitsMu.Unlock()
 	s.control.config.Changed(s.target)
 }
 

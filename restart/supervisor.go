@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -32,19 +31,19 @@ type supervisor struct {
 	lastStatus probe.Exit     // of the latest instance that has exited
 	alerted    bool           // an error was logged about the present run of exits
 
-	retries    int                    // see setRetries
-	restored   restored               // until resume
-	resumes    string                 // the instance of an earlier engine that goes on, until the next one is reported; empty for none
-	since      time.Time              // when that instance has started
-	remembered atomic.Pointer[Memory] // for Controller.Memory; nil before the first
+	retries  int       // see setRetries
+	restored restored  // until resume
+	resumes  string    // the instance of an earlier engine that goes on, until the next one is reported; empty for none
+	since    time.Time // when that instance has started
+
+	remembered *Memory // for Controller.Memory; nil before the first. It is replaced with unitsMu held, and never written
 }
 
 // newSupervisor needs unitsMu.
 func (c *Controller) newSupervisor(target string) *supervisor {
 	s := &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: wake.New()}
 	if r, ok := c.takeRestored(target); ok {
-		s.restored = r
-		s.remembered.Store(&r.Memory)
+		s.restored, s.remembered = r, &r.Memory
 	}
 	return s
 }
@@ -70,11 +69,13 @@ func (s *supervisor) reset() (wanted bool) {
 	s.setRetries(0)
 	s.control.unitsMu.Lock()
 	r, isTakenOver := s.control.takeRestored(s.target)
+	if isTakenOver {
+		s.remembered = &r.Memory
+	}
 	s.control.unitsMu.Unlock()
 	if isTakenOver {
-		r.goesOn = s.unit.resume(s.target, r.Memory)
 		s.restored = r
-		s.remembered.Store(&r.Memory)
+		s.restored.goesOn = s.unit.resume(s.target, r.Memory)
 	}
 	return w.wanted
 }

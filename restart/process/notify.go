@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ const (
 	socketVariable   = "NOTIFY_SOCKET"
 	watchdogVariable = "WATCHDOG_USEC"
 )
+
+// canNotify: only Linux says who has sent a datagram.
+const canNotify = runtime.GOOS == "linux"
 
 // reasonWatchdog: the process has not said in time that it works. It is only in the log.
 const reasonWatchdog probe.Reason = "process.watchdog"

@@ -18,8 +18,6 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-const canNotify = true
-
 // notifier reads what the processes of one instance send to its socket by sd_notify(3).
 type notifier struct {
 	conn    *net.UnixConn

@@ -7,9 +7,6 @@ import (
 	"log/slog"
 )
 
-// canNotify: only Linux says who has sent a datagram.
-const canNotify = false
-
 type notifier struct {
 	path    string
 	notices chan notice

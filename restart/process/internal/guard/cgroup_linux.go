@@ -14,10 +14,6 @@ import (
 	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-// Cgroup is the directory of an instance's cgroup (version 2). The methods of the
-// empty cgroup do nothing.
-type Cgroup string
-
 // newCgroup creates a cgroup below this process's own, whose limits so apply to it.
 // It has no controllers: only its cgroup.kill is used. When no cgroup can be created
 // it returns the empty one.

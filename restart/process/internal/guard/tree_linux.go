@@ -13,9 +13,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// IsSubreaper is whether becomeSubreaper has an effect on this system.
-const IsSubreaper = true
-
 // becomeSubreaper makes this process the parent of descendants whose parent
 // exits.
 func becomeSubreaper() error { return command.BecomeSubreaper() }

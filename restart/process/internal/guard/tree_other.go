@@ -9,9 +9,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// IsSubreaper is whether becomeSubreaper has an effect on this system.
-const IsSubreaper = false
-
 // becomeSubreaper does nothing: only Linux has subreapers.
 func becomeSubreaper() error { return nil }
 
@@ -27,8 +24,7 @@ func (t Tree) KillOrphans(context.Context) (killed bool) {
 	return true
 }
 
-// Cgroup is always empty: only Linux has cgroups.
-type Cgroup string
+// Only Linux has cgroups: a Cgroup is always empty here.
 
 func newCgroup() Cgroup { return "" }
 

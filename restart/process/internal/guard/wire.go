@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"runtime"
 	"syscall"
 	"time"
 
@@ -103,6 +104,13 @@ type Tree struct {
 	Ticks  uint64 `json:",omitempty"` // when the command was started, in clock ticks since the kernel's start
 	Cgroup Cgroup `json:",omitempty"` // empty when it has none
 }
+
+// Cgroup is the directory of an instance's cgroup (version 2). The methods of the
+// empty cgroup do nothing.
+type Cgroup string
+
+// IsSubreaper is whether this system has subreapers: otherwise only the process group of a command can be killed.
+const IsSubreaper = runtime.GOOS == "linux"
 
 // Signal is how to end the command.
 type Signal string

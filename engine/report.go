@@ -37,19 +37,15 @@ func (e *Engine) Report(in probe.Instance) {
 		in.Phase = probe.Absent
 	}
 	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
-	if !e.registry.hasReport(in, e.scheduler.clock) {
-		e.scheduler.report(in)
+	if e.registry.hasReport(in, e.scheduler.clock) {
+		return
 	}
+	e.scheduler.mu.Lock()
+	defer e.scheduler.unlock()
+	e.scheduler.setReported(in)
 }
 
-// report makes in the target's instance. It locks mu.
-func (sc *scheduler) report(in probe.Instance) {
-	sc.mu.Lock()
-	defer sc.unlock()
-	sc.setReported(in)
-}
-
-// setReported is report. It needs mu.
+// setReported makes in the target's instance.
 func (sc *scheduler) setReported(in probe.Instance) {
 	t, isNew := sc.registry.reported(in)
 	switch {

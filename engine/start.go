@@ -93,7 +93,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		a.wake = func() { sc.wakeProbe(s) }
 	}
 	if sp.stepper == nil {
-		sc.attachContext(a)
+		a.attachContext(sc.ctx)
 	}
 	return a
 }
@@ -136,11 +136,11 @@ func (r *recycled) take(sp *spec) *attempt {
 	return a
 }
 
-// attachContext gives an attempt what its worker needs.
-func (sc *scheduler) attachContext(a *attempt) {
+// attachContext gives an attempt what its worker needs. It needs scheduler.mu.
+func (a *attempt) attachContext(ctx context.Context) {
 	of := a.slot.currentRare()
 	a.lostBefore, a.waivedBefore = -1, of.waived
-	a.ctx, a.cancel = context.WithCancel(sc.ctx)
+	a.ctx, a.cancel = context.WithCancel(ctx)
 	if a.spec.keepsState() {
 		a.lostBefore = of.lost
 	}
@@ -155,7 +155,7 @@ func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
 		return false, true
 	}
 	if a.lane, now = sc.timetable.schedule.Handoff(a.slot.key, a); now {
-		sc.attachContext(a)
+		a.attachContext(sc.ctx)
 	}
 	return now, false
 }
@@ -187,7 +187,7 @@ func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
 			sc.closers.end(a)
 			sc.counters.dropped++
 		default:
-			sc.attachContext(a)
+			a.attachContext(sc.ctx)
 			return a
 		}
 	}

@@ -28,8 +28,10 @@ func every(period time.Duration, failures int32, h probe.Handler) probe.Probe {
 // memories returns what an engine remembers.
 func memories(e *engine.Engine) map[probe.ID]engine.Memory {
 	all := map[probe.ID]engine.Memory{}
-	for id, m := range e.Memories() {
-		all[id] = m
+	for t := range e.Select(context.Background(), engine.Filter{}) {
+		for i := range t.Probes {
+			all[t.Probes[i].ID], _ = e.Snapshot(t.Probes[i].ID)
+		}
 	}
 	return all
 }

@@ -23,7 +23,7 @@
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe
 //	preview.go      Preview: what an Apply would do
-//	snapshot.go     Snapshot and Memories
+//	snapshot.go     Snapshot
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	observe.go      Observe: what gateways tell the engine

@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"context"
-	"iter"
-
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -16,20 +13,6 @@ func (e *Engine) Snapshot(id probe.ID) (Memory, bool) {
 		return Memory{}, false
 	}
 	return s.memory(e.scheduler.clock), true
-}
-
-// Memories yields what the engine remembers about every probe, sorted by ID. It holds no
-// lock while it yields.
-func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
-	return func(yield func(probe.ID, Memory) bool) {
-		for t := range e.registry.walk(context.Background(), "") {
-			for _, s := range t.slots {
-				if !yield(s.id(), s.memory(e.scheduler.clock)) {
-					return
-				}
-			}
-		}
-	}
 }
 
 func (s *slot) memory(c *clock.Clock) Memory {

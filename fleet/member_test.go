@@ -282,9 +282,4 @@ func (m *member) kill() {
 }
 
 // probes counts the probes of an engine.
-func (m *member) probes() (n int) {
-	for range m.engine.Memories() {
-		n++
-	}
-	return n
-}
+func (m *member) probes() (n int) { return m.engine.Stats().Probes }

@@ -218,7 +218,12 @@ func (s *scene) replace(between func()) {
 	s.t.Helper()
 	s.stop()
 	past, _ := s.engine.Records().TransitionsAfter(0, 1<<20)
-	memories := maps.Collect(s.engine.Memories())
+	memories := map[probe.ID]engine.Memory{}
+	for t := range s.engine.Select(context.Background(), engine.Filter{}) {
+		for i := range t.Probes {
+			memories[t.Probes[i].ID], _ = s.engine.Snapshot(t.Probes[i].ID)
+		}
+	}
 	between()
 	s.start(past, memories)
 }

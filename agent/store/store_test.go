@@ -116,7 +116,15 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func remembered(e *engine.Engine) map[probe.ID]engine.Memory { return maps.Collect(e.Memories()) }
+func remembered(e *engine.Engine) map[probe.ID]engine.Memory {
+	all := map[probe.ID]engine.Memory{}
+	for t := range e.Select(context.Background(), engine.Filter{}) {
+		for i := range t.Probes {
+			all[t.Probes[i].ID], _ = e.Snapshot(t.Probes[i].ID)
+		}
+	}
+	return all
+}
 
 // equal compares memories by what later verdicts depend on; times lose their monotonic
 // part in a file.

@@ -176,7 +176,7 @@ func runs(d restart.Driver) bool {
 
 func (p *planned) addProbe(change engine.ProbeChange) {
 	c := p.change(change.ID.Target)
-	one := api.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
+	one := api.ProbeChange{ID: change.ID.String(), Action: string(change.Action), Moved: change.Moved}
 	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
 		one.Arguments = argumentChanges(p.after.Differences(p.before, "probe", change.ID.String()))
 	}

@@ -105,7 +105,7 @@ func (k *knownTargets) warnOfMetricLabels(engine *decodedEngine, c *collector) {
 	for _, name := range engine.MetricLabels {
 		if !slices.Contains(known, name) {
 			c.add(report{
-				severity: Warning, at: engine.sources["metric_labels"].value, summary: fmt.Sprintf("metric_labels has %q, which no target has", name),
+				isWarning: true, at: engine.sources["metric_labels"].value, summary: fmt.Sprintf("metric_labels has %q, which no target has", name),
 				hint: suggest.DidYouMean("%s", name, known),
 			})
 		}

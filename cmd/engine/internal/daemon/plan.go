@@ -55,7 +55,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 	}
 	changes.finish(change.effect.Units)
 	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings) > 0
-	if err := guard(r.config)(change.effect); err != nil {
+	if err := reloadGuard(r.config)(change.effect); err != nil {
 		p.Guarded = true
 		return reject(err)
 	}

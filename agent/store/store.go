@@ -120,13 +120,13 @@ func (s *Store) open() (*content, error) {
 	}
 	in := newContent()
 	in.unfinished, err = j.Read(in.accept)
-	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+	if damage := err; errors.Is(damage, journal.ErrDamaged) {
 		in = newContent()
 		var aside string
 		if aside, err = j.SetAside(); err == nil {
-			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", corrupt, "moved_to", aside)
+			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", damage, "moved_to", aside)
 		} else {
-			err = errors.Join(corrupt, err)
+			err = errors.Join(damage, err)
 		}
 	}
 	if err != nil {

@@ -8,7 +8,7 @@
 //	listen.go   the listeners of the API, of beats and of the control socket
 //	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
-//	apply.go    puts a configuration into use: plans it, asks the guard, and commits or discards it
+//	apply.go    puts a configuration into use: plans it, asks the reload guard, and commits or discards it
 //	reload.go   how a reload ends, of the configuration or of pods
 //	parts.go    the parts that a configuration changes
 //	plan.go     says what a reload would do

@@ -107,8 +107,8 @@ func parse(text string) error {
 	grpc := o.Handlers["grpc"]
 	grpc.Load = func(config.Engine) (config.Handler, error) { return port, nil }
 	o.Handlers["grpc"] = grpc
-	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
-		return config.Module{SHA256: p.SHA256, Load: func() (config.Handler, error) { return port, checkLimits(p.Settings) }}, nil
+	o.Plugin = func(_ config.Engine, p config.Plugin) (string, func() (config.Handler, error), error) {
+		return p.SHA256, func() (config.Handler, error) { return port, checkLimits(p.Settings) }, nil
 	}
 	o.Script = func(_ config.Engine, s config.Script) (config.Handler, error) { return port, checkLimits(s.Settings) }
 	_, diags := config.Parse([]config.Source{{Name: "example.hcl", Bytes: []byte(text + rest)}}, o)
@@ -118,7 +118,7 @@ func parse(text string) error {
 // checkLimits returns what the plugin host says about limits. It checks them before the module.
 func checkLimits(settings any) error {
 	c, _ := settings.(wasmhost.Config)
-	c.Module, c.AllowUnpinned = []byte("not a module"), true
+	c.Module = []byte("not a module")
 	_, err := wasmhost.Load(c)
 	var field *probe.FieldError
 	if errors.As(err, &field) && (strings.HasPrefix(field.Field, "limits") || strings.HasPrefix(field.Field, "compile")) {

@@ -343,7 +343,7 @@ func TestADrainedEngineIsNoVantage(t *testing.T) {
 		}
 		drain := func(i int) {
 			t.Helper()
-			if _, err := coord.PutDrain(t.Context(), j.members[i].backend, coord.Drain{Name: fmt.Sprint("engine-", i)}); err != nil {
+			if _, err := coord.PutDrain(t.Context(), j.members[i].backend, coord.Drain{Name: fmt.Sprint("engine-", i)}, true); err != nil {
 				t.Fatal(err)
 			}
 		}

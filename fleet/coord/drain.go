@@ -85,27 +85,57 @@ type Drain struct {
 // MaxDrainBy bounds Drain.By, in bytes.
 const MaxDrainBy = 512
 
-// ErrNotMember is the error of PutDrain for an engine that is not a member.
-var ErrNotMember = errors.New("there is no member of this name")
+// The errors of PutDrain that a caller has to recognize.
+var (
+	ErrNotMember  = errors.New("there is no member of this name")
+	ErrLastMember = errors.New("no other member that is not drained would own the shards")
+)
 
-// PutDrain drains a member, and reports false if it was drained by an operator before, whose Drain remains. If all are
-// drained, all keep their shards.
-func PutDrain(ctx context.Context, b Backend, d Drain) (isNew bool, err error) {
+// PutDrain drains a member, and reports false if it was drained by an operator before, whose Drain remains. With
+// isForced it also drains one that keeps its shards, since no other member may have them.
+func PutDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew bool, err error) {
 	if len(d.By) > MaxDrainBy {
 		return false, fmt.Errorf("who drains %q has a name of %d bytes, at most %d are allowed", d.Name, len(d.By), MaxDrainBy)
 	}
-	switch e, err := b.Get(ctx, keyMember+d.Name); {
-	case err != nil:
-		return false, err
-	case e.Created == 0:
-		return false, ErrNotMember
+	for {
+		if isNew, isSettled, err := putDrain(ctx, b, d, isForced); isSettled || err != nil {
+			return isNew, err
+		}
+	}
+}
+
+// putDrain is one attempt of PutDrain. It reports isSettled false if what it has read was changed meanwhile.
+func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, isSettled bool, err error) {
+	entries, _, err := b.Range(ctx, keyFleet)
+	if err != nil {
+		return false, false, err
+	}
+	created := map[string]Revision{}
+	for _, e := range entries {
+		created[e.Key] = e.Created
+	}
+	v := viewOf(entries)
+	if _, isMember := v.members[d.Name]; !isMember {
+		return false, false, ErrNotMember
+	}
+	if _, was := v.drains[d.Name]; was {
+		return false, true, nil
+	}
+	condition := []Condition{{Key: keyDrain + d.Name}}
+	if name, exists := v.otherThan(d.Name); exists { // of several operators who drain at a time, one finds that his would be the last
+		condition = append(condition, Condition{Key: keyDrain + name}, Condition{Key: keyMember + name, Created: created[keyMember+name]})
+	} else if !isForced {
+		return false, false, ErrLastMember
 	}
 	value, err := json.Marshal(d)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	made, err := b.Commit(ctx, Transaction{If: []Condition{{Key: keyDrain + d.Name}}, Then: []Change{{Key: keyDrain + d.Name, Value: value}}})
-	return err == nil && made[0], err
+	made, err := b.Commit(ctx, Transaction{If: condition, Then: []Change{{Key: keyDrain + d.Name, Value: value}}})
+	if err != nil {
+		return false, false, err
+	}
+	return true, made[0], nil
 }
 
 // DeleteDrain ends what PutDrain has begun, and reports whether the engine was drained by an operator.

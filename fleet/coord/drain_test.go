@@ -2,6 +2,7 @@ package coord_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,34 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
+
+func TestOperatorsWhoDrainAllMembersAtOnceLeaveOne(t *testing.T) {
+	b := coordtest.NewLocal()
+	const n = 8
+	for i := range n {
+		member := coord.Transaction{Then: []coord.Change{{Key: fmt.Sprint("fleet/m/", i), Value: []byte("1")}}}
+		if _, err := b.Commit(t.Context(), member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var draining sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		draining.Go(func() { _, errs[i] = coord.PutDrain(t.Context(), b, coord.Drain{Name: fmt.Sprint(i)}, false) })
+	}
+	draining.Wait()
+	refused := 0
+	for _, err := range errs {
+		if errors.Is(err, coord.ErrLastMember) {
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if o, err := coord.ReadOverview(t.Context(), b); err != nil || refused != 1 || len(o.Drains) != n-1 {
+		t.Errorf("%d of %d are drained, %d were refused, %v", len(o.Drains), n, refused, err)
+	}
+}
 
 func TestAnOrderToDrainIsReadAsFarAsItCanBe(t *testing.T) {
 	b := coordtest.NewLocal()
@@ -24,7 +53,7 @@ func TestAnOrderToDrainIsReadAsFarAsItCanBe(t *testing.T) {
 	if got := fmt.Sprint(o.Drains); err != nil || len(o.Drains) != 4 || strings.Contains(got, "xx") || o.Drains[3].By != "root@ops" {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := coord.PutDrain(t.Context(), b, coord.Drain{By: strings.Repeat("x", coord.MaxDrainBy+1)}); err == nil || !strings.Contains(err.Error(), "at most 512 are allowed") {
+	if _, err := coord.PutDrain(t.Context(), b, coord.Drain{By: strings.Repeat("x", coord.MaxDrainBy+1)}, true); err == nil || !strings.Contains(err.Error(), "at most 512 are allowed") {
 		t.Errorf("a long name of an operator: %v", err)
 	}
 }
@@ -51,7 +80,7 @@ func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 			}
 		})
 		<-hasBegun
-		if _, err := coord.PutDrain(t.Context(), b, coord.Drain{Name: "a"}); err != nil {
+		if _, err := coord.PutDrain(t.Context(), b, coord.Drain{Name: "a"}, false); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -179,17 +179,18 @@ func TestAMemberIsDrainedByAnOperator(t *testing.T) {
 		b := coordtest.NewLocal()
 		first, second := start(t, "a", b), start(t, "b", b)
 		settled(t, first, second)
-		drain := func(name string, isNew bool, want error) {
+		drain := func(name string, isForced, isNew bool, want error) {
 			t.Helper()
-			got, err := coord.PutDrain(t.Context(), b, coord.Drain{Name: name, By: "root@ops", At: time.Unix(1e9, 0)})
+			got, err := coord.PutDrain(t.Context(), b, coord.Drain{Name: name, By: "root@ops", At: time.Unix(1e9, 0)}, isForced)
 			if got != isNew || !errors.Is(err, want) {
 				t.Errorf("drain %s: %v, %v, want %v, %v", name, got, err, isNew, want)
 			}
 		}
-		drain("c", false, coord.ErrNotMember)
-		drain("a", true, nil)
-		drain("a", false, nil)
+		drain("c", false, false, coord.ErrNotMember)
+		drain("a", false, true, nil)
+		drain("a", false, false, nil)
 		settled(t, second)
+		drain("b", false, false, coord.ErrLastMember)
 		first.Drain(true)
 		first.Drain(false)
 		settled(t, second)
@@ -206,7 +207,7 @@ func TestAMemberIsDrainedByAnOperator(t *testing.T) {
 			return again.Status().IsMember && !isEligible
 		})
 		settled(t, second)
-		drain("b", true, nil)
+		drain("b", true, true, nil)
 		settled(t, again, second)
 		for _, want := range []bool{true, false} {
 			if was, err := coord.DeleteDrain(t.Context(), b, "b"); was != want || err != nil {

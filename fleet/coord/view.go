@@ -214,3 +214,13 @@ func (v *view) isEligible(name string) bool {
 	defer v.viewMu.Unlock()
 	return slices.Contains(v.eligible(), name)
 }
+
+// otherThan returns a member that is not drained, and not the one of a name, if there is one. It needs viewMu.
+func (v *view) otherThan(name string) (other string, exists bool) {
+	for other := range v.members {
+		if other != name && !v.isDrained(other) {
+			return other, true
+		}
+	}
+	return "", false
+}

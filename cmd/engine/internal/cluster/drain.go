@@ -26,6 +26,7 @@ const pollPeriod = time.Second
 // drainFlags are the flags of the commands about one engine.
 type drainFlags struct {
 	flags
+	force   bool
 	timeout time.Duration
 }
 
@@ -46,12 +47,13 @@ func drainCommand(open daemon.OpenStore) *cobra.Command {
 			"sonde-fleet cluster undrain, also if it is stopped and started meanwhile. While all engines are drained, for example\n" +
 			"since the others have died, all of them have shards.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n\n" +
-			"The exit code is 0 if the engine owns no shards, and 1 otherwise: also with --timeout 0, and if all engines are drained.",
+			"The exit code is 0 if the engine owns no shards, or may have some by --force, and 1 otherwise: also with --timeout 0.",
 		Example: "  sonde-fleet cluster drain --engine-config /etc/sonde/config.hcl\n  sonde-fleet cluster drain engine-2 --timeout 10m",
 		Args:    cli.Args(0, 1, "name one engine, or none for that of this machine"),
 		RunE:    f.onEngine(func(c *cobra.Command, s *store, name string) error { return f.drain(c, s, name) }),
 	}
 	f.register(c)
+	c.Flags().BoolVar(&f.force, "force", false, "drain the engine also if it is the last one that is not drained: all have shards then as if none were")
 	cli.DurationVar(c.Flags(), &f.timeout, "timeout", defaultDrainTimeout, "how long to wait until the engine owns no shards; 0 does not wait")
 	return c
 }
@@ -96,34 +98,38 @@ func (f *drainFlags) onEngine(do func(c *cobra.Command, s *store, name string) e
 // drain drains an engine and waits until it owns no shards.
 func (f *drainFlags) drain(c *cobra.Command, s *store, name string) error {
 	out := c.OutOrStdout()
-	isNew, err := putDrain(c.Context(), s, name)
+	isNew, err := putDrain(c.Context(), s, name, f.force)
 	if err != nil {
-		return notDrained(c.Context(), s, name, err)
+		return undrained(c.Context(), s, name, err)
 	}
 	if !isNew {
 		fmt.Fprintf(out, "%s is drained already\n", shown(name))
 	}
-	w := waiter{store: s, name: name, isUnsettled: isNew && f.timeout > 0, out: out, last: -1}
+	w := waiter{store: s, name: name, isForced: f.force, isUnsettled: isNew && f.timeout > 0, out: out, last: -1}
 	return w.wait(c.Context(), f.timeout)
 }
 
-func putDrain(ctx context.Context, s *store, name string) (isNew bool, err error) {
+func putDrain(ctx context.Context, s *store, name string, isForced bool) (isNew bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	by := probe.OneLine(author(), coord.MaxDrainBy)
-	return coord.PutDrain(ctx, s, coord.Drain{Name: name, By: by, At: time.Now().UTC()})
+	return coord.PutDrain(ctx, s, coord.Drain{Name: name, By: by, At: time.Now().UTC()}, isForced)
 }
 
-// notDrained returns the error for which an engine is not drained, with what to do instead.
-func notDrained(ctx context.Context, s *store, name string, err error) error {
-	if !errors.Is(err, coord.ErrNotMember) {
+// undrained returns the error for which an engine is not drained, with what to do instead.
+func undrained(ctx context.Context, s *store, name string, err error) error {
+	if !errors.Is(err, coord.ErrNotMember) && !errors.Is(err, coord.ErrLastMember) {
 		return s.advise(err)
 	}
-	known, err := readEngines(ctx, s)
-	if err != nil {
-		return s.advise(err)
+	known, readErr := readEngines(ctx, s)
+	switch {
+	case readErr != nil:
+		return s.advise(readErr)
+	case errors.Is(err, coord.ErrNotMember):
+		return unknown(name, known.Members)
 	}
-	return unknown(name, known.Members)
+	return fmt.Errorf("%s is not drained: %w; start another engine first%s, or write --force: then all engines are drained, and have shards as if none were",
+		shown(name), err, orUndrain(known.Drains, name))
 }
 
 // unknown returns the error for an engine that is not a member.
@@ -142,6 +148,16 @@ func unknown(name string, members []coord.Member) error {
 	return fmt.Errorf("no engine %q is a member of the cluster%s", name, hint)
 }
 
+// orUndrain proposes to undrain one of the other engines, if one is drained.
+func orUndrain(drains []coord.Drain, name string) string {
+	for _, d := range drains {
+		if d.Name != name {
+			return fmt.Sprintf(", or undrain %s", shown(d.Name))
+		}
+	}
+	return ""
+}
+
 // readEngines reads the engines of the cluster.
 func readEngines(ctx context.Context, s *store) (coord.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -151,9 +167,10 @@ func readEngines(ctx context.Context, s *store) (coord.Overview, error) {
 
 // waiter waits until an engine owns no shards.
 type waiter struct {
-	store *store
-	name  string
-	out   io.Writer
+	store    *store
+	name     string
+	isForced bool // it may keep its shards
+	out      io.Writer
 
 	isUnsettled bool // it may claim shards that it was to have before it was drained: one look without any is not enough
 
@@ -209,13 +226,17 @@ func (w *waiter) look(ctx context.Context) (isDone bool, err error) {
 		w.last = 0
 		return false, nil
 	}
+	keeps := fmt.Sprintf("%s is drained, and has %s: all engines are drained", shown(w.name), cli.Plural(shards, "shard"))
 	switch {
 	case shards == 0:
 		_, err = fmt.Fprintf(w.out, "%s is drained, and owns no shards\n", shown(w.name))
 	case hasOther && shards != w.last:
 		_, err = fmt.Fprintf(w.out, "%s owns %s\n", shown(w.name), cli.Plural(shards, "shard"))
-	case !hasOther:
-		err = fmt.Errorf("%s is drained, and has %s: all engines are drained, and have shards as if none were; start another one, or undrain one", shown(w.name), cli.Plural(shards, "shard"))
+	case hasOther:
+	case w.isForced:
+		_, err = fmt.Fprintln(w.out, keeps)
+	default:
+		err = errors.New(keeps)
 	}
 	w.last = shards
 	return shards == 0 || !hasOther, err

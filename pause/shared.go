@@ -180,7 +180,8 @@ func unmarshal(value []byte, now time.Time) (p Pause, ok bool) {
 	return p, !p.hasEnded(now)
 }
 
-// equal reports whether two are the same pause: times that were stored have lost the reading of the monotonic clock.
+// equal reports whether two are the same pause. It compares times of the wall clock: onMonotonicClock gives the same
+// stored time another monotonic reading each time.
 func (p Pause) equal(q Pause) bool {
-	return p.At.Equal(q.At) && p.Until.Equal(q.Until) && p.By == q.By && p.Why == q.Why
+	return p.At.Round(0).Equal(q.At.Round(0)) && p.Until.Round(0).Equal(q.Until.Round(0)) && p.By == q.By && p.Why == q.Why
 }

@@ -48,6 +48,9 @@ func meant(r probe.Result) string {
 	switch r.Reason {
 	case probe.ReasonHTTPStatus:
 		status, _, _ := strings.Cut(r.Detail, ",")
+		if _, after, isRedirected := strings.Cut(status, ": "); isRedirected { // after a redirect to 127.0.0.1:80: status 400
+			return after
+		}
 		return status
 	case probe.ReasonHTTPRedirect:
 		if r.Outcome == probe.Failure {

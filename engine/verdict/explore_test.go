@@ -20,7 +20,7 @@ var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three
 // that they lead to. Step, and a model of the kubelet's worker that has the differences
 // of byDesign, get the same events. They must publish the same, hold the same, and begin
 // the same attempts. With -all the thresholds are up to 5 and there are three instances,
-// and README must have the figures.
+// and docs/guarantees.md must have the figures.
 func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
 	tier.Slow(t)
 	begin := time.Now()

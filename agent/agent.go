@@ -1,7 +1,7 @@
 // Package agent brings one configuration into all parts of a program, or into none.
 //
 // A Part prepares a change by Plan, which reads files and does everything else that can fail. The Agent plans all parts, and then
-// commits all changes or discards all. Start, reload, push and pods are the same few lines:
+// commits all changes or discards all. (It is no agent on a host; gateway/agent answers the agent checks of HAProxy.) Start, reload, push and pods are the same few lines:
 //
 //	p, err := agent.Plan(next)
 //	if err != nil {

@@ -65,8 +65,8 @@ func TestBeatsOfManyTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { rc.Run(ctx); running <- nil }()
-	conn, err := net.Dial("udp", rc.Addr().String())
+	go func() { r.Receive(ctx, rc); running <- nil }()
+	conn, err := net.Dial("udp", rc.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

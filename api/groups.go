@@ -237,8 +237,8 @@ func newGroup(v *group.View) Group {
 		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
 		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
 		Counts: GroupCounts{
-			Total: v.Counts.Total(), Ready: v.Counts[group.Ready], Degraded: v.Counts[group.Degraded],
-			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],
+			Total: v.Counts.Total(), Ready: v.Counts[probe.GatewayReady], Degraded: v.Counts[probe.GatewayDegraded],
+			Draining: v.Counts[probe.GatewayDraining], Down: v.Counts[probe.GatewayDown], Undecided: v.Counts[probe.GatewayUndecided],
 		},
 	}
 }

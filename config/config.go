@@ -108,15 +108,6 @@ type Plugin struct {
 	Settings any `hcl:"-"` // what Options.PluginSettings made of grant, limits and the like
 }
 
-// Module is a plugin's file.
-type Module struct {
-	SHA256 string // of the file, 64 lower-case hexadecimal digits
-
-	// Load returns the plugin's handler block. It is only called when the
-	// configuration permits this file.
-	Load func() (Handler, error)
-}
-
 // Options are what the meaning of a configuration depends on besides its text. The
 // zero value is valid.
 //
@@ -152,12 +143,9 @@ type Options struct {
 	Notifiers map[string]Settings // blocks of a notify block that say by what it tells, by name
 
 	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
-	// only one of them can have a file or a listener, for example; nil if nothing is. Default: nothing.
+	// only one of them can have a file or a listener, for example; nil if nothing is. Of the engine's own listener, a has
+	// the address as its Settings. Default: nothing is wrong.
 	GatewayConflict func(a, b Gateway) *probe.FieldError
-
-	// ListenConflict returns what is wrong with the block inside of a gateway beside the engine's own listener. Nil:
-	// nothing ever is.
-	ListenConflict func(listen string, g Gateway) *probe.FieldError
 
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing
 
@@ -168,9 +156,10 @@ type Options struct {
 	// Describe keeps the arguments of targets and probes as text, for Config.Differences.
 	Describe bool
 
-	// Plugin reads a plugin's file. Its errors are reported as those of
+	// Plugin reads a plugin's file, and returns its SHA-256 in 64 lower-case hexadecimal digits. Load returns the plugin's handler
+	// block; it is only called when the configuration permits this file. Errors are reported as those of
 	// Handler.Make. Default: plugin blocks are errors.
-	Plugin func(Engine, Plugin) (Module, error)
+	Plugin func(Engine, Plugin) (sha256 string, load func() (Handler, error), err error)
 
 	// Script returns the handler block of a script. A *ScriptError is reported where it is in
 	// the script's text, other errors as those of Handler.Make. Default: script blocks are

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/internal/private"
@@ -57,6 +59,15 @@ func oneBlock(blocks []*tree.Block, c *collector) *tree.Block {
 		c.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two %s blocks", b.Type)}, blocks[0].Header)
 	}
 	return blocks[0]
+}
+
+// at returns where an argument is set, or where the block is; a zero range without the block.
+func (d *decodedEngine) at(name string) hcl.Range {
+	if d.decodedBlock == nil {
+		return hcl.Range{}
+	}
+	source, _ := d.source(name)
+	return source.value
 }
 
 // context returns what others may have to know of the block.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/probe"
@@ -42,9 +44,9 @@ func decodeGateways(
 			return Gateway{}, false
 		}
 		for _, other := range valid {
-			g.checkConflict(other, o.GatewayConflict)
+			g.checkConflict(other.gateway, o.GatewayConflict, other.block.Header, fmt.Sprintf("gateway %q is here", other.block.Label(0)))
 		}
-		g.checkEngine(engine, o.ListenConflict)
+		g.checkConflict(Gateway{Settings: engine.Listen}, o.GatewayConflict, engine.at("listen"), "the engine listens there")
 		if o.Gateways[g.gateway.Output].NeedsPort {
 			g.warnOfNoPort(groups)
 		}
@@ -62,28 +64,15 @@ type decodedGateway struct {
 	inside  *decodedBlock // that of the output
 }
 
-// checkConflict reports what only one of two gateways can have.
-func (g *decodedGateway) checkConflict(other decodedGateway, conflict func(a, b Gateway) *probe.FieldError) {
+// checkConflict reports what only one of the gateway and another one can have, with a note about the place of the other.
+func (g *decodedGateway) checkConflict(other Gateway, conflict func(a, b Gateway) *probe.FieldError, at hcl.Range, note string) {
 	if conflict == nil {
 		return
 	}
-	if problem := conflict(other.gateway, g.gateway); problem != nil {
+	if problem := conflict(other, g.gateway); problem != nil {
 		r := g.inside.fieldReport(problem)
-		r.notes = []Note{noteAt(other.block.Header, fmt.Sprintf("gateway %q is here", other.block.Label(0)))}
-		g.e.add(r)
-	}
-}
-
-// checkEngine reports a gateway that listens where the engine does.
-func (g *decodedGateway) checkEngine(engine *decodedEngine, conflict func(listen string, g Gateway) *probe.FieldError) {
-	if conflict == nil || engine.Listen == "" {
-		return
-	}
-	if problem := conflict(engine.Listen, g.gateway); problem != nil {
-		r := g.inside.fieldReport(problem)
-		if engine.decodedBlock != nil {
-			at, _ := engine.source("listen")
-			r.notes = []Note{noteAt(at.value, "the engine listens there")}
+		if at != (hcl.Range{}) {
+			r.notes = []Note{noteAt(at, note)}
 		}
 		g.e.add(r)
 	}

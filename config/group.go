@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -130,21 +129,16 @@ func checkMembers(groups []decodedGroup, targets *knownTargets) {
 	for i := range groups {
 		g := &groups[i]
 		of := selection{g.decodedBlock, "members", g.Members, g.Match, g.Group.Members}
-		found, labelled, weightless := 0, 0, 0
+		found, weights := 0, map[int]int{} // how many have a weight
 		for t := range of.selected(targets) {
 			if found++; isValid {
-				g.checkMemberOfGateways(t)
-			}
-			if weight := t.labels[g.WeightLabel]; weight != "" {
-				labelled++
-				if n, err := strconv.Atoi(weight); err == nil && n == 0 {
-					weightless++
-				}
+				g.checkPort(t)
+				weights[g.weightOf(t)]++
 			}
 		}
 		if of.check(targets, found, isValid) && isValid {
 			g.checkNumber(found)
-			g.warnOfWeights(found, labelled, weightless, targets)
+			g.warnOfWeights(weights[unlabelled] == found, weights[0] == found, targets)
 		}
 	}
 }
@@ -229,26 +223,36 @@ func (s *selection) checkExclusions(targets *knownTargets) {
 	}
 }
 
-// checkMemberOfGateways reports a member that lacks the port of its group, or whose label is
-// no weight.
-func (g *decodedGroup) checkMemberOfGateways(t *knownTarget) {
-	at := func(argument string) report {
-		return report{at: g.sources[argument].value, body: &g.block.Body, reference: true}
-	}
+// checkPort reports a member that lacks the port of its group.
+func (g *decodedGroup) checkPort(t *knownTarget) {
 	if _, err := (probe.Target{Name: t.name, Ports: t.ports}).Port(g.Port); g.Port != "" && err != nil {
 		field, _ := errors.AsType[*probe.FieldError](err)
-		r := at("port")
-		r.summary, r.hint = "port "+field.Problem, suggest.DidYouMean("%s", g.Port, slices.Sorted(maps.Keys(t.ports)))
-		g.e.add(r)
+		g.e.add(report{
+			at: g.sources["port"].value, body: &g.block.Body, reference: true,
+			summary: "port " + field.Problem, hint: suggest.DidYouMean("%s", g.Port, names(t.ports)),
+		})
 	}
-	if text := t.labels[g.WeightLabel]; text != "" && g.WeightLabel != "" {
-		if n, err := strconv.Atoi(text); err != nil || n < 0 || n > probe.MaxWeight {
-			r := at("weight_label")
-			r.summary = fmt.Sprintf("weight_label is %q, which is %.80q in target %s", g.WeightLabel, text, quoted(t.name))
-			r.hint = fmt.Sprintf("a weight is a whole number from 0 to %d", probe.MaxWeight)
-			g.e.add(r)
-		}
+}
+
+// unlabelled is what weightOf returns of a member without a label for its weight.
+const unlabelled = -1
+
+// weightOf returns the weight of a member by its label, and reports a label that is no weight.
+func (g *decodedGroup) weightOf(t *knownTarget) int {
+	text := t.labels[g.WeightLabel]
+	if text == "" {
+		return unlabelled
 	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > probe.MaxWeight {
+		g.e.add(report{
+			at: g.sources["weight_label"].value, body: &g.block.Body, reference: true,
+			summary: fmt.Sprintf("weight_label is %q, which is %.80q in target %s", g.WeightLabel, text, quoted(t.name)),
+			hint:    fmt.Sprintf("a weight is a whole number from 0 to %d", probe.MaxWeight),
+		})
+		return probe.MaxWeight
+	}
+	return n
 }
 
 // checkName reports a name that no target has.
@@ -293,15 +297,15 @@ func (g *decodedGroup) checkNumber(found int) {
 }
 
 // warnOfWeights warns of a label for weights that no member has, and of members that all get no requests.
-func (g *decodedGroup) warnOfWeights(found, labelled, weightless int, targets *knownTargets) {
+func (g *decodedGroup) warnOfWeights(noneLabelled, allZero bool, targets *knownTargets) {
 	r := report{isWarning: true, at: g.sources["weight_label"].value, body: &g.block.Body}
 	switch {
 	case g.WeightLabel == "":
 		return
-	case labelled == 0:
+	case noneLabelled:
 		r.summary = fmt.Sprintf("weight_label is %q, a label that no member of the group has", g.WeightLabel)
 		r.hint = suggest.DidYouMean("%s", g.WeightLabel, targets.labelNames())
-	case weightless == found:
+	case allZero:
 		r.summary = fmt.Sprintf("all members of the group have the weight 0 by their label %s, so that none gets requests", g.WeightLabel)
 		r.hint = fmt.Sprintf("write a weight from 1 to %d for at least one of them", probe.MaxWeight)
 	default:

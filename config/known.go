@@ -79,7 +79,7 @@ func (k *knownTargets) labelHint(conditions []string) string {
 		case !slices.Contains(names, m.Name):
 			return cmp.Or(suggest.DidYouMean("%s", m.Name, names), fmt.Sprintf("no target has the label %s", m.Name))
 		case !values[m.Value]:
-			return cmp.Or(suggest.DidYouMean(m.Name+"=%s", m.Value, slices.Sorted(maps.Keys(values))), fmt.Sprintf("no target has the label %s=%s", m.Name, m.Value))
+			return cmp.Or(suggest.DidYouMean(m.Name+"=%s", m.Value, slices.Sorted(maps.Keys(values))), fmt.Sprintf("no target has the label %s", text))
 		}
 	}
 	return ""

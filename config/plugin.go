@@ -105,16 +105,16 @@ func (p *pluginLoader) loadModule(d *decodedBlock, plugin Plugin) {
 		p.e.add(report{at: d.block.Header, summary: "plugins cannot be used here"})
 		return
 	}
-	m, err := p.options.Plugin(p.engine.Engine, plugin)
+	sum, load, err := p.options.Plugin(p.engine.Engine, plugin)
 	unpinned, mayLoad := report{}, false
 	if err == nil {
-		if unpinned, mayLoad = plugin.checkPin(d, m.SHA256); !mayLoad {
+		if unpinned, mayLoad = plugin.checkPin(d, sum); !mayLoad {
 			return
 		}
 	}
 	var h Handler
 	if err == nil {
-		h, err = m.Load()
+		h, err = load()
 	}
 	if _, ok := errors.AsType[*probe.FieldError](err); err != nil && !ok {
 		err = probe.FieldErrorf("source", "cannot be used: %v", err)
@@ -126,7 +126,7 @@ func (p *pluginLoader) loadModule(d *decodedBlock, plugin Plugin) {
 	if unpinned.summary != "" {
 		d.e.add(unpinned)
 	}
-	h.Revision += m.SHA256
+	h.Revision += sum
 	p.handlers[plugin.Name] = h
 }
 

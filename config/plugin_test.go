@@ -16,7 +16,7 @@ import (
 const testSum = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 // testPlugin loads the files grpc.wasm, strange.wasm and greedy.wasm.
-func testPlugin(_ Engine, p Plugin) (Module, error) {
+func testPlugin(_ Engine, p Plugin) (string, func() (Handler, error), error) {
 	var h Handler
 	var err error
 	switch filepath.Base(p.Source) {
@@ -27,9 +27,9 @@ func testPlugin(_ Engine, p Plugin) (Module, error) {
 	case "greedy.wasm":
 		err = &probe.FieldError{Field: "limits.memory", Problem: "is too small: the module needs 64MiB to start"}
 	default:
-		return Module{}, &probe.FieldError{Field: "source", Problem: "cannot be read: there is no such file"}
+		return "", nil, &probe.FieldError{Field: "source", Problem: "cannot be read: there is no such file"}
 	}
-	return Module{SHA256: testSum, Load: func() (Handler, error) { return h, err }}, nil
+	return testSum, func() (Handler, error) { return h, err }, nil
 }
 
 // grpcHandler has a field of each kind that a plugin can declare.
@@ -121,7 +121,7 @@ plugin "grpc" {
 
 func TestRelativeSourcesStartAtTheFolderOfTheirFile(t *testing.T) {
 	var got []string
-	o := Options{Plugin: func(e Engine, p Plugin) (Module, error) {
+	o := Options{Plugin: func(e Engine, p Plugin) (string, func() (Handler, error), error) {
 		got = append(got, filepath.ToSlash(p.Source))
 		return testPlugin(e, p)
 	}}
@@ -155,10 +155,10 @@ func TestModulesOutsideTheConfigurationsFolderNeedAHash(t *testing.T) {
 
 func TestRevisionsChangeWithTheModule(t *testing.T) {
 	revision := func(sum, manifest string) string {
-		o := Options{Plugin: func(Engine, Plugin) (Module, error) {
+		o := Options{Plugin: func(Engine, Plugin) (string, func() (Handler, error), error) {
 			h := grpcHandler()
 			h.Revision = manifest
-			return Module{SHA256: sum, Load: func() (Handler, error) { return h, nil }}, nil
+			return sum, func() (Handler, error) { return h, nil }, nil
 		}}
 		c := parseGood(t, pluginHeader+"probe \"liveness\" {\n grpc { port = 1 }\n }\n }\n", o)
 		return c.Set[probe.ID{Target: "shop", Kind: probe.Liveness}].Revision
@@ -170,11 +170,11 @@ func TestRevisionsChangeWithTheModule(t *testing.T) {
 }
 
 func TestModulesThatAreNotPinnedAreNotLoaded(t *testing.T) {
-	o := Options{Plugin: func(Engine, Plugin) (Module, error) {
-		return Module{SHA256: testSum, Load: func() (Handler, error) {
+	o := Options{Plugin: func(Engine, Plugin) (string, func() (Handler, error), error) {
+		return testSum, func() (Handler, error) {
 			t.Error("it was loaded")
 			return Handler{}, nil
-		}}, nil
+		}, nil
 	}}
 	for _, text := range []string{
 		`plugin "a" { source = "/elsewhere/a.wasm" }`,

@@ -39,10 +39,11 @@ type probeDecoder struct {
 	scratch  bytes.Buffer
 }
 
-// decodeAll decodes the probes of a target, and reports whether there are any.
+// decodeAll decodes the probes of a target, and reports whether there are any. One without a name may stand beside those with names,
+// so that a probe keeps its ID, and with that its state, when another one is added.
 func (d *probeDecoder) decodeAll(blocks []*tree.Block, spec targetSpec) bool {
-	var seen siblings
-	some := false
+	var handlers siblings
+	seen, some := map[probe.ID]*tree.Block{}, false
 	for _, b := range blocks {
 		if b.Type != "probe" {
 			continue
@@ -53,31 +54,16 @@ func (d *probeDecoder) decodeAll(blocks []*tree.Block, spec targetSpec) bool {
 			continue
 		}
 		id := probe.ID{Target: spec.target.Name, Kind: kind, Name: b.Label(1)}
-		if isValidProbeName(b, id, d.e.collector) && isDistinct(b, seen.add(id, b), d.e.collector) {
-			seen.check(d.decode(b, id, spec), b)
+		if isValidProbeName(b, id, d.e.collector) && isDistinct(b, seen[id], d.e.collector) {
+			seen[id] = b
+			handlers.check(d.decode(b, id, spec), b)
 		}
 	}
 	return some
 }
 
-// siblings are the probes of one target that have been decoded.
-type siblings struct {
-	all      map[probe.ID]*tree.Block
-	handlers []probe.Handler // those that are siblingCheckers
-}
-
-// add adds a probe. It returns the one before it with the same kind and name, or nil. One without a name may stand beside
-// those with names, so that a probe keeps its ID, and with that its state, when another one is added.
-func (s *siblings) add(id probe.ID, b *tree.Block) (other *tree.Block) {
-	if other = s.all[id]; other != nil {
-		return other
-	}
-	if s.all == nil {
-		s.all = make(map[probe.ID]*tree.Block)
-	}
-	s.all[id] = b
-	return nil
-}
+// siblings are the handlers of the probes of one target that have been decoded, as far as they are siblingCheckers.
+type siblings []probe.Handler
 
 // isDistinct reports a probe that conflicts with another.
 func isDistinct(b, other *tree.Block, c *collector) bool {
@@ -116,13 +102,13 @@ func (s *siblings) check(p *compiledProbe, b *tree.Block) {
 	if !ok {
 		return
 	}
-	for _, other := range s.handlers {
+	for _, other := range *s {
 		if err := c.CheckSibling(other); err != nil {
 			p.block.under(&b.Body).reportErrors(err)
 			return
 		}
 	}
-	s.handlers = append(s.handlers, p.handler)
+	*s = append(*s, p.handler)
 }
 
 // decode decodes a probe, which may have errors, and adds it to the set if it has none.

@@ -15,18 +15,19 @@ import (
 // ProbeModule is what a probe_module block says: a probe without a target, which a request
 // names.
 type ProbeModule struct {
+	Handler     probe.Handler // connects to the port with the name PortName, or needs no port if that is empty
+	HandlerName string
+	PortName    string
+	Port        string // of targets that a request names without one; empty for none
+
 	Timeout time.Duration `hcl:"timeout,optional,nonzero" doc:"time that an attempt may take; less if the request leaves less" default:"the scrape timeout of Prometheus less half a second" min:"1ms" max:"1h"`
 	Allow   []string      `hcl:"allow,optional" doc:"what may be probed beside the targets of this configuration: names of hosts, in which * and ? stand for other characters, IP addresses, and networks such as 10.0.0.0/8; each with a port (\"*.example.com:443\"), or with any port" default:"none"`
 
-	Port        string // of targets that a request names without one; empty for none
-	HandlerName string
-	Handler     probe.Handler // connects to the port with the name RequestPort, unless NoPort
-	NoPort      bool          // the handler needs no port: see Handler.NoPort
-	Settings    string        // of the handler, to be shown
+	Settings string // of the handler, to be shown
 }
 
-// RequestPort is the name of the port to which the handler of a ProbeModule connects.
-const RequestPort = "request"
+// requestPort is the name of the port to which the handler of a ProbeModule connects.
+const requestPort = "request"
 
 // Bounds of probe_module blocks.
 const (
@@ -56,9 +57,6 @@ func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 		m.checkAllow(d, module.Allow)
 	}
 	m.decodeHandler(&module, d, content.Blocks, d.ok && whole)
-	if module.NoPort {
-		m.checkNoPorts(d, module.Allow)
-	}
 	return module, m.e.reports == before
 }
 
@@ -99,8 +97,10 @@ func (m *moduleDecoder) decodeHandler(module *ProbeModule, own *decodedBlock, bl
 	module.Settings = d.shown(&h.Schema)
 	module.Port, _ = d.values["port"].(string)
 	m.describe(own, d, handler)
-	if module.NoPort = h.NoPort; !module.NoPort {
-		d.values["port"] = RequestPort
+	if h.NoPort {
+		m.checkNoPorts(own, module.Allow)
+	} else {
+		module.PortName, d.values["port"] = requestPort, requestPort
 	}
 	made := m.handlers.make(handler, h, d)
 	if made.err != nil {

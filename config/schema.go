@@ -131,32 +131,24 @@ type Field struct {
 	example  string // of the header of a block with labels
 }
 
-// Type is the type of the value of a Field.
-type Type uint8
+// Type is the type of the value of a Field, in words.
+type Type string
 
 // The types, and the Go types that Values hold for them.
 const (
-	String     Type = iota + 1 // string; numbers and bools are converted
-	Bool                       // bool
-	Int                        // int64
-	Float                      // float64
-	Duration                   // time.Duration; written "500ms"
-	Strings                    // []string
-	StringMap                  // map[string]string
-	StringsMap                 // map[string][]string; a single string becomes a list of one
-	Block                      // Values; a nested block
-	Object                     // Values; written as an argument: name = { … }
-	Size                       // int64, in bytes; written "32MiB"
-	Any                        // evaluated by this package; what it accepts is in Doc
+	String     Type = "string"                  // string; numbers and bools are converted
+	Bool       Type = "bool"                    // bool
+	Int        Type = "whole number"            // int64
+	Float      Type = "number"                  // float64
+	Duration   Type = "duration"                // time.Duration; written "500ms"
+	Strings    Type = "list of strings"         // []string
+	StringMap  Type = "map of strings"          // map[string]string
+	StringsMap Type = "map of lists of strings" // map[string][]string; a single string becomes a list of one
+	Block      Type = "block"                   // Values; a nested block
+	Object     Type = "object"                  // Values; written as an argument: name = { … }
+	Size       Type = "size"                    // int64, in bytes; written "32MiB"
+	Any        Type = "expression"              // evaluated by this package; what it accepts is in Doc
 )
-
-var typeNames = [...]string{
-	String: "string", Bool: "bool", Int: "whole number", Float: "number", Duration: "duration", Strings: "list of strings",
-	StringMap: "map of strings", StringsMap: "map of lists of strings", Block: "block", Object: "object", Size: "size", Any: "expression",
-}
-
-// String returns the type in words, such as "list of strings".
-func (t Type) String() string { return typeNames[t] }
 
 // Values are the fields of one block that are given or have a default, by name.
 type Values map[string]any

@@ -245,30 +245,17 @@ func (m *summaries) decayPenalties(now int64) {
 func (m *summaries) recordDamping(t *target) {
 	d, in, now := m.registry.dampingOf(t.name), t.current(), m.clock.Now()
 	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
-	line := dampingLine{target: t.name}
+	line := func(to *slog.Logger) { to.Info("target is no longer damped", "target", t.name) }
 	if d != nil && d.penalty.IsDamped() {
 		tr.Damped, tr.Undamped = true, false
-		line.damped, line.penalty, line.until = true, d.penalty.Value, fromClock(m.clock, d.penalty.NextDecay(d.rule))
 		tr.Detail = fmt.Sprintf("penalty %.0f, suppress %d", d.penalty.Value, d.rule.Suppress)
+		until := fromClock(m.clock, d.penalty.NextDecay(d.rule))
+		line = func(to *slog.Logger) {
+			to.Warn("target damped: it has flapped too often", "target", t.name, "penalty", math.Round(d.penalty.Value), "until", until)
+		}
 	}
 	m.recordTransition(t, tr, now)
 	m.log.limited(line, now)
-}
-
-// dampingLine says that a target is damped, or that it is no longer.
-type dampingLine struct {
-	target  string
-	damped  bool
-	penalty float64
-	until   time.Time
-}
-
-func (l dampingLine) write(to *slog.Logger) {
-	if !l.damped {
-		to.Info("target is no longer damped", "target", l.target)
-		return
-	}
-	to.Warn("target damped: it has flapped too often", "target", l.target, "penalty", math.Round(l.penalty), "until", l.until)
 }
 
 // setDamping sets how a target is damped, with its penalty; nil for one that is not to be damped.

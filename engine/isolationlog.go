@@ -44,19 +44,12 @@ func (l *isolationLog) check(now int64) logLine {
 	if l.logged = is; is != fromNothing {
 		l.quiet = now + isolationLogPeriod
 	}
-	return isolationLine(is)
-}
-
-// isolationLine says from what the engine is cut off, or that it is no longer.
-type isolationLine cutOff
-
-func (l isolationLine) write(to *slog.Logger) {
 	level, text := slog.LevelError, "engine isolated: no target answers; failures without an answer do not count"
-	switch cutOff(l) {
+	switch is {
 	case fromNothing:
 		level, text = slog.LevelInfo, "engine no longer isolated"
 	case fromNames:
 		text = "engine isolated: no name server answers, or no target with a name; their failures without an answer do not count"
 	}
-	to.Log(context.Background(), level, text)
+	return func(to *slog.Logger) { to.Log(context.Background(), level, text) }
 }

@@ -10,24 +10,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// logLine is a line to be written when no lock is held.
-type logLine interface{ write(to *slog.Logger) }
+// logLine writes a line when no lock is held.
+type logLine func(to *slog.Logger)
 
-// probeLine is what the lines about a probe have in common.
-type probeLine struct {
-	id       probe.ID
-	instance string
-}
-
-func newProbeLine(s *slot, f *folded) probeLine { return probeLine{s.id(), f.state.Instance} }
-
-// attrs returns the attributes that identify the probe, and has room for more.
-func (l *probeLine) attrs() []slog.Attr {
-	attrs := append(make([]slog.Attr, 0, 12), slog.String("target", l.id.Target), slog.String("probe", l.id.Kind.String()))
-	if l.id.Name != "" {
-		attrs = append(attrs, slog.String("name", l.id.Name))
+// probeAttrs returns the attributes that identify a probe and its instance, and has room for more.
+func probeAttrs(id probe.ID, instance string) []slog.Attr {
+	attrs := append(make([]slog.Attr, 0, 12), slog.String("target", id.Target), slog.String("probe", id.Kind.String()))
+	if id.Name != "" {
+		attrs = append(attrs, slog.String("name", id.Name))
 	}
-	return append(attrs, slog.String("instance", l.instance))
+	return append(attrs, slog.String("instance", instance))
 }
 
 // maxLoggedDetail bounds a log line's detail, in bytes.
@@ -45,48 +37,40 @@ func resultAttrs(res *probe.Result, detailed bool) []slog.Attr {
 	return attrs
 }
 
-// verdictLine says that the verdict of a probe has changed, or that attempts have confirmed the
-// initial one.
-type verdictLine struct {
-	probeLine
-	before, verdict probe.Verdict
-	first           bool          // the first verdict on the instance
-	attempts        int32         // how many in a row have decided; 0 with the policy "evidence"
-	result          *probe.Result // of the last one; nil if the instance has changed the verdict
-	why             probe.Reason  // then the instance's
-}
-
-func newVerdictLine(s *slot, f *folded, res *probe.Result) *verdictLine {
-	l := &verdictLine{probeLine: newProbeLine(s, f), before: f.previous.Verdict, verdict: f.state.Verdict, first: f.first, why: "instance"}
+// newVerdictLine returns the line that the verdict of a probe has changed, or that attempts have confirmed the
+// initial one. Res is the result of the last attempt, nil if the instance has changed the verdict.
+func newVerdictLine(s *slot, f *folded, res *probe.Result) logLine {
+	id, state, before, isFirst := s.id(), f.state, f.previous.Verdict, f.first
+	var result probe.Result
+	attempts, why := int32(0), probe.Reason("instance") // how many in a row have decided, 0 with the policy "evidence"; the instance's reason
 	if res != nil {
-		r := *res
-		l.result, l.attempts = &r, s.spec.Load().rule.DecidingRun(f.state.Last)
+		result, attempts = *res, s.spec.Load().rule.DecidingRun(state.Last)
 	} else if in := s.target.current(); in.note != nil {
-		l.why = cmp.Or(in.note.reason, l.why)
+		why = cmp.Or(in.note.reason, why)
 	}
-	return l
-}
-
-func (l *verdictLine) write(to *slog.Logger) {
-	level, message := slog.LevelInfo, "verdict changed"
-	if l.verdict == probe.Failing && (l.result != nil || !l.why.IsPlanned()) {
-		level = slog.LevelWarn
-	}
-	if l.before == l.verdict {
-		message = "first verdict"
-	}
-	attrs := append(l.attrs(), slog.String("verdict", l.verdict.String()), slog.String("previous", l.before.String()))
-	if l.result == nil {
-		attrs = append(attrs, slog.String("reason", string(l.why)))
-	} else {
-		if l.attempts > 0 {
-			attrs = append(attrs, slog.Int("attempts", int(l.attempts)))
-		} else {
+	byAttempt := res != nil
+	return func(to *slog.Logger) {
+		level, message := slog.LevelInfo, "verdict changed"
+		if state.Verdict == probe.Failing && (byAttempt || !why.IsPlanned()) {
+			level = slog.LevelWarn
+		}
+		if before == state.Verdict {
+			message = "first verdict"
+		}
+		attrs := append(probeAttrs(id, state.Instance), slog.String("verdict", state.Verdict.String()), slog.String("previous", before.String()))
+		switch {
+		case !byAttempt:
+			attrs = append(attrs, slog.String("reason", string(why)))
+		case attempts > 0:
+			attrs = append(attrs, slog.Int("attempts", int(attempts)))
+		default:
 			attrs = append(attrs, slog.String("policy", probe.PolicyEvidence.String()))
 		}
-		attrs = append(attrs, resultAttrs(l.result, l.verdict == probe.Failing || !l.first)...)
+		if byAttempt {
+			attrs = append(attrs, resultAttrs(&result, state.Verdict == probe.Failing || !isFirst)...)
+		}
+		to.LogAttrs(context.Background(), level, message, attrs...)
 	}
-	to.LogAttrs(context.Background(), level, message, attrs...)
 }
 
 // eventLog queues the log lines about probes and targets, as many as an operator can read. scheduler.mu guards it.
@@ -135,25 +119,16 @@ func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
 	}
 }
 
-// attemptLine is about one attempt.
-type attemptLine struct {
-	probeLine
-	message string
-	level   slog.Level
-	errors  int32 // how many attempts in a row could not be made
-	result  probe.Result
-}
-
-func newAttemptLine(s *slot, f *folded, res *probe.Result, message string, level slog.Level) *attemptLine {
-	return &attemptLine{newProbeLine(s, f), message, level, f.state.Errors, *res}
-}
-
-func (l *attemptLine) write(to *slog.Logger) {
-	attrs := append(l.attrs(), slog.String("outcome", l.result.Outcome.String()))
-	if l.errors > 0 {
-		attrs = append(attrs, slog.Int("errors", int(l.errors)))
+// newAttemptLine returns a line about one attempt.
+func newAttemptLine(s *slot, f *folded, res *probe.Result, message string, level slog.Level) logLine {
+	id, state, result := s.id(), f.state, *res
+	return func(to *slog.Logger) {
+		attrs := append(probeAttrs(id, state.Instance), slog.String("outcome", result.Outcome.String()))
+		if state.Errors > 0 { // in a row could not be made
+			attrs = append(attrs, slog.Int("errors", int(state.Errors)))
+		}
+		to.LogAttrs(context.Background(), level, message, append(attrs, resultAttrs(&result, true)...)...)
 	}
-	to.LogAttrs(context.Background(), l.level, l.message, append(attrs, resultAttrs(&l.result, true)...)...)
 }
 
 const (
@@ -206,20 +181,15 @@ func (f *firstVerdicts) check(now int64) logLine {
 	if f.next() > now {
 		return nil
 	}
-	line := firstVerdictsLine(f.omitted)
+	n := f.omitted
 	f.omitted = verdictCounts{}
-	return line
-}
-
-// firstVerdictsLine counts the first verdicts that had no line.
-type firstVerdictsLine verdictCounts
-
-func (l firstVerdictsLine) write(to *slog.Logger) {
-	level := slog.LevelInfo
-	if l[probe.Failing]+l[probe.Undecided] > 0 {
-		level = slog.LevelWarn
+	return func(to *slog.Logger) {
+		level := slog.LevelInfo
+		if n[probe.Failing]+n[probe.Undecided] > 0 {
+			level = slog.LevelWarn
+		}
+		to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", n[probe.Passing], "failing", n[probe.Failing], "unknown", n[probe.Undecided])
 	}
-	to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", l[probe.Passing], "failing", l[probe.Failing], "unknown", l[probe.Undecided])
 }
 
 // healthLog says when to log that the engine is degraded, and that it is well again. scheduler.mu guards it.
@@ -251,21 +221,13 @@ func (l *healthLog) check(m *health.Monitor, now int64) logLine {
 		return nil
 	}
 	l.degraded = !l.degraded
-	return healthLine{h, l.degraded}
-}
-
-// healthLine says that the engine is degraded, or well again.
-type healthLine struct {
-	health     Health
-	isDegraded bool
-}
-
-func (l healthLine) write(to *slog.Logger) {
-	stalled := l.health.Stalled.Round(time.Millisecond)
-	if l.isDegraded {
-		to.Warn("engine degraded: attempts get more time, and failures without an answer restart nothing; check its CPU quota, memory and descriptors",
-			"score", l.health.Score, "stalls", l.health.Stalls, "stalled", stalled)
-		return
+	isDegraded, stalled := l.degraded, h.Stalled.Round(time.Millisecond)
+	return func(to *slog.Logger) {
+		if isDegraded {
+			to.Warn("engine degraded: attempts get more time, and failures without an answer restart nothing; check its CPU quota, memory and descriptors",
+				"score", h.Score, "stalls", h.Stalls, "stalled", stalled)
+			return
+		}
+		to.Info("engine no longer degraded", "stalls", h.Stalls, "stalled", stalled)
 	}
-	to.Info("engine no longer degraded", "stalls", l.health.Stalls, "stalled", stalled)
 }

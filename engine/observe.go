@@ -138,7 +138,7 @@ func (m *summaries) eject(s *slot, o *probe.Observation, now int64) {
 	m.ejections.ends.Set(s.key, until)
 	m.ejections.count++
 	m.updateState(s.target)
-	m.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
+	m.log.limited(newEjectionLine(s, o), now)
 	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
 }
 
@@ -166,7 +166,7 @@ func (m *summaries) readmit(s *slot, began, now int64) {
 	}
 	m.ejections.ends.Remove(s.key)
 	m.updateState(s.target)
-	m.logEjection(s, &ejectionLine{}, now)
+	m.log.limited(newEjectionLine(s, nil), now)
 	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Readmitted: true}, now)
 }
 
@@ -197,24 +197,16 @@ func (m *summaries) endEjections(slots []*slot, now int64) {
 	}
 }
 
-// ejectionLine says that a target was ejected, or that it is no longer.
-type ejectionLine struct {
-	probeLine
-	ejected bool
-	reason  probe.Reason
-	detail  string
-}
-
-func (m *summaries) logEjection(s *slot, l *ejectionLine, now int64) {
-	l.id, l.instance = s.id(), s.target.current().id
-	m.log.limited(l, now)
-}
-
-func (l *ejectionLine) write(to *slog.Logger) {
-	if !l.ejected {
-		to.LogAttrs(context.Background(), slog.LevelInfo, "target is no longer ejected", l.attrs()...)
-		return
+// newEjectionLine returns the line that a target was ejected after an observation, or that it is no longer; nil is that.
+func newEjectionLine(s *slot, o *probe.Observation) logLine {
+	attrs := probeAttrs(s.id(), s.target.current().id)
+	if o == nil {
+		return func(to *slog.Logger) {
+			to.LogAttrs(context.Background(), slog.LevelInfo, "target is no longer ejected", attrs...)
+		}
 	}
-	res := probe.Result{Reason: l.reason, Detail: l.detail}
-	to.LogAttrs(context.Background(), slog.LevelWarn, "target ejected: requests of gateways have failed", append(l.attrs(), resultAttrs(&res, true)[1:]...)...)
+	attrs = append(attrs, resultAttrs(&probe.Result{Reason: o.Reason, Detail: o.Detail}, true)[1:]...)
+	return func(to *slog.Logger) {
+		to.LogAttrs(context.Background(), slog.LevelWarn, "target ejected: requests of gateways have failed", attrs...)
+	}
 }

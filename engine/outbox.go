@@ -15,24 +15,16 @@ const (
 	RecordOutcomes                   // see Records.Outcomes: a run has begun, or is twice as long: often enough to write them to a disk
 )
 
-// outbox has the effects of changes that were made while scheduler.mu was held, in their order. Each may block:
-// scheduler.unlock applies them without the lock. scheduler.mu guards it.
+// outbox has the effects of changes that were made while scheduler.mu was held, in their order: log lines, records that have
+// changed, and handlers to be closed. Each may block: scheduler.unlock calls them without the lock. scheduler.mu guards effects.
 type outbox struct {
-	effects []effect
-	records bool // Config.Recorded is set
-}
-
-// effect is a log line, a record that has changed, or a handler to be closed.
-type effect interface{ apply(to *outlets) }
-
-// outlets are where effects go.
-type outlets struct {
 	logger   *slog.Logger
 	recorded func(target string, r Record) // Config.Recorded; may be nil
+	effects  []func()
 }
 
 // take empties the outbox.
-func (o *outbox) take() []effect {
+func (o *outbox) take() []func() {
 	effects := o.effects
 	o.effects = nil
 	return effects
@@ -41,31 +33,18 @@ func (o *outbox) take() []effect {
 // log queues a log line; nil is none.
 func (o *outbox) log(line logLine) {
 	if line != nil {
-		o.effects = append(o.effects, lineEffect{line})
+		o.effects = append(o.effects, func() { line(o.logger) })
 	}
 }
 
 // record queues that a record about a target has changed.
 func (o *outbox) record(target string, r Record) {
-	if o.records {
-		o.effects = append(o.effects, recordEffect{target, r})
+	if o.recorded != nil {
+		o.effects = append(o.effects, func() { o.recorded(target, r) })
 	}
 }
 
 // close queues that a handler is closed.
-func (o *outbox) close(h io.Closer) { o.effects = append(o.effects, closeEffect{h}) }
-
-type lineEffect struct{ logLine }
-
-func (e lineEffect) apply(to *outlets) { e.write(to.logger) }
-
-type recordEffect struct {
-	target string
-	record Record
+func (o *outbox) close(h io.Closer) {
+	o.effects = append(o.effects, func() { _ = h.Close() }) // an error is the handler's own problem: its probes are gone
 }
-
-func (e recordEffect) apply(to *outlets) { to.recorded(e.target, e.record) }
-
-type closeEffect struct{ handler io.Closer }
-
-func (e closeEffect) apply(*outlets) { _ = e.handler.Close() } // an error is the handler's own problem: its probes are gone

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -72,23 +71,13 @@ type ProbeChange struct {
 	Moved  bool // its endpoint is another one: what was known is not true there, so the probe is undecided
 }
 
-// Action is what a change does to a probe: see Changes.
-type Action uint8
+// Action is what a change does to a probe, as a word: see Changes.
+type Action string
 
 // The actions.
 const (
-	ProbeAdded Action = iota
-	ProbeUpdated
-	ProbeReplaced
-	ProbeRemoved
+	ProbeAdded    Action = "added"
+	ProbeUpdated  Action = "updated"
+	ProbeReplaced Action = "replaced"
+	ProbeRemoved  Action = "removed"
 )
-
-var actionNames = [...]string{"added", "updated", "replaced", "removed"}
-
-// String returns the action as a word, such as "added".
-func (a Action) String() string {
-	if int(a) < len(actionNames) {
-		return actionNames[a]
-	}
-	return fmt.Sprintf("invalid(%d)", uint8(a))
-}

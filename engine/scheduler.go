@@ -23,7 +23,6 @@ import (
 type scheduler struct {
 	clock    *clock.Clock
 	registry *registry
-	outlets  outlets
 	monitor  *health.Monitor
 	redact   func(text string) string
 	passDue  atomic.Int64 // when the loop has to make its next pass, by the monotonic clock; 0 before and after Run
@@ -52,7 +51,6 @@ func newScheduler(c Config, r *registry) *scheduler {
 	sc := &scheduler{
 		clock:    clock.New(),
 		registry: r,
-		outlets:  outlets{c.Logger, c.Recorded},
 		monitor:  new(health.Monitor),
 		redact:   c.Redact,
 
@@ -60,7 +58,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		tick:        maxTick,
 		counters:    counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
 		subscribers: newSubscribers(),
-		out:         outbox{records: c.Recorded != nil},
+		out:         outbox{logger: c.Logger, recorded: c.Recorded},
 	}
 	sc.timetable = timetable{schedule.New[*attempt](c.Concurrency, c.StartRate), sc.clock}
 	sc.closers = closers{map[io.Closer]*closable{}, &sc.out}
@@ -91,8 +89,8 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 func (sc *scheduler) unlock() {
 	effects := sc.out.take()
 	sc.mu.Unlock()
-	for _, e := range effects {
-		e.apply(&sc.outlets)
+	for _, apply := range effects {
+		apply()
 	}
 }
 

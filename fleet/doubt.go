@@ -75,7 +75,7 @@ func (d *doubts) observe() {
 	d.state = doubt.Step(before, o, now)
 	after := d.state
 	d.doubtMu.Unlock()
-	d.vantage.voter.setHealth(after.Doubtful, o.Own)
+	d.vantage.votes.setHealth(after.Doubtful, o.Own)
 	switch {
 	case before == doubt.State{} && after.MayAct:
 	case before.MayAct && !after.MayAct || before == doubt.State{}:

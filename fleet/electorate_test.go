@@ -11,7 +11,6 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
-	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
@@ -32,8 +31,8 @@ func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 	t.Cleanup(func() { stop(); <-ended })
 	time.Sleep(time.Minute)
 	lease, _ := co.Lease()
-	v := newVotes(co)
-	v.rechoose, v.mark, v.voted = wake.New(), func(...string) {}, func(string) {}
+	v := newVotes(co, "", nil)
+	v.voted = func(string) {}
 	v.apply(lease, events(entries), true)
 	return v, lease
 }

@@ -77,7 +77,7 @@ func (g *grouped) unchanged() (end func()) {
 				return
 			}
 			for m := range next.Members() {
-				if m.State != group.Ready || m.Weight != 100 {
+				if m.State != probe.GatewayReady || m.Weight != 100 {
 					g.Errorf("%s shows %s as %v with the weight %d", g.co.Name(), m.Target, m.State, m.Weight)
 				}
 			}
@@ -100,7 +100,7 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 		w.infect(target, 20*time.Second)
 		time.Sleep(10 * time.Second)
 		for _, g := range []*grouped{one, two} {
-			if m := g.group.View().Member(target); m.State != group.Draining || m.Weight != 0 {
+			if m := g.group.View().Member(target); m.State != probe.GatewayDraining || m.Weight != 0 {
 				t.Errorf("%s has it as %v with the weight %d", g.co.Name(), m.State, m.Weight)
 			}
 		}
@@ -128,20 +128,20 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 		}
 		one := start(t, "one", b, targets)
 		both := []*grouped{inGroup(one), inGroup(start(t, "two", b, targets))}
-		expect := func(when string, want group.State) {
+		expect := func(when string, want probe.GatewayState) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			for _, g := range both {
 				for m := range g.group.View().Members() {
-					if state := m.State; (state == want) != strings.HasSuffix(m.Target, "0") && want != group.Ready || want == group.Ready && state != want {
+					if state := m.State; (state == want) != strings.HasSuffix(m.Target, "0") && want != probe.GatewayReady || want == probe.GatewayReady && state != want {
 						t.Errorf("%s: %s has %s as %v", when, g.co.Name(), m.Target, state)
 					}
 				}
 			}
 		}
-		expect("at first", group.Ready)
+		expect("at first", probe.GatewayReady)
 		warns.Store(true)
-		expect("while they warn", group.Degraded)
+		expect("while they warn", probe.GatewayDegraded)
 		before := one.backend.writes.Load()
 		time.Sleep(time.Hour)
 		if n := one.backend.writes.Load() - before; n > 0 {
@@ -153,7 +153,7 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 			}
 		}
 		warns.Store(false)
-		expect("when they are well again", group.Ready)
+		expect("when they are well again", probe.GatewayReady)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
 			for m := range one.group.View().Members() {
-				if m.State != group.Degraded {
+				if m.State != probe.GatewayDegraded {
 					t.Fatalf("%s is %v", m.Target, m.State)
 				}
 			}

@@ -27,10 +27,9 @@ type vantage struct {
 	name       string
 	engine     *engine.Engine
 	votes      *votes
-	voter      *voter
 	instanceOf func(target string) string // the instance of a target, as its owner knows it; "" if that is not known
 	log        *slog.Logger
-	wake       wake.Signal // desired, instances or the engines that vote were changed
+	wake       wake.Signal // that of votes.rechoose: desired, instances or the engines that vote were changed
 
 	desiredMu sync.Mutex // guards all below
 	desired   map[shard.ID][]poll
@@ -55,11 +54,10 @@ const (
 
 func newVantage(c Config, v *votes, instanceOf func(target string) string) *vantage {
 	here := &vantage{
-		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), votes: v, instanceOf: instanceOf, log: c.Logger, wake: wake.New(),
+		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), votes: v, instanceOf: instanceOf, log: c.Logger, wake: v.rechoose,
 		desired: map[shard.ID][]poll{}, startups: map[string]probe.Set{}, instances: map[string]string{},
 	}
-	here.voter = newVoter(v, c.Zone, here.ballot, c.Logger)
-	v.mark, v.rechoose = here.voter.mark, here.wake
+	v.ballot = here.ballot
 	return here
 }
 
@@ -111,7 +109,7 @@ func (v *vantage) run(ctx context.Context, doubts *doubts) {
 	defer end()                                // also after a panic
 	parts.Go(func() { _ = v.engine.Run(ctx) }) // its only error is a second call
 	parts.Go(func() { v.votes.run(ctx) })
-	parts.Go(func() { v.voter.run(ctx) })
+	parts.Go(func() { v.votes.putMarked(ctx) })
 	parts.Go(func() { v.watch(ctx, doubts) })
 	stale := time.NewTicker(staleCheck)
 	defer stale.Stop()
@@ -195,7 +193,7 @@ func (v *vantage) markAll(set probe.Set) {
 	for id := range set {
 		targets = append(targets, id.Target)
 	}
-	v.voter.mark(targets...)
+	v.votes.mark(targets...)
 }
 
 // watch votes whenever the vantage's engine has decided something, until ctx is done.
@@ -204,7 +202,7 @@ func (v *vantage) watch(ctx context.Context, doubts *doubts) {
 	defer sub.Close()
 	isPoll := func(id probe.ID) bool { return id.Kind == probe.Readiness }
 	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
-		v.voter.mark(st.ID.Target)
+		v.votes.mark(st.ID.Target)
 		doubts.polled(st.ID.Target, verdictOf(v.engine, st.ID.Target, isPoll))
 	}
 }
@@ -232,7 +230,7 @@ func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 	}
 	value := encode(b)
 	if len(value) > maxBallot { // the name of its instance is that long
-		v.voter.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
+		v.votes.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
 		return nil
 	}
 	return value

@@ -3,31 +3,12 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/doubt"
-	"github.com/sonde-probe/sonde/internal/sparselog"
-	"github.com/sonde-probe/sonde/internal/wake"
 )
-
-// voter keeps what this engine says in the store as it is now, while the engine is a member of the fleet. It compares
-// each entry with the one that votes shows, and replaces that one only: a request that comes late finds another one, and
-// changes nothing.
-type voter struct {
-	coordinator *coord.Coordinator
-	votes       *votes
-	ballot      func(target string, lease coord.Lease) []byte // what this engine says about a target now; nil: nothing
-	sparse      *sparselog.Logger
-	wake        wake.Signal // something is marked
-
-	markedMu sync.Mutex      // guards all below
-	marked   map[string]bool // the entries that may not be as the store has them: see votes.mark
-	self     Vantage
-}
 
 // voteTimeout bounds one request, and retryAfter is how long to wait after one that has failed.
 const (
@@ -35,32 +16,25 @@ const (
 	retryAfter  = time.Second
 )
 
-func newVoter(v *votes, zone string, ballot func(string, coord.Lease) []byte, log *slog.Logger) *voter {
-	return &voter{
-		coordinator: v.coordinator, votes: v, ballot: ballot, sparse: sparselog.New(log), wake: wake.New(),
-		marked: map[string]bool{}, self: Vantage{Zone: zone},
-	}
-}
-
 // mark says that entries are to be compared with what this engine says.
-func (v *voter) mark(targets ...string) {
+func (v *votes) mark(targets ...string) {
 	v.remark(targets)
 	v.wake.Set()
 }
 
 // remark is mark for the next time that something is put.
-func (v *voter) remark(targets []string) {
-	v.markedMu.Lock()
-	defer v.markedMu.Unlock()
+func (v *votes) remark(targets []string) {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
 	for _, target := range targets {
 		v.marked[target] = true
 	}
 }
 
 // say changes what this engine says of itself.
-func (v *voter) say(change func(*Vantage)) {
-	v.markedMu.Lock()
-	defer v.markedMu.Unlock()
+func (v *votes) say(change func(*Vantage)) {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
 	before := v.self
 	if change(&v.self); v.self != before {
 		v.marked[""] = true
@@ -70,7 +44,7 @@ func (v *voter) say(change func(*Vantage)) {
 
 // setHealth says whether this engine doubts its verdicts, and how many of its targets fail. Others are told
 // of another number only if it differs by a percent of the targets.
-func (v *voter) setHealth(doubtful bool, own doubt.Sample) {
+func (v *votes) setHealth(doubtful bool, own doubt.Sample) {
 	v.say(func(self *Vantage) {
 		if doubtful != self.Doubtful || differs(own.Targets, self.Targets, own.Targets) || differs(own.Failing, self.Failing, own.Targets) {
 			self.Doubtful, self.Targets, self.Failing = doubtful, own.Targets, own.Failing
@@ -81,8 +55,8 @@ func (v *voter) setHealth(doubtful bool, own doubt.Sample) {
 // differs reports whether two numbers of so many targets differ by more than one percent of these.
 func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
 
-// run puts what is marked until ctx is done. Then it stays in the store until the Coordinator ends.
-func (v *voter) run(ctx context.Context) {
+// putMarked puts what is marked until ctx is done. Then it stays in the store until the Coordinator ends.
+func (v *votes) putMarked(ctx context.Context) {
 	for ctx.Err() == nil {
 		lease, changed := v.coordinator.Lease()
 		isEligible, isKnown, reassigned := v.coordinator.Eligible()
@@ -103,10 +77,10 @@ func (v *voter) run(ctx context.Context) {
 	}
 }
 
-// put puts what is marked, and returns false if some of that is to be tried again. It waits until votes shows the entries
-// of this membership.
-func (v *voter) put(ctx context.Context, lease coord.Lease) (isDone bool) {
-	if !v.votes.isCurrent(lease) {
+// put puts what is marked, and returns false if some of that is to be tried again. It waits until the entries of this membership
+// were read.
+func (v *votes) put(ctx context.Context, lease coord.Lease) (isDone bool) {
+	if !v.isCurrent(lease) {
 		return true
 	}
 	for batch := v.take(); len(batch) > 0; batch = v.take() {
@@ -118,9 +92,9 @@ func (v *voter) put(ctx context.Context, lease coord.Lease) (isDone bool) {
 }
 
 // take returns the next targets that are marked, at most coord.MaxTransactions, which no longer are.
-func (v *voter) take() (batch []string) {
-	v.markedMu.Lock()
-	defer v.markedMu.Unlock()
+func (v *votes) take() (batch []string) {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
 	for target := range v.marked {
 		if len(batch) == coord.MaxTransactions {
 			break
@@ -131,14 +105,15 @@ func (v *voter) take() (batch []string) {
 	return batch
 }
 
-// commit puts those of a batch of entries that differ from the store's. It returns false if it could not put some, since the
-// store has other entries than votes shows yet, or because of an error: they are marked again.
-func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (isDone bool) {
+// commit puts those of a batch of entries that differ from the store's, in place of the ones that it has shown: a request that
+// comes late finds another one, and changes nothing. It returns false if it could not put some, since the store has others by now,
+// or because of an error: they are marked again.
+func (v *votes) commit(ctx context.Context, lease coord.Lease, batch []string) (isDone bool) {
 	var differing []string
 	var all []coord.Transaction
 	for _, target := range batch {
 		key, value := v.entry(lease, target)
-		stored := v.votes.ownEntry(target)
+		stored := v.ownEntry(target)
 		if bytes.Equal(value, stored.Value) {
 			continue
 		}
@@ -168,14 +143,14 @@ func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (
 }
 
 // entry returns what the store is to have under a key of this engine; nil for nothing.
-func (v *voter) entry(lease coord.Lease, target string) (key string, value []byte) {
+func (v *votes) entry(lease coord.Lease, target string) (key string, value []byte) {
 	key = coord.KeyVote + v.coordinator.Name()
 	if target != "" {
 		return key + "/" + target, v.ballot(target, lease)
 	}
-	v.markedMu.Lock()
+	v.votesMu.Lock()
 	self := v.self
-	v.markedMu.Unlock()
+	v.votesMu.Unlock()
 	self.Lease = lease
 	return key, encode(self)
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/doubt"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -54,23 +56,27 @@ type electorate struct {
 	rule  quorum.Rule
 }
 
-// votes mirrors what the engines of the fleet say, as the store shows it.
+// votes mirrors what the engines of the fleet say, as the store shows it, and keeps what this engine says there as it is now.
 type votes struct {
 	coordinator *coord.Coordinator
-	rechoose    wake.Signal             // set when other engines may be chosen
-	voted       func(target string)     // called when a ballot about a target has changed
-	mark        func(targets ...string) // called when the entries of this engine have changed: its ballots by target, "" for its Vantage
+	rechoose    wake.Signal                                   // set when other engines may be chosen
+	voted       func(target string)                           // called when a ballot about a target has changed
+	ballot      func(target string, lease coord.Lease) []byte // what this engine says about a target now; nil: nothing
+	sparse      *sparselog.Logger
+	wake        wake.Signal // something is marked
 
 	votesMu  sync.Mutex         // guards all below
 	lease    coord.Lease        // of the membership in which the entries were read; 0: changes may be missing
 	vantages map[string]Vantage // by name
 	ballots  map[ballotKey]ballot
-	own      map[string]coord.Entry  // the entries of this engine: see mark
+	own      map[string]coord.Entry  // the entries of this engine: its ballots by target, "" for its Vantage
 	chosen   map[electorate][]string // the vantages that were chosen from those there are now
+	marked   map[string]bool         // the entries of this engine that may not be as the store has them
+	self     Vantage
 }
 
-func newVotes(c *coord.Coordinator) *votes {
-	v := &votes{coordinator: c}
+func newVotes(c *coord.Coordinator, zone string, log *slog.Logger) *votes {
+	v := &votes{coordinator: c, sparse: sparselog.New(log), rechoose: wake.New(), wake: wake.New(), marked: map[string]bool{}, self: Vantage{Zone: zone}}
 	v.clear(0)
 	return v
 }
@@ -101,11 +107,11 @@ func (v *votes) outdate() {
 
 // apply applies the events of a watch that has begun with a lease, and calls those who wait for them.
 func (v *votes) apply(lease coord.Lease, events []coord.Event, isAll bool) {
-	voted, own, isRechosen := v.note(lease, events, isAll)
+	voted, isRechosen := v.note(lease, events, isAll)
 	if isRechosen {
 		v.rechoose.Set()
 	}
-	v.mark(own...)
+	v.wake.Set()
 	if isAll {
 		return // owners look at all votes once a second
 	}
@@ -114,9 +120,9 @@ func (v *votes) apply(lease coord.Lease, events []coord.Event, isAll bool) {
 	}
 }
 
-// note applies events. It returns the targets about which ballots have changed, which entries of this engine have, and
-// whether other engines may be chosen.
-func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted, own []string, isRechosen bool) {
+// note applies events, and marks the entries of this engine that have changed. It returns the targets about which ballots have
+// changed, and whether other engines may be chosen.
+func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted []string, isRechosen bool) {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
 	if isAll {
@@ -128,7 +134,7 @@ func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted
 			continue // no engine has put it
 		}
 		if name == v.coordinator.Name() {
-			own = append(own, target)
+			v.marked[target] = true
 			if v.own[target] = e.Entry; e.Deleted {
 				delete(v.own, target)
 			}
@@ -142,7 +148,7 @@ func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted
 			isRechosen = v.noteVantage(name, decode[Vantage](e.Value), e.Deleted) || isRechosen
 		}
 	}
-	return voted, own, isRechosen || isAll
+	return voted, isRechosen || isAll
 }
 
 // noteVantage notes what an engine says of itself, or that it has gone, and reports whether others may be chosen. It needs
@@ -204,7 +210,7 @@ func (v *votes) isCurrent(lease coord.Lease) bool {
 	return lease != 0 && v.lease == lease
 }
 
-// ownEntry returns an entry of this engine: see mark. It has no revisions if there is none.
+// ownEntry returns an entry of this engine. It has no revisions if there is none.
 func (v *votes) ownEntry(target string) coord.Entry {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()

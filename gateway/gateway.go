@@ -1,5 +1,6 @@
 // Package gateway keeps load balancers and proxies up to date with groups of targets. What
-// does so for one kind of gateway is an Output, in a package of its own below this one.
+// does so for one kind of gateway is an Output, in a package below this one: agent and haproxy (HAProxy), http (oracle,
+// Prometheus, Traefik, Consul, Envoy over REST), render (a file and a command), xds (Envoy), caddy (Caddy).
 //
 //	gateway.go  Gateways: starts and ends the outputs
 //	session.go  Session: what an output works with, and its status

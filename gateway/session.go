@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Session is what an output works with: the groups that it follows, and where it reports how
@@ -38,7 +39,7 @@ const (
 func SourceGroup(name string) string { return "group " + name }
 
 // maxFailures bounds the sources that fail at once: further ones are only counted.
-const maxFailures = 2 * group.MaxGroups
+const maxFailures = 2 * probe.MaxGroups
 
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
 	return &Session{
@@ -206,7 +207,7 @@ func (s *Session) Kept() []*group.View {
 func WithoutAddress(v *group.View) error {
 	var without []string
 	for m := range v.Members() {
-		if m.Address == "" && m.State != group.Undecided {
+		if m.Address == "" && m.State != probe.GatewayUndecided {
 			without = append(without, m.Target)
 		}
 	}

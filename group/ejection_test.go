@@ -16,7 +16,7 @@ func ejectedGroup(rule Rule, states string, now time.Time) *Group {
 	for i, letter := range states {
 		if letter == 'e' {
 			name := fmt.Sprintf("m%03d", i)
-			g.put(&observed{target: name, state: Down, ejected: true, since: now.Add(-time.Duration(i) * time.Second)}, g.members.get(name), now, false)
+			g.put(&observed{target: name, state: probe.GatewayDown, ejected: true, since: now.Add(-time.Duration(i) * time.Second)}, g.members.get(name), now, false)
 		}
 	}
 	g.replan(now, false)
@@ -75,13 +75,13 @@ func TestEjectionsNeverTakeOutMoreThanTheirShare(t *testing.T) {
 			events++
 			now = now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
 			name := fmt.Sprintf("m%03d", r.IntN(names))
-			o := &observed{target: name, state: Ready, since: now}
+			o := &observed{target: name, state: probe.GatewayReady, since: now}
 			switch r.IntN(8) {
 			case 0:
-				o.state = State(r.IntN(probe.GatewayStates))
+				o.state = probe.GatewayState(r.IntN(probe.GatewayStates))
 			case 1:
 			default: // observers are eager
-				o.state, o.ejected = Down, true
+				o.state, o.ejected = probe.GatewayDown, true
 			}
 			g.put(o, g.members.get(name), now, false)
 			g.replan(now, g.slow)
@@ -107,7 +107,7 @@ func TestEjectionsNeverTakeOutMoreThanTheirShare(t *testing.T) {
 func TestAnEjectionBeyondTheBoundChangesNothing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	g := groupOf(Rule{SlowStart: time.Minute}, "r", now)
-	for _, o := range []observed{{state: Down, ejected: true}, {state: Ready}} {
+	for _, o := range []observed{{state: probe.GatewayDown, ejected: true}, {state: probe.GatewayReady}} {
 		o.target, o.since = "m000", now
 		g.put(&o, g.members.get("m000"), now, false)
 		g.replan(now, false)

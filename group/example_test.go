@@ -56,7 +56,7 @@ func Example() {
 			return
 		}
 	}
-	fmt.Printf("%v: %d of %d ready, %d needed\n", view.State, view.Counts[group.Ready], view.Counts.Total(), view.Need)
+	fmt.Printf("%v: %d of %d ready, %d needed\n", view.State, view.Counts[probe.GatewayReady], view.Counts.Total(), view.Need)
 	for m := range view.Members() {
 		fmt.Println(m.Target, m.State)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // withholds reports whether the group withholds the restart of a target, while the instances of reserved targets are
@@ -32,7 +34,7 @@ func (v *View) needs(target string, reserved map[string]bool) bool {
 // mayTakeRequests reports whether requests may be sent to the member: it takes them, or did before nothing was known of
 // it, or nothing is known of it yet, such as after a start of the engine, which gateways may not have noticed.
 func (m *Member) mayTakeRequests() bool {
-	return m.State.TakesRequests() || m.acting.TakesRequests() || m.State == Undecided && m.started
+	return m.State.TakesRequests() || m.acting.TakesRequests() || m.State == probe.GatewayUndecided && m.started
 }
 
 // restarts are those of the engine's targets that groups have allowed or withhold. Groups.mu guards it.
@@ -182,7 +184,7 @@ func (g *Groups) forgetRestart(target string) {
 }
 
 // endRestart forgets that the restart of a target is reserved if another instance takes requests. It needs mu.
-func (g *Groups) endRestart(target, instance string, state State) {
+func (g *Groups) endRestart(target, instance string, state probe.GatewayState) {
 	if reserved, ok := g.restarts.reserved[target]; ok && state.TakesRequests() && instance != reserved.instance {
 		delete(g.restarts.reserved, target)
 	}

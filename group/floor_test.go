@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -90,7 +91,7 @@ func TestWhichRestartsAGroupWithholds(t *testing.T) {
 // A member whose failure the engine doubts, or of which nothing is known any more, still gets requests.
 func TestTheRestartOfAMemberThatGetsRequestsIsWithheld(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for name, next := range map[string]*observed{"doubtful": {state: Down, doubtful: true}, "undecided": {state: Undecided}} {
+	for name, next := range map[string]*observed{"doubtful": {state: probe.GatewayDown, doubtful: true}, "undecided": {state: probe.GatewayUndecided}} {
 		g := groupOf(Rule{HoldRestarts: true}, "rx", now)
 		next.target = "m000"
 		g.put(next, g.members.get("m000"), now, false)

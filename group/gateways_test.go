@@ -209,7 +209,7 @@ func TestAMemberThatIsRemovedDrains(t *testing.T) {
 		s.apply()
 		pass(time.Second)
 		s.rotates("g", "a=0")
-		if m := s.groups.Get("g").View().Member("a"); m.State != group.Draining || m.Address != "10.0.0.7" || m.Port != 8080 || m.Labels["team"] != "shop" {
+		if m := s.groups.Get("g").View().Member("a"); m.State != probe.GatewayDraining || m.Address != "10.0.0.7" || m.Port != 8080 || m.Labels["team"] != "shop" {
 			t.Errorf("the member is %+v", *m)
 		}
 		in.Phase = probe.Gone

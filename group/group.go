@@ -28,8 +28,8 @@ type Rule struct {
 	HoldRestarts bool
 
 	Port        string // of the members for gateways: a number, or the name of a port of each target; default: none
-	Weight      int    // of a member that is ready, 1 to MaxWeight; default DefaultWeight
-	WeightLabel string // label with the weight of a target, 0 (no requests) to MaxWeight, where it differs; default: none
+	Weight      int    // of a member that is ready, 1 to probe.MaxWeight; default DefaultWeight
+	WeightLabel string // label with the weight of a target, 0 (no requests) to probe.MaxWeight, where it differs; default: none
 
 	// Panic is the share of the members under which all are in rotation, but those that are
 	// draining: then it is likelier that the probes are wrong than that nearly all members
@@ -139,7 +139,7 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 // nil: one that took requests there has been away between two Views only, which no gateway has seen.
 func (g *Group) act(m, last *Member, o *observed, now time.Time, isolated bool) {
 	m.acting = actingState(m.acting, m.State, o.doubtful, isolated)
-	m.ejected = m.acting == Down && o.ejected
+	m.ejected = m.acting == probe.GatewayDown && o.ejected
 	switch {
 	case m.ZeroWeight || !m.acting.TakesRequests():
 		m.slowSince, m.serves = time.Time{}, 0
@@ -241,7 +241,7 @@ func (g *Group) replan(now time.Time, all bool) (changed bool) {
 // all have the weight 0.
 func (g *Group) isKnown() bool {
 	total := g.acting.Total()
-	return total > g.acting[Undecided] || total == g.wait.absent && g.zeroWeight > 0
+	return total > g.acting[probe.GatewayUndecided] || total == g.wait.absent && g.zeroWeight > 0
 }
 
 // isUsable reports whether a gateway can act on what is known.
@@ -259,7 +259,7 @@ func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *V
 		Frozen: isolated || !g.isUsable(), InRotation: g.inRotation, Panicking: g.isUsable() && g.plan.all,
 		RestartsWithheld: g.withheld, Removed: removed, members: g.members.current(), replaced: make(chan struct{}),
 	}
-	if v.State != Undecided && v.State != v.Last {
+	if v.State != probe.GatewayUndecided && v.State != v.Last {
 		v.Last, v.Since = v.State, now
 	}
 	g.wait.joined, g.wait.lost = 0, 0

@@ -17,9 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxGroups is how many groups there can be.
-const MaxGroups = probe.MaxGroups
-
 // Engine is the part of *engine.Engine, or of *engine.Union, that Groups uses.
 type Engine interface {
 	SubscribeTargets() *engine.TargetSubscription
@@ -100,8 +97,8 @@ func (g *Groups) Apply(rules map[string]Rule) error {
 
 // Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
 func (g *Groups) Plan(rules map[string]Rule) (commit func(), err error) {
-	if len(rules) > MaxGroups {
-		return nil, fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), MaxGroups)
+	if len(rules) > probe.MaxGroups {
+		return nil, fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), probe.MaxGroups)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		if err := probe.CheckGroupName(name); err != nil {
@@ -408,11 +405,11 @@ func (g *Groups) log(changes []change) {
 		attrs := []any{"group", v.Group, "ready", v.Counts.Serving(), "members", v.Counts.Total(), "min_ready", v.Need}
 		switch {
 		case v.Last == c.before.Last:
-		case v.Last == Down && isPlanned(v):
+		case v.Last == probe.GatewayDown && isPlanned(v):
 			g.logger.Info("group is not ready: its members are stopped", attrs...)
-		case v.Last == Down:
+		case v.Last == probe.GatewayDown:
 			g.logger.Warn("group is not ready", append(attrs, "down", someDown(v))...)
-		case c.before.Last == Down:
+		case c.before.Last == probe.GatewayDown:
 			g.logger.Info("group is ready again", attrs...)
 		}
 		switch {
@@ -442,11 +439,11 @@ func isPlanned(v *View) (isPlanned bool) {
 func someDown(v *View) string {
 	var names []string
 	for m := range v.Members() {
-		if m.State != Down {
+		if m.State != probe.GatewayDown {
 			continue
 		}
 		if len(names) == maxLogged {
-			names = append(names, fmt.Sprintf("and %d more", v.Counts[Down]-maxLogged))
+			names = append(names, fmt.Sprintf("and %d more", v.Counts[probe.GatewayDown]-maxLogged))
 			break
 		}
 		names = append(names, m.Target)

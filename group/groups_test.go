@@ -108,7 +108,7 @@ func (s *stage) rules(rules map[string]group.Rule) {
 func (s *stage) is(name, want string) {
 	s.t.Helper()
 	v := s.groups.Get(name).View()
-	got := fmt.Sprintf("%v %d %d %d", v.State, v.Counts[group.Ready], v.Counts[group.Down], v.Counts[group.Undecided])
+	got := fmt.Sprintf("%v %d %d %d", v.State, v.Counts[probe.GatewayReady], v.Counts[probe.GatewayDown], v.Counts[probe.GatewayUndecided])
 	if got != want {
 		s.t.Errorf("group %s is %s, want %s", name, got, want)
 	}
@@ -215,7 +215,7 @@ func TestUndecidedMembersAreNotDown(t *testing.T) {
 		pass(time.Minute)
 		s.is("all", "undecided 0 0 2")
 		s.is("named", "undecided 0 0 2")
-		if v := s.groups.Get("all").View(); v.Last != group.Undecided || v.Decided() || !v.Since.IsZero() {
+		if v := s.groups.Get("all").View(); v.Last != probe.GatewayUndecided || v.Decided() || !v.Since.IsZero() {
 			t.Errorf("the view is %+v", v)
 		}
 		s.answers["a"].say(probe.Failure)
@@ -226,7 +226,7 @@ func TestUndecidedMembersAreNotDown(t *testing.T) {
 		pass(2 * time.Second)
 		s.is("all", "ready 1 0 1")
 		s.is("named", "undecided 1 0 1")
-		if v := s.groups.Get("named").View(); v.Last != group.Down {
+		if v := s.groups.Get("named").View(); v.Last != probe.GatewayDown {
 			t.Errorf("the last decision is %v, want down", v.Last)
 		}
 		s.log.Take()
@@ -256,7 +256,7 @@ func TestAGroupWhoseMembersMoveKeepsItsLastDecision(t *testing.T) {
 		s.apply()
 		pass(5 * time.Second)
 		s.is("g", "undecided 0 0 1")
-		if v := s.groups.Get("g").View(); v.Last != group.Ready || !v.Since.Equal(since) || v.Member("a").Address != "10.0.0.9" {
+		if v := s.groups.Get("g").View(); v.Last != probe.GatewayReady || !v.Since.Equal(since) || v.Member("a").Address != "10.0.0.9" {
 			t.Errorf("the view is %+v", v)
 		}
 		if log := s.log.Take(); log != "" {
@@ -317,7 +317,7 @@ func TestNextWaitsForAnotherVersion(t *testing.T) {
 		begun := time.Now()
 		time.AfterFunc(10*time.Second, func() { s.answers["a"].say(probe.Failure) })
 		v, err := g.Next(s.t.Context(), g.View().Version)
-		if err != nil || v.State != group.Down || time.Since(begun) < 10*time.Second {
+		if err != nil || v.State != probe.GatewayDown || time.Since(begun) < 10*time.Second {
 			t.Errorf("Next returned %+v, %v after %v", v, err, time.Since(begun))
 		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -348,7 +348,7 @@ func TestInvalidGroupsAreRefused(t *testing.T) {
 		}
 	}
 	many := map[string]group.Rule{}
-	for i := range group.MaxGroups + 1 {
+	for i := range probe.MaxGroups + 1 {
 		many[fmt.Sprint(i)] = group.Rule{}
 	}
 	if err := groups.Apply(many); err == nil || len(groups.Views()) != 0 {
@@ -409,10 +409,10 @@ func compare(s *stage, rules map[string]group.Rule) {
 		s.t.Fatalf("there are %d groups, want %d", n, len(rules))
 	}
 	for name, rule := range rules {
-		want := map[string]group.State{}
+		want := map[string]probe.GatewayState{}
 		if !rule.Members.HasLabels() {
 			for target := range rule.Members.Names() {
-				want[target] = group.Undecided
+				want[target] = probe.GatewayUndecided
 			}
 		}
 		for st := range s.engine.Select(context.Background(), engine.Filter{}) {
@@ -423,7 +423,7 @@ func compare(s *stage, rules map[string]group.Rule) {
 			}
 		}
 		v := s.groups.Get(name).View()
-		got, counts, last := map[string]group.State{}, group.Counts{}, ""
+		got, counts, last := map[string]probe.GatewayState{}, group.Counts{}, ""
 		for m := range v.Members() {
 			if m.Target <= last {
 				s.t.Fatalf("group %s: %s comes after %s", name, m.Target, last)

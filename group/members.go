@@ -18,7 +18,7 @@ type Member struct {
 	Address string            // empty for a target that has none, or does not exist yet
 	Port    uint16            // Rule.Port of this target; 0 if it has none
 	Labels  map[string]string // shared, do not write
-	State   State
+	State   probe.GatewayState
 	Since   time.Time    // when State was found to be so; of one that is down since when a probe fails, whichever engine has found that
 	Reason  probe.Reason // why it is not ready, if that is known
 
@@ -30,13 +30,13 @@ type Member struct {
 
 	ZeroWeight bool // its weight is 0 by Rule.WeightLabel: it gets no requests, and counts for nothing
 
-	absent    bool      // there is no such target
-	started   bool      // its instance has
-	ejected   bool      // it is down only because gateways have ejected it, or it is damped
-	full      int       // its weight when it is ready
-	acting    State     // by which it is in rotation: see actingState
-	serves    uint64    // version of the View since which it takes requests; 0 if it does not
-	slowSince time.Time // when its slow start began; zero without one
+	absent    bool               // there is no such target
+	started   bool               // its instance has
+	ejected   bool               // it is down only because gateways have ejected it, or it is damped
+	full      int                // its weight when it is ready
+	acting    probe.GatewayState // by which it is in rotation: see actingState
+	serves    uint64             // version of the View since which it takes requests; 0 if it does not
+	slowSince time.Time          // when its slow start began; zero without one
 }
 
 // HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address without a Port.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 func TestAMirrorShowsWhatItIsGiven(t *testing.T) {
@@ -17,11 +18,11 @@ func TestAMirrorShowsWhatItIsGiven(t *testing.T) {
 	if _, ok := g.Pick(); ok {
 		t.Error("a member was picked, and there is none")
 	}
-	m.Publish(&group.View{Version: first.Version + 1_000, State: group.Ready, Last: group.Ready, Need: 1}, []*group.Member{
-		{Target: "c", State: group.Down},
-		{Target: "d", State: group.Ready, ZeroWeight: true},
-		{Target: "b", State: group.Ready, InRotation: true, Weight: 100},
-		{Target: "a", State: group.Degraded, InRotation: true, Weight: 25},
+	m.Publish(&group.View{Version: first.Version + 1_000, State: probe.GatewayReady, Last: probe.GatewayReady, Need: 1}, []*group.Member{
+		{Target: "c", State: probe.GatewayDown},
+		{Target: "d", State: probe.GatewayReady, ZeroWeight: true},
+		{Target: "b", State: probe.GatewayReady, InRotation: true, Weight: 100},
+		{Target: "a", State: probe.GatewayDegraded, InRotation: true, Weight: 25},
 	})
 	v, err := g.Next(t.Context(), first.Version)
 	if err != nil || v.Version != first.Version+1_000 || v.Group != "web" || v.Frozen || v.InRotation != 2 || v.Counts.Serving() != 2 || v.Counts.Total() != 3 || v.ZeroWeight != 1 || v.Total() != 4 {
@@ -31,7 +32,7 @@ func TestAMirrorShowsWhatItIsGiven(t *testing.T) {
 	for member := range v.MembersAfter("a") {
 		names = append(names, member.Target)
 	}
-	if !slices.Equal(names, []string{"b", "c", "d"}) || v.Member("c").State != group.Down {
+	if !slices.Equal(names, []string{"b", "c", "d"}) || v.Member("c").State != probe.GatewayDown {
 		t.Errorf("the members after a are %v", names)
 	}
 	picked := map[string]int{}

@@ -14,7 +14,7 @@ type observed struct {
 	target, address string
 	ports           map[string]uint16
 	labels          map[string]string
-	state           State
+	state           probe.GatewayState
 	since           time.Time
 	reason          probe.Reason
 	failing         []probe.ID // its probes that keep it from being ready
@@ -31,8 +31,8 @@ func absent(target string, now time.Time) *observed {
 
 func observe(st *engine.TargetStatus, now time.Time) *observed {
 	o := &observed{target: st.Target, address: st.Address, ports: st.Ports, labels: st.Labels, state: st.Gateway, started: st.Started, since: now}
-	o.ejected = o.state == Down && st.Ready
-	if o.state != Ready {
+	o.ejected = o.state == probe.GatewayDown && st.Ready
+	if o.state != probe.GatewayReady {
 		o.reason = st.Cause.Reason
 	}
 	if o.reason == "" && st.State == probe.StateDamped {
@@ -41,7 +41,7 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 	for i := range st.Probes {
 		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Instance == st.Instance.ID {
 			o.failing = append(o.failing, p.ID)
-			if o.state == Down && p.Since.Before(o.since) { // it was before this process knew it, or another engine has found it
+			if o.state == probe.GatewayDown && p.Since.Before(o.since) { // it was before this process knew it, or another engine has found it
 				o.since = p.Since
 			}
 		}
@@ -52,7 +52,7 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 // isDoubted reports whether the target is down, and the engine doubts each failure that makes
 // it so.
 func (o *observed) isDoubted(e Engine) bool {
-	return o.state == Down && len(o.failing) > 0 && !slices.ContainsFunc(o.failing, func(id probe.ID) bool { return !e.Doubts(id) })
+	return o.state == probe.GatewayDown && len(o.failing) > 0 && !slices.ContainsFunc(o.failing, func(id probe.ID) bool { return !e.Doubts(id) })
 }
 
 // port returns the port that a rule asks for, or 0.

@@ -11,11 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Bounds on weights, and the default of Rule.Weight.
-const (
-	MaxWeight     = probe.MaxWeight
-	DefaultWeight = 100
-)
+// DefaultWeight is the default of Rule.Weight.
+const DefaultWeight = 100
 
 // defaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by
 // default: there an ejection lasts for its time, here until an attempt succeeds.
@@ -35,8 +32,8 @@ func (p plan) equal(q plan) bool { return p.all == q.all && maps.Equal(p.extra, 
 // actingState returns the state by which a member is in rotation or not, if it was before
 // until now. What is not known changes nothing: an undecided member, one that is down for a
 // reason that may be the engine's own, and all members while the engine is isolated.
-func actingState(before, now State, doubtful, isolated bool) State {
-	if isolated || now == Undecided || now == Down && doubtful {
+func actingState(before, now probe.GatewayState, doubtful, isolated bool) probe.GatewayState {
+	if isolated || now == probe.GatewayUndecided || now == probe.GatewayDown && doubtful {
 		return before
 	}
 	return now
@@ -45,7 +42,7 @@ func actingState(before, now State, doubtful, isolated bool) State {
 // panics reports whether so few members take requests that all are used. Those that are
 // draining do not count: they end.
 func (r *Rule) panics(acting Counts) bool {
-	rest := acting.Total() - acting[Draining]
+	rest := acting.Total() - acting[probe.GatewayDraining]
 	return rest > 0 && float64(acting.Serving()) < float64(r.Panic)*float64(rest)
 }
 
@@ -74,7 +71,7 @@ func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
 	}
 	rest = rest[beyond:]
 	slices.SortFunc(rest, func(a, b *Member) int {
-		return cmp.Or(one(b.acting == Draining)-one(a.acting == Draining), lastToGo(a, b))
+		return cmp.Or(one(b.acting == probe.GatewayDraining)-one(a.acting == probe.GatewayDraining), lastToGo(a, b))
 	})
 	for _, m := range rest[:min(missing-beyond, len(rest))] {
 		extra[m.Target] = true
@@ -99,7 +96,7 @@ func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight 
 	switch {
 	case m.ZeroWeight:
 		return false, 0
-	case p.all && m.acting != Draining, p.extra[m.Target]:
+	case p.all && m.acting != probe.GatewayDraining, p.extra[m.Target]:
 		return true, m.full
 	case !m.acting.TakesRequests():
 		return false, 0
@@ -107,7 +104,7 @@ func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight 
 		return true, m.full
 	}
 	w := float64(m.full)
-	if m.acting == Degraded && r.DegradedWeight > 0 {
+	if m.acting == probe.GatewayDegraded && r.DegradedWeight > 0 {
 		w *= float64(r.DegradedWeight)
 	}
 	return true, max(int(math.Round(w*slowShare(m.slowSince, now, r.SlowStart))), 1)
@@ -127,7 +124,7 @@ func slowShare(began, now time.Time, takes time.Duration) float64 {
 // the group.
 func (r *Rule) fullWeight(labels map[string]string) int {
 	if text := labels[r.WeightLabel]; text != "" && r.WeightLabel != "" {
-		if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= MaxWeight {
+		if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= probe.MaxWeight {
 			return n
 		}
 	}

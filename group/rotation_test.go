@@ -15,7 +15,7 @@ import (
 )
 
 // letters are the states of members in a table. One in upper case has the weight 0.
-var letters = map[rune]State{'u': Undecided, 'r': Ready, 'g': Degraded, 'd': Draining, 'x': Down}
+var letters = map[rune]probe.GatewayState{'u': probe.GatewayUndecided, 'r': probe.GatewayReady, 'g': probe.GatewayDegraded, 'd': probe.GatewayDraining, 'x': probe.GatewayDown}
 
 // groupOf returns a group whose members have states, in which a later member has been in its
 // state for longer.
@@ -93,25 +93,25 @@ func TestMembersOfTheWeight0CountForNothing(t *testing.T) {
 		states string
 		rule   Rule
 		want   string
-		state  State
+		state  probe.GatewayState
 		panics bool
 	}{
-		{"Rx", Rule{}, "0 0", Down, false}, // one is ready, and gets no requests
-		{"Rx", Rule{Panic: 0.5}, "0 100", Down, true},
-		{"Xr", Rule{Panic: 1}, "0 100", Ready, false}, // all that can be used are ready
-		{"XXr", Rule{MinReady: half}, "0 0 100", Ready, false},
-		{"RRx", Rule{MinReady: half}, "0 0 0", Down, false},
-		{"Rrx", Rule{Quorum: 2}, "0 100 100", Ready, false},
-		{"Rxd", Rule{Quorum: 1}, "0 0 100", Down, false},
-		{"Ur", Rule{}, "0 100", Ready, false}, // the group does not wait for it
-		{"RR", Rule{}, "0 0", Down, false},    // the group is known, and drained
-		{"RX", Rule{Panic: 1, Quorum: 2}, "0 0", Down, false},
-		{"Ru", Rule{}, "0 100", Undecided, false}, // frozen
+		{"Rx", Rule{}, "0 0", probe.GatewayDown, false}, // one is ready, and gets no requests
+		{"Rx", Rule{Panic: 0.5}, "0 100", probe.GatewayDown, true},
+		{"Xr", Rule{Panic: 1}, "0 100", probe.GatewayReady, false}, // all that can be used are ready
+		{"XXr", Rule{MinReady: half}, "0 0 100", probe.GatewayReady, false},
+		{"RRx", Rule{MinReady: half}, "0 0 0", probe.GatewayDown, false},
+		{"Rrx", Rule{Quorum: 2}, "0 100 100", probe.GatewayReady, false},
+		{"Rxd", Rule{Quorum: 1}, "0 0 100", probe.GatewayDown, false},
+		{"Ur", Rule{}, "0 100", probe.GatewayReady, false}, // the group does not wait for it
+		{"RR", Rule{}, "0 0", probe.GatewayDown, false},    // the group is known, and drained
+		{"RX", Rule{Panic: 1, Quorum: 2}, "0 0", probe.GatewayDown, false},
+		{"Ru", Rule{}, "0 100", probe.GatewayUndecided, false}, // frozen
 	} {
 		c.rule.WeightLabel = "w"
 		g := groupOf(c.rule, c.states, now)
 		_, v := g.publish(now, false, false)
-		if got := weights(g); got != c.want || v.State != c.state || v.Panicking != c.panics || v.Frozen != (c.state == Undecided) {
+		if got := weights(g); got != c.want || v.State != c.state || v.Panicking != c.panics || v.Frozen != (c.state == probe.GatewayUndecided) {
 			t.Errorf("%s by %+v: the weights are %s, want %s; %v, panics %v, frozen %v", c.states, c.rule, got, c.want, v.State, v.Panicking, v.Frozen)
 		}
 		zero := 0
@@ -130,18 +130,18 @@ func TestMembersOfTheWeight0CountForNothing(t *testing.T) {
 func TestAMemberOfTheWeight0IsNotLost(t *testing.T) {
 	now, rule := time.Unix(1000, 0), Rule{WeightLabel: "w", SlowStart: 10 * time.Second}
 	g := groupOf(rule, "rru", now)
-	put := func(name string, state State, weight string) {
+	put := func(name string, state probe.GatewayState, weight string) {
 		o := &observed{target: name, state: state, labels: map[string]string{"w": weight}}
 		g.put(o, g.members.get(name), now, false)
 		g.replan(now, false)
 		g.publish(now, false, false)
 	}
-	put("m002", Ready, "100")
+	put("m002", probe.GatewayReady, "100")
 	for _, c := range []struct{ name, weight, want string }{
 		{"m000", "0", "0 100 100"}, {"m001", "0", "0 0 100"}, {"m002", "0", "0 0 0"},
 		{"m000", "100", "10 0 0"}, // in rotation anew
 	} {
-		put(c.name, Ready, c.weight)
+		put(c.name, probe.GatewayReady, c.weight)
 		if got := weights(g); got != c.want || g.View().Frozen {
 			t.Errorf("%s has the weight %s: the weights are %s, want %s; frozen %v", c.name, c.weight, got, c.want, g.View().Frozen)
 		}
@@ -152,7 +152,7 @@ func TestLabelsHaveWeights(t *testing.T) {
 	now, rule := time.Unix(1000, 0), Rule{Weight: 50, WeightLabel: "w"}
 	g := groupOf(rule, "", now)
 	for i, text := range []string{"", "0", "1", "256", "257", "-1", "x"} {
-		g.put(&observed{target: fmt.Sprint(i), state: Ready, labels: map[string]string{"w": text}}, nil, now, false)
+		g.put(&observed{target: fmt.Sprint(i), state: probe.GatewayReady, labels: map[string]string{"w": text}}, nil, now, false)
 	}
 	g.replan(now, true)
 	if got, want := weights(g), "50 0 1 256 50 50 50"; got != want {
@@ -167,7 +167,7 @@ func TestLawsOfARotation(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		now := time.Unix(1000, 0)
 		rule := Rule{
-			WeightLabel: "w", MaxEjected: probe.Share(r.IntN(5)) / 4, Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
+			WeightLabel: "w", MaxEjected: probe.Share(r.IntN(5)) / 4, Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(probe.MaxWeight + 1),
 			DegradedWeight: probe.Share(r.IntN(5)) / 4, SlowStart: time.Duration(r.IntN(2)) * 10 * time.Second,
 		}
 		g := newGroup("g", now)
@@ -178,8 +178,8 @@ func TestLawsOfARotation(t *testing.T) {
 			if m := g.members.get(name); m != nil && r.IntN(6) == 0 {
 				g.drop(name, now)
 			} else {
-				o := &observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}
-				o.ejected = o.state == Down && r.IntN(2) == 0
+				o := &observed{target: name, state: probe.GatewayState(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}
+				o.ejected = o.state == probe.GatewayDown && r.IntN(2) == 0
 				if r.IntN(8) == 0 {
 					o.labels = map[string]string{"w": "0"}
 				}
@@ -188,7 +188,7 @@ func TestLawsOfARotation(t *testing.T) {
 			before, over := g.view.Load().InRotation, g.wait.over
 			kept := g.acting.Serving() - g.wait.joined
 			switch g.replan(now, g.slow); {
-			case over && g.wait.over && g.wait.lost > 0 && kept == 0 && g.acting[Undecided] > g.wait.absent && g.acting.Serving() < max(before, 1):
+			case over && g.wait.over && g.wait.lost > 0 && kept == 0 && g.acting[probe.GatewayUndecided] > g.wait.absent && g.acting.Serving() < max(before, 1):
 				t.Errorf("%d of %d members replace %d that are lost", g.acting.Serving(), g.acting.Total(), before)
 			case over && !g.wait.over && kept > 0 && g.acting.Total() > g.wait.absent:
 				t.Errorf("the group waits, and %d members go on", kept)
@@ -262,19 +262,19 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 }
 
 func TestWhatIsNotKnownChangesNothing(t *testing.T) {
-	for _, before := range []State{Undecided, Ready, Degraded, Draining, Down} {
-		for _, now := range []State{Undecided, Ready, Degraded, Draining, Down} {
+	for _, before := range []probe.GatewayState{probe.GatewayUndecided, probe.GatewayReady, probe.GatewayDegraded, probe.GatewayDraining, probe.GatewayDown} {
+		for _, now := range []probe.GatewayState{probe.GatewayUndecided, probe.GatewayReady, probe.GatewayDegraded, probe.GatewayDraining, probe.GatewayDown} {
 			if got := actingState(before, now, false, true); got != before {
 				t.Errorf("isolated, %v after %v is taken for %v", now, before, got)
 			}
 			want := now
-			if now == Undecided {
+			if now == probe.GatewayUndecided {
 				want = before
 			}
 			if got := actingState(before, now, false, false); got != want {
 				t.Errorf("%v after %v is taken for %v", now, before, got)
 			}
-			if now == Down {
+			if now == probe.GatewayDown {
 				want = before
 			}
 			if got := actingState(before, now, true, false); got != want {
@@ -319,20 +319,20 @@ func TestASlowStartPausesBesideMembersThatAreDown(t *testing.T) {
 		c.rule.SlowStart = 10 * time.Second
 		g := groupOf(c.rule, "rr", now)
 		g.publish(now, false, false)
-		change := func(name string, state State) {
+		change := func(name string, state probe.GatewayState) {
 			now = now.Add(time.Millisecond)
 			g.put(&observed{target: name, state: state, since: now}, g.members.get(name), now, false)
 			g.replan(now, g.slow)
 			g.publish(now, false, false)
 			checkLaws(t, g, now)
 		}
-		change("m002", Ready)
-		change("m000", Down)
-		change("m001", Down)
+		change("m002", probe.GatewayReady)
+		change("m000", probe.GatewayDown)
+		change("m001", probe.GatewayDown)
 		if got := weights(g); got != c.down {
 			t.Errorf("by %+v the weights are %s, want %s", c.rule, got, c.down)
 		}
-		change("m001", Ready)
+		change("m001", probe.GatewayReady)
 		if got := weights(g); got != c.well {
 			t.Errorf("by %+v the weights are %s after one is ready again, want %s", c.rule, got, c.well)
 		}
@@ -344,7 +344,7 @@ func TestPicksAreFair(t *testing.T) {
 	g := groupOf(Rule{WeightLabel: "w"}, "x", now)
 	var sum float64
 	for i, text := range []string{"1", "10", "25", "100", "256", "0"} {
-		m := &observed{target: "w" + text, state: Ready, labels: map[string]string{"w": text}}
+		m := &observed{target: "w" + text, state: probe.GatewayReady, labels: map[string]string{"w": text}}
 		g.put(m, nil, now, false)
 		sum += []float64{1, 10, 25, 100, 256, 0}[i]
 	}

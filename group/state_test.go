@@ -15,28 +15,28 @@ func TestAGroupIsReadyWhenEnoughMembersAre(t *testing.T) {
 	for _, c := range []struct {
 		undecided, ready, down int
 		min                    string
-		want                   State
+		want                   probe.GatewayState
 	}{
-		{0, 3, 1, "2", Ready},
-		{0, 2, 2, "2", Ready},
-		{0, 1, 3, "2", Down},
-		{0, 2, 2, "50%", Ready},
-		{0, 1, 2, "50%", Down}, // 50% of 3 is 2
-		{0, 4, 0, "100%", Ready},
-		{0, 3, 1, "100%", Down},
-		{4, 0, 0, "2", Undecided},
-		{1, 1, 2, "2", Undecided},
-		{1, 0, 3, "2", Down}, // even if the last one becomes ready
-		{1, 2, 1, "2", Ready},
-		{0, 1, 0, "3", Down}, // it can never be ready
-		{0, 0, 0, "1", Undecided},
-		{0, 0, 0, "50%", Undecided},
+		{0, 3, 1, "2", probe.GatewayReady},
+		{0, 2, 2, "2", probe.GatewayReady},
+		{0, 1, 3, "2", probe.GatewayDown},
+		{0, 2, 2, "50%", probe.GatewayReady},
+		{0, 1, 2, "50%", probe.GatewayDown}, // 50% of 3 is 2
+		{0, 4, 0, "100%", probe.GatewayReady},
+		{0, 3, 1, "100%", probe.GatewayDown},
+		{4, 0, 0, "2", probe.GatewayUndecided},
+		{1, 1, 2, "2", probe.GatewayUndecided},
+		{1, 0, 3, "2", probe.GatewayDown}, // even if the last one becomes ready
+		{1, 2, 1, "2", probe.GatewayReady},
+		{0, 1, 0, "3", probe.GatewayDown}, // it can never be ready
+		{0, 0, 0, "1", probe.GatewayUndecided},
+		{0, 0, 0, "50%", probe.GatewayUndecided},
 	} {
 		var min probe.Minimum
 		if err := min.UnmarshalText([]byte(c.min)); err != nil {
 			t.Fatal(err)
 		}
-		counts := Counts{Undecided: c.undecided, Ready: c.ready, Down: c.down}
+		counts := Counts{probe.GatewayUndecided: c.undecided, probe.GatewayReady: c.ready, probe.GatewayDown: c.down}
 		if got := decide(counts, 0, min.Of(counts.Total())); got != c.want {
 			t.Errorf("%+v is %v", c, got)
 		}
@@ -51,13 +51,13 @@ func TestAGroupIsDecidedIfItsUndecidedMembersDoNotMatter(t *testing.T) {
 		for ready := range most {
 			for down := range most {
 				for need := 1; need < 3*most; need++ {
-					got := decide(Counts{Undecided: undecided, Ready: ready, Down: down}, 0, need)
-					var ends []State
+					got := decide(Counts{probe.GatewayUndecided: undecided, probe.GatewayReady: ready, probe.GatewayDown: down}, 0, need)
+					var ends []probe.GatewayState
 					for become := range undecided + 1 {
-						ends = append(ends, decide(Counts{Ready: ready + become, Down: down + undecided - become}, 0, need))
+						ends = append(ends, decide(Counts{probe.GatewayReady: ready + become, probe.GatewayDown: down + undecided - become}, 0, need))
 					}
 					ends = slices.Compact(ends)
-					if want := Undecided; len(ends) == 1 && ends[0] != got || len(ends) > 1 && got != want {
+					if want := probe.GatewayUndecided; len(ends) == 1 && ends[0] != got || len(ends) > 1 && got != want {
 						t.Fatalf("%d undecided, %d ready, %d down, %d needed: %v, but it may become %v", undecided, ready, down, need, got, ends)
 					}
 				}

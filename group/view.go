@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // View is what a group is at some time. It never changes.
@@ -14,11 +16,11 @@ type View struct {
 	Version uint64 // grows with each View of the group, also from one engine to the next
 	Rule    Rule
 
-	State State // whether enough members take requests
+	State probe.GatewayState // whether enough members take requests
 
 	// Last is State or, while that is Undecided, the last one that was not: what gateways
 	// act on. It is Undecided only before the first decision.
-	Last  State
+	Last  probe.GatewayState
 	Since time.Time // when Last changed; zero while it is Undecided
 
 	Need       int    // how many members must take requests: Rule.MinReady of those in Counts
@@ -53,7 +55,7 @@ type View struct {
 func (v *View) Total() int { return v.Counts.Total() + v.ZeroWeight }
 
 // Decided reports whether there are members, and the state of each that counts is known.
-func (v *View) Decided() bool { return v.Counts[Undecided] == 0 && v.Total() > 0 }
+func (v *View) Decided() bool { return v.Counts[probe.GatewayUndecided] == 0 && v.Total() > 0 }
 
 // Members yields the members, sorted by name. The caller must not change them.
 func (v *View) Members() iter.Seq[*Member] { return v.members.from("") }

@@ -1,6 +1,10 @@
 package group
 
-import "time"
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 // waitLimit is how long a group waits for members that are undecided.
 const waitLimit = time.Minute
@@ -35,7 +39,7 @@ func (g *Group) settle(now time.Time) (changed bool) {
 		return changed
 	}
 	isLate := now.Sub(w.began) >= waitLimit
-	if isLate || g.acting[Undecided] == w.absent || w.enough > 0 && serve >= w.enough {
+	if isLate || g.acting[probe.GatewayUndecided] == w.absent || w.enough > 0 && serve >= w.enough {
 		w.over, changed = true, true
 		g.members.update(func(m *Member) *Member { return g.release(m, isLate) })
 	}
@@ -46,13 +50,13 @@ func (g *Group) settle(now time.Time) (changed bool) {
 // member of which nothing was found out is in rotation until it is known to be down, unless it
 // has not even started. None is newer than the others, and starts slowly.
 func (g *Group) release(m *Member, isLate bool) *Member {
-	presume := isLate && m.acting == Undecided && m.started && !m.ZeroWeight
+	presume := isLate && m.acting == probe.GatewayUndecided && m.started && !m.ZeroWeight
 	if !presume && m.slowSince.IsZero() {
 		return m
 	}
 	c := *m
 	if c.slowSince = (time.Time{}); presume {
-		c.acting, c.serves = Ready, g.nextVersion()
+		c.acting, c.serves = probe.GatewayReady, g.nextVersion()
 	}
 	g.uncount(m)
 	g.count(&c)

@@ -300,7 +300,7 @@ func TestNobodyIsToldOfAGroupWhoseMembersWereStopped(t *testing.T) {
 			s.engine.Report(probe.Instance{Target: name, ID: "1", Phase: probe.Gone, Since: time.Now(), Reason: probe.ReasonOperatorStop})
 		}
 		pass(15 * time.Second)
-		if v := s.groups.Get("all").View(); v.Last != group.Down {
+		if v := s.groups.Get("all").View(); v.Last != probe.GatewayDown {
 			t.Errorf("the group is %v", v.Last)
 		}
 		s.expect("")

@@ -76,12 +76,12 @@ func (s *groupSource) addTeller(ev *event) {
 
 func (s *groupSource) event(v *group.View) event {
 	ev := event{Notice: Notice{Subject: Subject{KindGroup, v.Group}, State: v.Last.String(), At: v.Since}}
-	ev.Detail = fmt.Sprintf("%d of %d members are ready, %d needed", v.Counts[group.Ready]+v.Counts[group.Degraded], v.Total(), v.Need)
+	ev.Detail = fmt.Sprintf("%d of %d members are ready, %d needed", v.Counts[probe.GatewayReady]+v.Counts[probe.GatewayDegraded], v.Total(), v.Need)
 	switch {
 	case v.Frozen:
-	case v.Last == group.Down:
+	case v.Last == probe.GatewayDown:
 		ev.Severity, ev.level, ev.held = probe.SeverityCritical, firing, s.wasExplained(v)
-	case v.Last != group.Undecided:
+	case v.Last != probe.GatewayUndecided:
 		ev.level = well
 	}
 	return ev
@@ -119,12 +119,12 @@ const maxExplained = 1000
 // nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
 // very large group only.
 func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
-	enough, looked := v.Counts[group.Ready]+v.Counts[group.Degraded], 0
+	enough, looked := v.Counts[probe.GatewayReady]+v.Counts[probe.GatewayDegraded], 0
 	for m := range v.Members() {
 		if looked++; looked > maxExplained {
 			return false
 		}
-		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
+		if m.State == probe.GatewayReady || m.State == probe.GatewayDegraded || m.ZeroWeight {
 			continue
 		}
 		if reason := s.engine.Admin().Suppressed(m.Target); s.isStopped(m) || reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
@@ -140,7 +140,7 @@ func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 func (s *groupSource) troubled() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, v := range s.groups.Views() {
-			if v.Last == group.Down && !yield(v.Group) {
+			if v.Last == probe.GatewayDown && !yield(v.Group) {
 				return
 			}
 		}

@@ -3,7 +3,6 @@ package pause
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,18 +28,6 @@ type MaintenanceStatus struct {
 	To      time.Time
 	Why     string
 	Targets int // how many are under maintenance because of it; 0 unless it is Active
-}
-
-// MaintenanceError is the error of Keeper.Unpause if a target is under maintenance, and not paused.
-type MaintenanceError struct {
-	Detail string    // which maintenance, and why
-	Until  time.Time // when it ends
-}
-
-// Error implements error.
-func (e *MaintenanceError) Error() string {
-	return fmt.Sprintf("the target is under maintenance until %s, as the configuration says (%s): to end that, change the maintenance block and reload",
-		e.Until.Format(time.RFC3339), e.Detail)
 }
 
 // maintained is a Maintenance that a Keeper follows.

@@ -176,7 +176,7 @@ func (k *Keeper) set(targets []string, p Pause) {
 
 // Unpause ends the Pauses of targets, as Pause begins them. It has no effect on shared targets if the store does not
 // answer, which is an error, apart from those that only this engine has paused. The error is ErrNoTarget if none of the targets
-// exists, or is a *MaintenanceError if there is one that is not paused, but under maintenance.
+// exists. A single target that is not paused, but under maintenance, is an error, too.
 func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by string) (r Result, err error) {
 	own, stored := k.divide(targets, false, func(_ Pause, is bool) bool { return is }, &r)
 	if r.Targets == 0 {
@@ -186,10 +186,11 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	for _, target := range own {
 		k.end(target)
 	}
-	var maintained *MaintenanceError
+	var maintained error
 	if under := k.under[targets[0]]; under != nil && group == "" {
 		is := under.forEngine()
-		maintained = &MaintenanceError{is.Detail, is.Until}
+		maintained = fmt.Errorf("the target is under maintenance until %s, as the configuration says (%s): to end that, change the maintenance block and reload",
+			is.Until.Format(time.RFC3339), is.Detail)
 	}
 	k.pausesMu.Unlock()
 	if len(own) > 0 {

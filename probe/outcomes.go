@@ -13,7 +13,7 @@ type OutcomeRun struct {
 	Attempts uint64 // from 1 to math.MaxInt32
 }
 
-// outcomeLetters are the outcomes by their letters.
+// outcomeLetters are the letters of outcomes, by outcome.
 const outcomeLetters = "USWF"
 
 // FormatOutcomes returns outcomes as words, as ParseOutcomes reads them: "S1440 F2 S10".
@@ -23,21 +23,9 @@ func FormatOutcomes(runs []OutcomeRun) string {
 		if i > 0 {
 			b = append(b, ' ')
 		}
-		b = strconv.AppendUint(append(b, letterOf(run.Outcome)), run.Attempts, 10)
+		b = strconv.AppendUint(append(b, outcomeLetters[run.Outcome]), run.Attempts, 10)
 	}
 	return string(b)
-}
-
-func letterOf(o Outcome) byte {
-	switch o {
-	case Success:
-		return 'S'
-	case Warning:
-		return 'W'
-	case Failure:
-		return 'F'
-	}
-	return 'U'
 }
 
 // ParseOutcomes reads outcomes, each as a letter: S for success, W warning, F failure, U unknown. A
@@ -60,21 +48,12 @@ func ParseOutcomes(text string) (runs []OutcomeRun, err error) {
 				}
 			}
 			text = text[digits:]
-			runs = AppendOutcomes(runs, OutcomeRun{outcomeOf(letter), times})
+			runs = AppendOutcomes(runs, OutcomeRun{Outcome(strings.IndexByte(outcomeLetters, letter)), times})
 		default:
 			return nil, fmt.Errorf("unknown outcome %q: write S for success, W for warning, F for failure, U for unknown", letter)
 		}
 	}
 	return runs, nil
-}
-
-func outcomeOf(letter byte) Outcome {
-	for o := Unknown; o <= Failure; o++ {
-		if letterOf(o) == letter {
-			return o
-		}
-	}
-	return Unknown
 }
 
 // AppendOutcomes appends a run to others, of which it may make the last one longer.

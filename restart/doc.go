@@ -25,8 +25,8 @@
 //	phase.go       the phases of an instance, and the table of what each event does in them
 //	instance.go    watches the probes of one instance, and terminates it
 //	depend.go      whether what it depends on fails too
-//	disruption.go  DisruptionBudget: groups that withhold restarts
-//	budget.go      Budget: how many restarts there may be within a time
+//	disruption.go  DisruptionBudget: asks whether a group withholds a restart (hold_restarts), which package group decides
+//	budget.go      Budget: how many restarts there may be within a time, whatever groups say
 //	backoff.go     BackOff: how long the next instance waits
 //	operator.go    stops, starts and restarts targets for operators
 //	effect.go      what other units would do to those in use

@@ -352,7 +352,7 @@ func TestCompiledCodeIsCached(t *testing.T) {
 func TestDamagedCacheEntriesAreCompiledAgain(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "cache")
 	for range 2 {
-		p, err := wasmhost.Load(wasmhost.Config{Module: wat(idle), AllowUnpinned: true, CacheDir: root})
+		p, err := wasmhost.Load(wasmhost.Config{Module: wat(idle), CacheDir: root})
 		if err != nil {
 			t.Fatal(err)
 		}

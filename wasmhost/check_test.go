@@ -3,9 +3,7 @@ package wasmhost_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -54,7 +52,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := wasmhost.Load(wasmhost.Config{Name: "redis", Module: test.module, AllowUnpinned: true})
+			_, err := wasmhost.Load(wasmhost.Config{Name: "redis", Module: test.module})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "plugin redis: ") {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -71,7 +69,7 @@ func withManifest(module []byte) []byte {
 }
 
 func TestInvalidCodeIsReportedByWait(t *testing.T) {
-	p, err := wasmhost.Load(wasmhost.Config{Module: wat(`(func $run (result i32) i32.add)`), AllowUnpinned: true})
+	p, err := wasmhost.Load(wasmhost.Config{Module: wat(`(func $run (result i32) i32.add)`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,22 +95,14 @@ func TestErrorsNameTheField(t *testing.T) {
 	if err := os.Mkdir(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	pinned := fmt.Sprintf("%x", sha256.Sum256(module))
-	good := wasmhost.Config{Path: file, SHA256: pinned}
+	good := wasmhost.Config{Module: module}
 	tests := map[string]struct {
 		change func(*wasmhost.Config)
 		field  string // empty: nothing is wrong
 	}{
 		"nothing":                     {func(*wasmhost.Config) {}, ""},
-		"the hash in large letters":   {func(c *wasmhost.Config) { c.SHA256 = strings.ToUpper(pinned) }, ""},
-		"no source":                   {func(c *wasmhost.Config) { c.Path = "" }, "source"},
-		"two sources":                 {func(c *wasmhost.Config) { c.Module = module }, "source"},
-		"a file that is missing":      {func(c *wasmhost.Config) { c.Path += "x" }, "source"},
-		"a directory":                 {func(c *wasmhost.Config) { c.Path = filepath.Dir(file) }, "source"},
+		"no source":                   {func(c *wasmhost.Config) { c.Module = nil }, "source"},
 		"a module too long":           {func(c *wasmhost.Config) { c.Limits.ModuleSize = 10 }, "source"},
-		"no hash":                     {func(c *wasmhost.Config) { c.SHA256 = "" }, "sha256"},
-		"half a hash":                 {func(c *wasmhost.Config) { c.SHA256 = pinned[:32] }, "sha256"},
-		"another hash":                {func(c *wasmhost.Config) { c.SHA256 = strings.Repeat("0", 64) }, "sha256"},
 		"a trap that is a success":    {func(c *wasmhost.Config) { c.OnTrap = probe.Success }, "on_trap"},
 		"negative memory":             {func(c *wasmhost.Config) { c.Limits.Memory = -1 }, "limits.memory"},
 		"too many instances":          {func(c *wasmhost.Config) { c.Limits.Instances = 1 << 20 }, "limits.instances"},
@@ -149,7 +139,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(wat(`(table 1) (memory 1 2)` + idle))
 	f.Add(wat(importNet + idle))
 	f.Fuzz(func(t *testing.T, module []byte) {
-		p, err := wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Limits: wasmhost.Limits{Memory: 1 << 20}})
+		p, err := wasmhost.Load(wasmhost.Config{Module: module, Limits: wasmhost.Limits{Memory: 1 << 20}})
 		if err != nil {
 			return
 		}
@@ -172,7 +162,7 @@ func TestAModuleWhoseStateCannotBeCopiedIsRejected(t *testing.T) {
 		`(table 1) (elem 0 $run) (func $run (result i32) ref.func $run drop i32.const 1)`: "function 0 makes a reference to a function, which cannot be undone",
 		`(table 1) (elem 0 $run) (func $run (result i32) i32.const 0 call_indirect)`:      "",
 	} {
-		p, err := wasmhost.Load(wasmhost.Config{Module: wat("%s", text), AllowUnpinned: true})
+		p, err := wasmhost.Load(wasmhost.Config{Module: wat("%s", text)})
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && err != nil {
 			t.Errorf("%s: got %v", text, err)
 		}

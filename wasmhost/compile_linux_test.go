@@ -195,7 +195,7 @@ func TestPluginsShareTheirCompiledCode(t *testing.T) {
 }
 
 func TestClosingAPluginCancelsItsCompilation(t *testing.T) {
-	p, err := wasmhost.Load(wasmhost.Config{Module: manyValues(), AllowUnpinned: true})
+	p, err := wasmhost.Load(wasmhost.Config{Module: manyValues()})
 	if err != nil {
 		t.Fatal(err)
 	}

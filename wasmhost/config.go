@@ -2,8 +2,6 @@ package wasmhost
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"math"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/dial"
-	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -24,16 +21,9 @@ import (
 type Config struct {
 	Name string // the plugin's name in logs and errors; default: the name in its manifest
 
-	// Path is the module's file; Module its bytes, which are not modified. Exactly one
-	// must be set.
-	Path   string
+	// Module is the bytes of the module, which are not modified; required. They are run: who can write
+	// the file decides what the engine runs, unless its hash is compared with a known one.
 	Module []byte
-
-	// SHA256 is the hash that the module must have, as 64 hexadecimal digits. It is
-	// required unless AllowUnpinned is set: without it, write access to the file is
-	// enough to change what the engine runs.
-	SHA256        string
-	AllowUnpinned bool
 
 	Grant   Grant         `hcl:"grant,block" doc:"what the plugin may reach"`
 	Limits  Limits        `hcl:"limits,block" doc:"how much the plugin may use"`
@@ -162,12 +152,8 @@ func (c *Config) complete() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
-	case c.Path == "" && c.Module == nil:
+	case c.Module == nil:
 		return probe.FieldErrorf("source", "must be set")
-	case c.Path != "" && c.Module != nil:
-		return probe.FieldErrorf("source", "must be either a path or a module, not both")
-	case c.SHA256 == "" && !c.AllowUnpinned:
-		return probe.FieldErrorf("sha256", "must be set, unless allow_unpinned is true")
 	case c.OnTrap != probe.Unknown && c.OnTrap != probe.Failure:
 		return probe.FieldErrorf("on_trap", "must be unknown or failure")
 	case c.CacheSize < 0:
@@ -176,28 +162,11 @@ func (c *Config) complete() error {
 	if err := errors.Join(limits.Check(c.Compile, "compile.").Err(), c.KeepAlive.Check()); err != nil {
 		return err
 	}
-	return c.Limits.complete()
-}
-
-// read returns the module's bytes after checking their length and hash.
-func (c Config) read() ([]byte, error) {
-	wasm, err := c.Module, error(nil)
-	if c.Path != "" {
-		wasm, err = files.ReadRegular(c.Path, c.Limits.ModuleSize)
+	if err := c.Limits.complete(); err != nil {
+		return err
 	}
-	switch {
-	case errors.Is(err, files.ErrTooLarge), int64(len(wasm)) > c.Limits.ModuleSize:
-		return nil, probe.FieldErrorf("source", "is larger than limits.module_size, %v", bytesize.Size(c.Limits.ModuleSize))
-	case err != nil:
-		return nil, probe.FieldErrorf("source", "cannot be read: %v", err)
+	if int64(len(c.Module)) > c.Limits.ModuleSize {
+		return probe.FieldErrorf("source", "is larger than limits.module_size, %v", bytesize.Size(c.Limits.ModuleSize))
 	}
-	sum := sha256.Sum256(wasm)
-	want, err := hex.DecodeString(c.SHA256)
-	if c.SHA256 != "" && (err != nil || len(want) != len(sum)) {
-		return nil, probe.FieldErrorf("sha256", "must be %d hexadecimal digits", 2*len(sum))
-	}
-	if c.SHA256 != "" && [sha256.Size]byte(want) != sum {
-		return nil, probe.FieldErrorf("sha256", "does not match the module, whose SHA-256 is %x", sum)
-	}
-	return wasm, nil
+	return nil
 }

@@ -3,6 +3,7 @@ package wasmhost_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -10,11 +11,12 @@ import (
 )
 
 func ExampleLoad() {
-	plugin, err := wasmhost.Load(wasmhost.Config{
-		Path:   "redis.wasm",
-		SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-		Limits: wasmhost.Limits{Memory: 16 << 20},
-	})
+	module, err := os.ReadFile("redis.wasm")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plugin, err := wasmhost.Load(wasmhost.Config{Module: module, Limits: wasmhost.Limits{Memory: 16 << 20}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -80,7 +80,7 @@ func buildGuest() (*wasmhost.Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Grant: wasmhost.Grant{Env: []string{"SONDE_TEST"}}})
+	return wasmhost.Load(wasmhost.Config{Module: module, Grant: wasmhost.Grant{Env: []string{"SONDE_TEST"}}})
 }
 
 // pong responds to each line after a delay.

@@ -1,8 +1,6 @@
 package wasmhost_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,14 +108,11 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 			if len(test.failed) == 1 {
 				tier.CI(t) // those with several faults are left
 			}
-			file := filepath.Join(t.TempDir(), "plugin.wasm")
-			if err := os.WriteFile(file, wat("%s", kitImports+test.wat), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			failed := rulesFailed(t, file, port)
+			module := wat("%s", kitImports+test.wat)
+			failed := rulesFailed(t, module, port)
 			// On a busy machine, bytes that are sent one by one may arrive together, and random ones too late.
 			for tries := 1; tries < 5 && len(failed) < len(test.failed); tries++ {
-				failed = rulesFailed(t, file, port)
+				failed = rulesFailed(t, module, port)
 			}
 			if !slices.Equal(failed, test.failed) {
 				t.Errorf("failed:\n%s\nwant:\n%s", strings.Join(failed, "\n"), strings.Join(test.failed, "\n"))
@@ -137,7 +132,7 @@ func TestTheConformanceKitFailsASuccessAtTheDeadline(t *testing.T) {
 	defer stop()
 	module := wat("%s", kitImports+kitLocal+ask+listen+`local.get $fd i32.const 128 i32.const 1 call $read drop `+judge+`)`+kitRun)
 	checks, err := tck.Run(t.Context(), tck.Config{
-		Plugin: wasmhost.Config{Module: module, AllowUnpinned: true}, Address: tck.Loopback, Port: port, Timeout: 500 * time.Millisecond,
+		Plugin: wasmhost.Config{Module: module}, Address: tck.Loopback, Port: port, Timeout: 500 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,10 +146,10 @@ func TestTheConformanceKitFailsASuccessAtTheDeadline(t *testing.T) {
 }
 
 // rulesFailed runs the kit with an echo server.
-func rulesFailed(t *testing.T, file string, port uint16) (failed []string) {
+func rulesFailed(t *testing.T, module []byte, port uint16) (failed []string) {
 	t.Helper()
 	checks, err := tck.Run(t.Context(), tck.Config{
-		Plugin:  wasmhost.Config{Path: file, AllowUnpinned: true},
+		Plugin:  wasmhost.Config{Module: module},
 		Address: tck.Loopback, Port: port, Timeout: testsync.Timeout, Silence: 500 * time.Millisecond,
 	})
 	if err != nil {

@@ -79,10 +79,6 @@ func Load(c Config) (*Plugin, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	wasm, err := c.read()
-	if err != nil {
-		return nil, err
-	}
 	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS, c.Grant.Env)
 	if err != nil {
 		return nil, err
@@ -91,7 +87,7 @@ func Load(c Config) (*Plugin, error) {
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		compiled: newCompilation(), checking: semaphore.NewWeighted(1),
 	}
-	m, err := p.check(wasm)
+	m, err := p.check(c.Module)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}

@@ -103,7 +103,7 @@ func TestSettingsThatCannotBeCheckedNowAreCheckedAgain(t *testing.T) {
 // While a module is being compiled, its settings are not checked.
 func TestTheFirstAttemptChecksTheSettings(t *testing.T) {
 	for code, want := range map[string]probe.Reason{"i32.const 0": "", "i32.const 1": "plugin.settings"} {
-		p, err := wasmhost.Load(wasmhost.Config{Module: configuring(code), AllowUnpinned: true})
+		p, err := wasmhost.Load(wasmhost.Config{Module: configuring(code)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
 var hung = wat(`(func $spin %s) (start $spin) (func $run (result i32) i32.const 1)`, spin)
 
 func TestCloseEndsTheStartsOfInstances(t *testing.T) {
-	p, err := wasmhost.Load(wasmhost.Config{Module: hung, AllowUnpinned: true, Limits: wasmhost.Limits{Start: time.Hour}})
+	p, err := wasmhost.Load(wasmhost.Config{Module: hung, Limits: wasmhost.Limits{Start: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,6 @@ func load(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 // plugin is closed, such as withoutCompiler, has to be called before.
 func loadLater(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	tb.Helper()
-	c.AllowUnpinned = true
 	p, err := wasmhost.Load(c)
 	if err != nil {
 		tb.Fatal(err)

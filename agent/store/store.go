@@ -45,10 +45,10 @@ type Config struct {
 	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
-// Values is state besides that of probes, as values by key, which are JSON. Both methods are called by
+// source is state besides that of probes, as values by key, which are JSON. Both methods are called by
 // one goroutine of Run. A write calls Value for the keys that have changed, in descending order: so a value can
 // depend on others of the same write, if its key sorts before theirs.
-type Values interface {
+type source interface {
 	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
 	Values() iter.Seq2[string, []byte] // yields all of them
 }
@@ -120,13 +120,13 @@ func (s *Store) open() (*content, error) {
 	}
 	in := newContent()
 	in.unfinished, err = j.Read(in.accept)
-	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+	if damage := err; errors.Is(damage, journal.ErrDamaged) {
 		in = newContent()
 		var aside string
 		if aside, err = j.SetAside(); err == nil {
-			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", corrupt, "moved_to", aside)
+			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", damage, "moved_to", aside)
 		} else {
-			err = errors.Join(corrupt, err)
+			err = errors.Join(damage, err)
 		}
 	}
 	if err != nil {

@@ -154,11 +154,11 @@ func (s scrape) summary(sum engine.Summary) {
 // sonde_group_ready is left out.
 func (s scrape) groups(views []*group.View) {
 	for _, v := range views {
-		if v.Last != group.Undecided {
-			s.gauge(groupReadyDesc, number(v.Last == group.Ready), v.Group)
+		if v.Last != probe.GatewayUndecided {
+			s.gauge(groupReadyDesc, number(v.Last == probe.GatewayReady), v.Group)
 		}
 		for state, members := range v.Counts {
-			s.gauge(groupMembersDesc, float64(members), v.Group, group.State(state).String())
+			s.gauge(groupMembersDesc, float64(members), v.Group, probe.GatewayState(state).String())
 		}
 		s.gauge(groupRotationDesc, float64(v.InRotation), v.Group)
 		s.gauge(groupPanicDesc, number(v.Panicking), v.Group)

@@ -233,9 +233,9 @@ sonde_stalled_seconds_total 2.5
 
 func TestGroupMetrics(t *testing.T) {
 	views := []*group.View{
-		{Group: "db", Counts: group.Counts{group.Undecided: 2}},
-		{Group: "web", State: group.Undecided, Last: group.Down, Counts: group.Counts{group.Ready: 1, group.Down: 2, group.Undecided: 3}},
-		{Group: "zone", State: group.Ready, Last: group.Ready, Counts: group.Counts{group.Ready: 4}},
+		{Group: "db", Counts: group.Counts{probe.GatewayUndecided: 2}},
+		{Group: "web", State: probe.GatewayUndecided, Last: probe.GatewayDown, Counts: group.Counts{probe.GatewayReady: 1, probe.GatewayDown: 2, probe.GatewayUndecided: 3}},
+		{Group: "zone", State: probe.GatewayReady, Last: probe.GatewayReady, Counts: group.Counts{probe.GatewayReady: 4}},
 	}
 	want := `
 # HELP sonde_group_members Number of members of the group by state, without those of the weight 0.

@@ -13,7 +13,7 @@
 //	saved.go        what is kept for the next engine
 //	sent.go         the latest time in a datagram of each target and token
 //	datagram.go     the form of a beat in a datagram
-//	receiver.go     Receiver: datagrams
+//	receiver.go     the socket for datagrams
 //	allowance.go    how many datagrams that change nothing are read
 //	drops_linux.go  how many datagrams the system has dropped
 package beatprobe

@@ -29,7 +29,7 @@ func TestTheShellOfTheDocsSendsABeat(t *testing.T) {
 	r := expect(t, map[string]string{"backup": token})
 	rc, _ := receiver(t, r)
 	run(t, r, rc)
-	command := exec.Command("bash", "-ec", strings.Replace(script, address, fmt.Sprintf("127.0.0.1/%d", rc.Addr().(*net.UDPAddr).Port), 1))
+	command := exec.Command("bash", "-ec", strings.Replace(script, address, fmt.Sprintf("127.0.0.1/%d", rc.LocalAddr().(*net.UDPAddr).Port), 1))
 	command.Env = append(os.Environ(), "BACKUP_TOKEN="+token)
 	if output, err := command.CombinedOutput(); err != nil || len(output) > 0 {
 		t.Fatalf("%v: %s", err, output)

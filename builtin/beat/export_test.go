@@ -6,8 +6,8 @@ const (
 	RejectedBurst = rejectedBurst
 )
 
-// Receive takes a datagram.
-func (r *Registry) Receive(packet []byte) { r.receive(packet) }
+// Take takes a datagram.
+func (r *Registry) Take(packet []byte) { r.receive(packet) }
 
 // MaxDatagram is maxDatagram.
 const MaxDatagram = maxDatagram

@@ -215,14 +215,14 @@ func TestOnlyTheTokenOfTheTargetIsTaken(t *testing.T) {
 	})
 }
 
-// receiver returns a receiver on loopback, and a socket that sends to it.
-func receiver(t *testing.T, r *beatprobe.Registry) (*beatprobe.Receiver, net.Conn) {
+// receiver returns a socket on loopback, and one that sends to it.
+func receiver(t *testing.T, r *beatprobe.Registry) (*net.UDPConn, net.Conn) {
 	t.Helper()
 	rc, err := r.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("udp", rc.Addr().String())
+	conn, err := net.Dial("udp", rc.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,11 +237,11 @@ func send(t *testing.T, conn net.Conn, b []byte) {
 	}
 }
 
-func run(t *testing.T, r *beatprobe.Registry, rc *beatprobe.Receiver) {
+func run(t *testing.T, r *beatprobe.Registry, rc *net.UDPConn) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
 	go func() { r.Run(ctx); ended <- struct{}{} }()
-	go func() { rc.Run(ctx); ended <- struct{}{} }()
+	go func() { r.Receive(ctx, rc); ended <- struct{}{} }()
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 }
 
@@ -303,14 +303,14 @@ func TestADatagramThatWasHeldBackDoesNotCount(t *testing.T) {
 		}
 		for age := range 10 {
 			time.Sleep(100 * time.Millisecond)
-			r.Receive(supply[age])
+			r.Take(supply[age])
 			if s, want := r.Stats(), uint64(max(age-4, 0)); s.UDP != want || s.Old != min(uint64(age)+1, 5) {
 				t.Errorf("after those of %d minutes and more: %+v", 9-age, s)
 			}
 		}
 		time.Sleep(10 * time.Minute)
 		ahead := beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(time.Hour), beatprobe.Report{Status: beatprobe.OK})
-		if r.Receive(ahead); r.Stats().UDP != 6 {
+		if r.Take(ahead); r.Stats().UDP != 6 {
 			t.Errorf("from a sender whose clock is ahead: %+v", r.Stats())
 		}
 	})
@@ -356,7 +356,7 @@ func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing
 	counts := func(r *beatprobe.Registry, datagram []byte, want bool, after string) {
 		t.Helper()
 		before := r.Stats()
-		r.Receive(datagram)
+		r.Take(datagram)
 		if s := r.Stats(); s.UDP > before.UDP != want || s.Denied > before.Denied {
 			t.Errorf("a recorded datagram counts after %s: %v", after, !want)
 		}
@@ -426,7 +426,7 @@ func TestASenderWithAnAlmostRightClockCausesNoUrgentWrites(t *testing.T) {
 			r := expect(t, map[string]string{"a": token})
 			saved.record(r)
 			time.Sleep(2 * time.Second)
-			r.Receive(beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(ahead), beatprobe.Report{Status: beatprobe.OK}))
+			r.Take(beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(ahead), beatprobe.Report{Status: beatprobe.OK}))
 			if s := r.Stats(); s.UDP != 1 || saved.urgent > 0 != isUrgent || len(saved.values) != 1 {
 				t.Errorf("%v ahead: %d urgent values, of %v; counted %+v", ahead, saved.urgent, saved.values, s)
 			}
@@ -442,7 +442,7 @@ func TestADatagramThatCameTooSoonIsNotReplayedInTheNextEngine(t *testing.T) {
 		var recorded []byte
 		for i := range 2 {
 			recorded = beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(time.Hour+time.Duration(i)), beatprobe.Report{Status: beatprobe.OK})
-			first.Receive(recorded)
+			first.Take(recorded)
 		}
 		if s := first.Stats(); s.TooMany != 1 {
 			t.Fatalf("counted %+v", s)
@@ -456,7 +456,7 @@ func TestADatagramThatCameTooSoonIsNotReplayedInTheNextEngine(t *testing.T) {
 		}
 		next := saved.next(t)
 		next.Apply(probe.Set{{Target: "a", Kind: probe.Liveness}: {Handler: handler(t, next, time.Minute, time.Second, token)}})
-		next.Receive(recorded)
+		next.Take(recorded)
 		if s := next.Stats(); s.Replayed != 1 || s.UDP != 0 {
 			t.Errorf("the next engine has counted %+v", s)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost/tck"
@@ -104,10 +103,10 @@ func needCompiler(ts *testscript.TestScript, neg bool, args []string) {
 	t := testOf(ts)
 	tier.CI(t)
 	dir := filepath.Join(t.TempDir(), "try")
-	ts.Check(plugindev.New("try", args[0], dir))
-	err := plugindev.Compile(t.Context(), dir, filepath.Join(dir, "module.wasm"), t.Output())
-	if errors.Is(err, plugindev.ErrNoTool) {
-		tier.Lacks(t, err.Error())
+	ts.Check(ts.Exec("sonde", "plugin", "new", "try", "--lang", args[0], "--dir", dir))
+	err := ts.Exec("sonde", "plugin", "build", dir)
+	if _, reason, isMissing := strings.Cut(ts.ReadFile("stderr"), "a tool is missing: "); err != nil && isMissing {
+		tier.Lacks(t, strings.TrimSpace(reason))
 	}
 	ts.Check(err)
 }

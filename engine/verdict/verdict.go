@@ -5,7 +5,7 @@
 // state, event and time: it has no I/O and reads no clock, so that decisions can
 // be tested, replayed, and moved to another machine.
 //
-//	verdict.go  State, Event, Next and Step
+//	verdict.go  State, Event, Next and Step; count compares runs with thresholds
 //	evidence.go the policy "evidence": outcomes that are weighed
 //	restore.go  Restore: a state that was saved
 //	period.go   Period: the time between two attempts

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -49,10 +49,10 @@ func start(t *testing.T) *scene {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	s.Load = gatewaytest.NewLoad(socket)
 	t.Cleanup(s.Load.Stop)
-	s.State = func(server *gatewaytest.Server) group.State {
+	s.State = func(server *gatewaytest.Server) probe.GatewayState {
 		return s.gateway.servers.View().Member(server.Address).State
 	}
-	s.Await(group.Ready, s.Servers...)
+	s.Await(probe.GatewayReady, s.Servers...)
 	return s
 }
 
@@ -69,7 +69,7 @@ func TestNoServerIsReady(t *testing.T) {
 	for _, server := range s.Servers {
 		server.Drain()
 	}
-	s.Await(group.Down, s.Servers...)
+	s.Await(probe.GatewayDown, s.Servers...)
 	s.Whole("panic")
 	for _, server := range s.Servers {
 		server.Kill()

@@ -89,7 +89,7 @@ func TestEachSDKKeepsWhatWasComputedFromSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true})
+			p, err := wasmhost.Load(wasmhost.Config{Module: module})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -16,20 +15,25 @@ import (
 // connection before are used.
 type renewed struct {
 	credentials.TransportCredentials // the first ones
-	load                             func() (*tls.Config, error)
-	noted                            *atomic.Pointer[error] // why the latest handshake has failed; nil if it has not
-
-	lastMu sync.Mutex // guards last
-	last   credentials.TransportCredentials
+	*renewals
 }
 
-func newRenewed(first *tls.Config, load func() (*tls.Config, error), noted *atomic.Pointer[error]) *renewed {
+// renewals are what the clones of credentials share.
+type renewals struct {
+	load func() (*tls.Config, error)
+
+	lastMu sync.Mutex // guards all below
+	last   credentials.TransportCredentials
+	failed error // why the latest handshake has failed; nil if it has not
+}
+
+func newRenewed(first *tls.Config, load func() (*tls.Config, error)) *renewed {
 	c := credentials.NewTLS(first)
-	return &renewed{TransportCredentials: c, load: load, noted: noted, last: c}
+	return &renewed{c, &renewals{load: load, last: c}}
 }
 
 // now returns the credentials for a connection, and why they could not be loaded.
-func (r *renewed) now() (credentials.TransportCredentials, error) {
+func (r *renewals) now() (credentials.TransportCredentials, error) {
 	loaded, err := r.load()
 	r.lastMu.Lock()
 	defer r.lastMu.Unlock()
@@ -43,19 +47,18 @@ func (r *renewed) now() (credentials.TransportCredentials, error) {
 func (r *renewed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, loadErr := r.now()
 	secure, info, err := c.ClientHandshake(ctx, authority, conn)
-	switch {
-	case err == nil:
-		r.noted.Store(nil)
-		return secure, info, nil
-	case loadErr != nil:
+	if err != nil && loadErr != nil {
 		err = fmt.Errorf("%w; what may have been renewed cannot be used: %w", err, loadErr)
 	}
-	r.noted.Store(&err)
-	return nil, nil, err
+	r.lastMu.Lock()
+	defer r.lastMu.Unlock()
+	if r.failed = err; err != nil {
+		return nil, nil, err
+	}
+	return secure, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
 func (r *renewed) Clone() credentials.TransportCredentials {
-	last, _ := r.now()
-	return &renewed{TransportCredentials: r.TransportCredentials.Clone(), load: r.load, noted: r.noted, last: last}
+	return &renewed{r.TransportCredentials.Clone(), r.renewals}
 }

@@ -52,8 +52,7 @@ type Backend struct {
 	config  Config
 	opening chan struct{} // capacity 1: has an element while one goroutine opens the client
 	client  atomic.Pointer[clientv3.Client]
-
-	handshake atomic.Pointer[error] // why the latest TLS handshake has failed; nil if it has not
+	renewed *renewed // the credentials with Config.RenewTLS; nil without
 }
 
 // Open returns a Backend. It does not wait for a connection, unless there is a Username: then it waits some seconds at
@@ -69,6 +68,9 @@ func Open(c Config) (*Backend, error) {
 		return nil, fmt.Errorf("prefix is %q; it must end with a slash", c.Prefix)
 	}
 	b := &Backend{config: c, opening: make(chan struct{}, 1)}
+	if c.TLS != nil && c.RenewTLS != nil {
+		b.renewed = newRenewed(c.TLS, c.RenewTLS)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	if _, err := b.open(ctx); err != nil && !isUnreachable(err) {
@@ -94,8 +96,8 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	}
 	c := b.config
 	var dial []grpc.DialOption
-	if c.TLS != nil && c.RenewTLS != nil {
-		dial = append(dial, grpc.WithTransportCredentials(newRenewed(c.TLS, c.RenewTLS, &b.handshake)))
+	if b.renewed != nil {
+		dial = append(dial, grpc.WithTransportCredentials(b.renewed))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, DialOptions: dial,
@@ -349,11 +351,12 @@ func (b *Backend) known(err error) error {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return coord.ErrCompacted
 	case isUnreachable(err):
-		var handshake error
-		if failed := b.handshake.Load(); failed != nil {
-			handshake = *failed
+		if b.renewed == nil {
+			return unreachableError{err: err}
 		}
-		return unreachableError{err, handshake}
+		b.renewed.lastMu.Lock()
+		defer b.renewed.lastMu.Unlock()
+		return unreachableError{err, b.renewed.failed}
 	}
 	return err
 }

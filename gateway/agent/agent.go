@@ -210,7 +210,7 @@ func stateLine(m *group.Member) string {
 	switch {
 	case m.InRotation:
 		return "up ready " + strconv.Itoa(m.Weight) + "%\n"
-	case m.State.TakesRequests(), m.State == group.Draining: // without a weight of its own
+	case m.State.TakesRequests(), m.State == probe.GatewayDraining: // without a weight of its own
 		return "up drain\n"
 	}
 	reason := probe.OneLine(string(m.Reason), maxReason)

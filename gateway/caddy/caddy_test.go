@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -23,7 +22,7 @@ func TestNoRequestThroughCaddyFails(t *testing.T) {
 	e.LoseServers()
 	e.Servers[0].Drain()
 	e.Servers[1].Drain()
-	e.Await(group.Down, e.Servers...)
+	e.Await(probe.GatewayDown, e.Servers...)
 	e.Whole("panic")
 }
 
@@ -31,7 +30,7 @@ func TestNoRequestThroughCaddyFails(t *testing.T) {
 func TestReloadsKeepWhatIsKnown(t *testing.T) {
 	e := documented(t, probing)
 	down := e.Servers[0]
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	down.Kill()
 	before := e.sources()[0].(*probed)
 	testsync.Until(t, "a verdict", func() bool {
@@ -57,23 +56,23 @@ func TestReloadsKeepWhatIsKnown(t *testing.T) {
 	e.Load.Pass(t, 20)
 	for _, period := range []string{"2s", "700ms", "1s"} {
 		e.reload(strings.Replace(e.text, "period 1s", "period "+period, 1))
-		if v := e.view(); v.Frozen || state(v, down) != group.Down {
+		if v := e.view(); v.Frozen || state(v, down) != probe.GatewayDown {
 			t.Errorf("after a reload the view is %+v", v)
 		}
 		e.Load.Pass(t, 100)
 	}
 	e.Servers[1].Continue()
-	e.Await(group.Ready, e.Servers[1], e.Servers[2])
+	e.Await(probe.GatewayReady, e.Servers[1], e.Servers[2])
 	e.Without(down)
 	e.Whole("reloads")
 	down.Start()
-	e.Await(group.Ready, down)
+	e.Await(probe.GatewayReady, down)
 }
 
 // Blocks with equal settings share a source; those of others do not depend on them.
 func TestSitesShareAnEngine(t *testing.T) {
 	e := documented(t, probing)
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	site := e.text[strings.Index(e.text, "http:// {"):]
 	second := strings.Replace(site, "http:// {", "http://second {", 1)
 	third := strings.NewReplacer("http:// {", "http://third {", "period 1s", "period 5s", e.Servers[2].Address, "").Replace(site)
@@ -83,12 +82,12 @@ func TestSitesShareAnEngine(t *testing.T) {
 		t.Fatalf("the sources are %v", open)
 	}
 	for _, s := range open {
-		if v := s.group().View(); v.Frozen || v.State != group.Ready {
+		if v := s.group().View(); v.Frozen || v.State != probe.GatewayReady {
 			t.Errorf("the view is %+v", v)
 		}
 	}
 	e.reload(strings.Replace(e.text, "http:// {", "http://first {", 1) + second)
-	if v := e.view(); v.Counts[group.Ready] != 3 {
+	if v := e.view(); v.Counts[probe.GatewayReady] != 3 {
 		t.Errorf("the view is %+v", v)
 	}
 }
@@ -98,7 +97,7 @@ func TestServersGetRequestsByWeight(t *testing.T) {
 	e := documented(t, probing)
 	e.reload(strings.Replace(e.text, "period 1s", fmt.Sprintf("period 1s\n weight %s 100\n weight %s 25\n weight %s 0",
 		e.Servers[0].Address, e.Servers[1].Address, e.Servers[2].Address), 1))
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	e.Load.Pass(t, 50)
 	e.Load.Take()
 	e.Load.Pass(t, 2500)
@@ -129,13 +128,13 @@ func TestWhatRequestsSayTakesAServerOut(t *testing.T) {
 	setting, open := checked(t)
 	open()
 	e := documented(t, probing, "http /ready", setting, "period 1s", "period 1h")
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	e.Servers[0].Kill()
 	testsync.Until(t, "the server to be out", func() bool {
 		e.Load.Pass(t, 100)
 		before := state(e.view(), e.Servers[0])
 		e.Load.Pass(t, 100) // its probe has passed once more
-		return before == group.Down && state(e.view(), e.Servers[0]) == group.Down
+		return before == probe.GatewayDown && state(e.view(), e.Servers[0]) == probe.GatewayDown
 	})
 	e.Servers[0].Start()
 	e.Without(e.Servers[0])
@@ -150,6 +149,6 @@ func TestAllServersAreUsedBeforeTheFirstVerdict(t *testing.T) {
 		t.Error("something is known already")
 	}
 	open()
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	e.Without()
 }

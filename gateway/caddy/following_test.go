@@ -77,13 +77,13 @@ func TestNoRequestFailsWhileCaddyFollows(t *testing.T) {
 	e.Whole("before Sonde")
 	first := o.probe(group.Rule{Panic: 0.01}, e.Servers)
 	first.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 
 	killed := e.Servers[0]
 	killed.Kill()
 	e.Load.Pass(t, 250)
 	first.Say(map[string]probe.Outcome{"web-1": probe.Failure})
-	e.Await(group.Down, killed)
+	e.Await(probe.GatewayDown, killed)
 	e.Without(killed)
 	e.Whole("kill")
 
@@ -103,12 +103,12 @@ func TestNoRequestFailsWhileCaddyFollows(t *testing.T) {
 	e.Whole("restart of Sonde")
 
 	second.Leave("web-3")
-	e.Await(group.Draining, e.Servers[2])
+	e.Await(probe.GatewayDraining, e.Servers[2])
 	e.Without(killed, e.Servers[2])
 	e.Servers[2].Kill()
 	e.Whole("drain")
 	second.Say(map[string]probe.Outcome{"web-1": probe.Success})
-	e.Await(group.Ready, killed)
+	e.Await(probe.GatewayReady, killed)
 	e.Without(e.Servers[2])
 }
 
@@ -117,7 +117,7 @@ func TestADegradedServerGetsItsShare(t *testing.T) {
 	e := documented(t, following, "127.0.0.1:9650", o.address)
 	s := o.probe(group.Rule{DegradedWeight: 0.25}, e.Servers)
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Warning})
-	e.Await(group.Degraded, e.Servers[2])
+	e.Await(probe.GatewayDegraded, e.Servers[2])
 	e.Load.Pass(t, 100)
 	e.Load.Take()
 	e.Load.Pass(t, 2500)
@@ -133,7 +133,7 @@ func TestATokenMayBeAPlaceholder(t *testing.T) {
 	t.Setenv("SONDE_TOKEN", "0123456789abcdef")
 	e := documented(t, following, "127.0.0.1:9650 web", o.address+" web\ntoken {env.SONDE_TOKEN}")
 	o.probeWithToken(group.Rule{}, e.Servers[:1], "0123456789abcdef").Say(map[string]probe.Outcome{e.Servers[0].Name: probe.Success})
-	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
+	testsync.Until(t, "the group", func() bool { return e.view().Counts[probe.GatewayReady] == 1 })
 	e.Without(e.Servers[1], e.Servers[2])
 }
 
@@ -144,10 +144,10 @@ func TestTheAddressMayBeAPlaceholder(t *testing.T) {
 	e := documented(t, following, "http://127.0.0.1:9650", "{env.SONDE_API}")
 	first.probe(group.Rule{}, e.Servers[:1]).Say(map[string]probe.Outcome{"web-1": probe.Success})
 	second.probe(group.Rule{}, e.Servers[1:2]).Say(map[string]probe.Outcome{"web-2": probe.Success})
-	e.Await(group.Ready, e.Servers[0])
+	e.Await(probe.GatewayReady, e.Servers[0])
 	t.Setenv("SONDE_API", "http://"+second.address)
 	e.reload(e.text)
-	e.Await(group.Ready, e.Servers[1])
+	e.Await(probe.GatewayReady, e.Servers[1])
 	e.Without(e.Servers[0], e.Servers[2])
 }
 
@@ -157,7 +157,7 @@ func TestCaddyFollowsWithoutTheProxyOfTheEnvironment(t *testing.T) {
 	o := newOther(t)
 	e := documented(t, following, "127.0.0.1:9650 web", strings.Replace(o.address, "127.0.0.1", "0.0.0.0", 1)+" web\ntoken "+token)
 	o.probeWithToken(group.Rule{}, e.Servers[:1], token).Say(map[string]probe.Outcome{e.Servers[0].Name: probe.Success})
-	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
+	testsync.Until(t, "the group", func() bool { return e.view().Counts[probe.GatewayReady] == 1 })
 }
 
 // A group whose members have no ports is an error, and Caddy uses its own upstreams.
@@ -166,7 +166,7 @@ func TestAGroupNeedsPorts(t *testing.T) {
 	e := documented(t, following, "127.0.0.1:9650", o.address)
 	s := o.probe(group.Rule{Port: "http"}, e.Servers)
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success, "web-3": probe.Success})
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	if err := s.Groups.Apply(map[string]group.Rule{"web": {}}); err != nil {
 		t.Fatal(err)
 	}

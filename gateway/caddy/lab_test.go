@@ -17,6 +17,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -44,7 +45,7 @@ func documented(t *testing.T, containing string, replace ...string) *edge {
 	t.Helper()
 	socket := filepath.Join(testsync.SocketDir(t), "edge.sock")
 	e := &edge{Edge: gatewaytest.Edge{T: t, Servers: gatewaytest.Servers(t, "web-1", "web-2", "web-3")}}
-	e.State = func(s *gatewaytest.Server) group.State { return state(e.view(), s) }
+	e.State = func(s *gatewaytest.Server) probe.GatewayState { return state(e.view(), s) }
 	replace = append(replace, ":8080 {", "http:// {\n\tbind unix/"+socket)
 	for i, s := range e.Servers {
 		replace = append(replace, fmt.Sprintf("10.0.0.%d:80", 7+i), s.Address)
@@ -108,13 +109,13 @@ func (e *edge) view() *group.View {
 }
 
 // state returns what is known about a server.
-func state(v *group.View, s *gatewaytest.Server) group.State {
+func state(v *group.View, s *gatewaytest.Server) probe.GatewayState {
 	for m := range v.Members() {
 		if dialOf(m) == s.Address {
 			return m.State
 		}
 	}
-	return group.Undecided
+	return probe.GatewayUndecided
 }
 
 // serveAPI serves a handler at an address until stop is called. Another process may have the

@@ -225,8 +225,8 @@ func (u *Upstreams) target(server string) (probe.Target, error) {
 	}
 	t := probe.Target{Address: host, Ports: map[string]uint16{portName: uint16(number)}, Static: true}
 	if weight, ok := u.Weights[server]; ok {
-		if weight < 0 || weight > group.MaxWeight {
-			return t, fmt.Errorf("the weight is %d, it must be from 0 to %d", weight, group.MaxWeight)
+		if weight < 0 || weight > probe.MaxWeight {
+			return t, fmt.Errorf("the weight is %d, it must be from 0 to %d", weight, probe.MaxWeight)
 		}
 		t.Labels = map[string]string{weightLabel: strconv.Itoa(weight)}
 	}

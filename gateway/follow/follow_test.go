@@ -113,7 +113,7 @@ func TestAFollowerShowsTheGroup(t *testing.T) {
 	}
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success, "c": probe.Warning})
 	v := await(t, f, "a 10.0.0.1:80 ready 100, b 10.0.0.2:80 ready 100, c fd00::3:80 degraded 25")
-	if v.State != group.Ready || v.Last != group.Ready || v.Need != 2 || v.Rule.MinReady.Count != 2 || v.Since.IsZero() || v.InRotation != 3 || v.Counts[group.Degraded] != 1 {
+	if v.State != probe.GatewayReady || v.Last != probe.GatewayReady || v.Need != 2 || v.Rule.MinReady.Count != 2 || v.Since.IsZero() || v.InRotation != 3 || v.Counts[probe.GatewayDegraded] != 1 {
 		t.Errorf("the view is %+v", v)
 	}
 	s.Say(map[string]probe.Outcome{"a": probe.Failure})
@@ -123,7 +123,7 @@ func TestAFollowerShowsTheGroup(t *testing.T) {
 	}
 	s.Say(map[string]probe.Outcome{"b": probe.Failure})
 	v = await(t, f, "a 10.0.0.1:80 down 100, b 10.0.0.2:80 down 100, c fd00::3:80 degraded 100")
-	if !v.Panicking || v.State != group.Down {
+	if !v.Panicking || v.State != probe.GatewayDown {
 		t.Errorf("the view is %+v", v)
 	}
 	if text := f.log.String(); text != "" {

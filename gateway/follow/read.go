@@ -120,7 +120,7 @@ func newMember(m *api.Member) (*group.Member, error) {
 	case err != nil:
 	case m.Port < 0 || m.Port > math.MaxUint16:
 		err = fmt.Errorf("port is %d", m.Port)
-	case m.Weight < 0 || m.Weight > group.MaxWeight || (m.Weight > 0) != m.InRotation:
+	case m.Weight < 0 || m.Weight > probe.MaxWeight || (m.Weight > 0) != m.InRotation:
 		err = fmt.Errorf("weight is %d, and inRotation is %t", m.Weight, m.InRotation)
 	case m.ZeroWeight && m.InRotation:
 		err = errors.New("zeroWeight and inRotation are true")

@@ -252,7 +252,7 @@ func (p *pusher) sent(backend string, c changes, refused bool) {
 // isDown reports whether a member's server goes into maintenance. One that drains, or is without
 // a weight of its own, does not.
 func isDown(m *group.Member) bool {
-	return !m.InRotation && !m.State.TakesRequests() && m.State != group.Draining
+	return !m.InRotation && !m.State.TakesRequests() && m.State != probe.GatewayDraining
 }
 
 // endsSessions reports whether the sessions of a server end now: it has been down for

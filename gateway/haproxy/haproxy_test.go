@@ -383,10 +383,12 @@ func views(groups ...[]*group.Member) (all []*group.View) {
 }
 
 func up(target string) *group.Member {
-	return &group.Member{Target: target, State: group.Ready, InRotation: true, Weight: 100}
+	return &group.Member{Target: target, State: probe.GatewayReady, InRotation: true, Weight: 100}
 }
 
-func down(target string) *group.Member { return &group.Member{Target: target, State: group.Down} }
+func down(target string) *group.Member {
+	return &group.Member{Target: target, State: probe.GatewayDown}
+}
 
 // Members that name the same server do not fight for it: the error names them, and the server is
 // what the one says whose name is closer to its own, or stays as it is.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // maxHeld bounds the texts of answers that clients have not read yet, in bytes. A text counts once,
@@ -14,7 +15,7 @@ const maxHeld = 64 << 20
 
 // Bounds on answers that are kept for the next client.
 const (
-	maxLatest      = group.MaxGroups // queries
+	maxLatest      = probe.MaxGroups // queries
 	maxLatestBytes = 16 << 20        // of texts, unless there is only one
 )
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 func TestStatusesOfEndpoints(t *testing.T) {
@@ -15,18 +16,18 @@ func TestStatusesOfEndpoints(t *testing.T) {
 		health         string
 		weight         int
 	}{
-		{group.Member{State: group.Ready, InRotation: true, Weight: 100}, false, "HEALTHY", 100},
-		{group.Member{State: group.Ready, InRotation: true, Weight: 10}, true, "HEALTHY", 10},       // slow start
-		{group.Member{State: group.Undecided, InRotation: true, Weight: 100}, true, "HEALTHY", 100}, // as it was before
-		{group.Member{State: group.Degraded, InRotation: true, Weight: 25}, false, "HEALTHY", 25},
-		{group.Member{State: group.Degraded, InRotation: true, Weight: 25}, true, "DEGRADED", 25},
-		{group.Member{State: group.Down, InRotation: true, Weight: 100}, true, "HEALTHY", 100},     // panic
-		{group.Member{State: group.Draining, InRotation: true, Weight: 100}, true, "HEALTHY", 100}, // quorum
-		{group.Member{State: group.Ready}, false, "DRAINING", 1},                                   // by a label with the weight 0
-		{group.Member{State: group.Degraded}, true, "DRAINING", 1},
-		{group.Member{State: group.Draining}, false, "DRAINING", 1},
-		{group.Member{State: group.Down}, false, "UNHEALTHY", 1},
-		{group.Member{State: group.Undecided}, false, "UNHEALTHY", 1},
+		{group.Member{State: probe.GatewayReady, InRotation: true, Weight: 100}, false, "HEALTHY", 100},
+		{group.Member{State: probe.GatewayReady, InRotation: true, Weight: 10}, true, "HEALTHY", 10},       // slow start
+		{group.Member{State: probe.GatewayUndecided, InRotation: true, Weight: 100}, true, "HEALTHY", 100}, // as it was before
+		{group.Member{State: probe.GatewayDegraded, InRotation: true, Weight: 25}, false, "HEALTHY", 25},
+		{group.Member{State: probe.GatewayDegraded, InRotation: true, Weight: 25}, true, "DEGRADED", 25},
+		{group.Member{State: probe.GatewayDown, InRotation: true, Weight: 100}, true, "HEALTHY", 100},     // panic
+		{group.Member{State: probe.GatewayDraining, InRotation: true, Weight: 100}, true, "HEALTHY", 100}, // quorum
+		{group.Member{State: probe.GatewayReady}, false, "DRAINING", 1},                                   // by a label with the weight 0
+		{group.Member{State: probe.GatewayDegraded}, true, "DRAINING", 1},
+		{group.Member{State: probe.GatewayDraining}, false, "DRAINING", 1},
+		{group.Member{State: probe.GatewayDown}, false, "UNHEALTHY", 1},
+		{group.Member{State: probe.GatewayUndecided}, false, "UNHEALTHY", 1},
 	} {
 		if health, weight := healthOf(&c.member, c.degradedStatus); health != c.health || weight != c.weight {
 			t.Errorf("%+v is %s with the weight %d, want %s with %d", c.member, health, weight, c.health, c.weight)
@@ -41,7 +42,7 @@ func TestMembersThatEnvoyCannotHaveAreLeftOut(t *testing.T) {
 		problem string
 	}{
 		"no such target yet": {[]*group.Member{{Target: "a"}, {Target: "b", Address: "10.0.0.1", Port: 80}}, 1, ""},
-		"no address":         {[]*group.Member{{Target: "a", Port: 80, State: group.Down}}, 0, `member "a" is left out: endpoints need`},
+		"no address":         {[]*group.Member{{Target: "a", Port: 80, State: probe.GatewayDown}}, 0, `member "a" is left out: endpoints need`},
 		"a name":             {[]*group.Member{{Target: "a", Address: "web.example", Port: 80}}, 0, `"web.example" and 80`},
 		"no port":            {[]*group.Member{{Target: "a", Address: "10.0.0.1"}}, 0, `"10.0.0.1" and 0`},
 		"a zone":             {[]*group.Member{{Target: "a", Address: "fe80::1%eth0", Port: 80}}, 0, "endpoints need"},

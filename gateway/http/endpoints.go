@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Endpoint is a member of a group as Envoy has it.
@@ -12,7 +13,7 @@ type Endpoint struct {
 	Target  string
 	Address netip.AddrPort
 	Health  string // "HEALTHY", "DEGRADED", "DRAINING" or "UNHEALTHY"
-	Weight  int    // 1 to group.MaxWeight
+	Weight  int    // 1 to probe.MaxWeight
 }
 
 // Serves reports whether the endpoint gets requests.
@@ -29,7 +30,7 @@ func Endpoints(v *group.View, degradedStatus bool) (all []Endpoint, problem erro
 		address := netip.AddrPortFrom(ip, m.Port)
 		first, used := by[address]
 		switch {
-		case m.Address == "" && m.State == group.Undecided:
+		case m.Address == "" && m.State == probe.GatewayUndecided:
 		case err != nil || ip.Zone() != "" || m.Port == 0:
 			problem = fmt.Errorf("member %q is left out: endpoints need an IP address and a port, and it has %.80q and %d", m.Target, m.Address, m.Port)
 		case used:
@@ -48,11 +49,11 @@ func Endpoints(v *group.View, degradedStatus bool) (all []Endpoint, problem erro
 func healthOf(m *group.Member, degradedStatus bool) (health string, weight int) {
 	weight = max(m.Weight, 1)
 	switch {
-	case m.InRotation && m.State == group.Degraded && degradedStatus:
+	case m.InRotation && m.State == probe.GatewayDegraded && degradedStatus:
 		return "DEGRADED", weight
 	case m.InRotation:
 		return "HEALTHY", weight
-	case m.State.TakesRequests(), m.State == group.Draining: // by a weight of 0, or since it ends
+	case m.State.TakesRequests(), m.State == probe.GatewayDraining: // by a weight of 0, or since it ends
 		return "DRAINING", weight
 	}
 	return "UNHEALTHY", weight

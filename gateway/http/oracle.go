@@ -45,7 +45,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request, warnings *sparsel
 		return
 	case !m.InRotation:
 		http.Error(w, outOfRotation(m), http.StatusServiceUnavailable)
-	case v.Frozen && v.Last == group.Undecided:
+	case v.Frozen && v.Last == probe.GatewayUndecided:
 		writeLine(w, "undecided: nothing is known yet, all are used")
 	default:
 		writeLine(w, m.State.String())

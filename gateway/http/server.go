@@ -5,7 +5,7 @@
 //	query.go      what a request asks for: waits for an answer, and gives it
 //	answers.go    answers that clients share
 //	directory.go  answers that are written to files
-//	oracle.go     Oracle: health checks of load balancers
+//	oracle.go     Oracle: health checks of load balancers, such as http-check of HAProxy
 //	prometheus.go Prometheus: its service discovery by HTTP
 //	traefik.go    Traefik: its HTTP provider
 //	consul.go     Consul: the paths and blocking queries of its clients

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // health answers as grpc.health.v1. Services are groups, by their names, and their members, whose
@@ -75,9 +76,9 @@ func (h *health) of(service string) healthv1.HealthCheckResponse_ServingStatus {
 // are not known.
 func ofGroup(v *group.View) healthv1.HealthCheckResponse_ServingStatus {
 	switch v.Last {
-	case group.Ready:
+	case probe.GatewayReady:
 		return healthv1.HealthCheckResponse_SERVING
-	case group.Down:
+	case probe.GatewayDown:
 		return healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	return healthv1.HealthCheckResponse_SERVICE_UNKNOWN

@@ -1,5 +1,6 @@
 // Package command runs a command, ends all that it leaves behind, and bounds its output. Exec
-// probes, supervised processes, restart commands, notifications and gateways share it.
+// probes, restart commands, notifications and gateways run their commands by it. Supervised processes use its Plan, its
+// attributes and its signals only: they have a guard of their own, restart/process/internal/guard.
 //
 // On Linux a guard starts the commands: this program, started again under the name sonde-command-guard,
 // which works in the initialization of this package. It is the subreaper of what commands start, and kills it
@@ -13,13 +14,13 @@
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result
 //	run_linux.go        Run on Linux: one thread waits in poll(2)
-//	wait_linux.go       for the reports of the guard, the output and the context of a command
+//	wait_linux.go       waits for the guard, the output and the context of a command: has the guard kill it at its timeout
 //	guard_linux.go      the guard, as this program sees it
-//	guardian_linux.go   what the guard does
+//	guardian_linux.go   what the guard does: starts commands, kills them, and ends what they leave behind
 //	orphans_linux.go    finds what commands leave behind, and those with too many processes
 //	pipes_linux.go      opens the descriptors of a command
 //	cancel_linux.go     turns the end of a context into a descriptor
-//	kill.go             signals to a process group, and to a command that has left it
+//	kill.go             the system calls that signal a process group, and a command that has left it
 //	delay_linux.go      how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process

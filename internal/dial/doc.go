@@ -16,7 +16,7 @@
 //	lookup.go      lookups by package net, and what it hides of their errors
 //	hosts.go       that package net has read the hosts file
 //	resolvconf.go  that it asks the name servers of resolv.conf only
-//	allow.go       which addresses an attempt may connect to
+//	allow.go       which addresses an attempt of /probe may connect to; wasmhost/internal/grant has what a plugin may
 //	connect.go     connections to addresses and unix sockets
 //	tls.go         the tls block of a handler, and handshakes
 //	validity.go    how long certificates are valid

@@ -156,7 +156,7 @@ func TestAFileWithoutItsStartIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = j.Read(func([]byte) error { return nil })
-		if _, is := errors.AsType[*CorruptError](err); is != damaged || err == nil {
+		if errors.Is(err, ErrDamaged) != damaged || err == nil {
 			t.Errorf("%.20q: got %v, want damage: %v", content, err, damaged)
 		}
 		_ = j.Close()
@@ -211,9 +211,8 @@ func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 		if !slices.Equal(got, frames[:len(got)]) {
 			t.Fatalf("got the frames %q", got)
 		}
-		var corrupt *CorruptError
 		switch {
-		case errors.As(err, &corrupt), errors.Is(err, errForeign) && len(got) == 0:
+		case errors.Is(err, ErrDamaged), errors.Is(err, errForeign) && len(got) == 0:
 			damaged++
 		case err != nil || len(got) < len(frames)-1:
 			t.Fatalf("got %d of %d frames and the error %v", len(got), len(frames), err)
@@ -306,7 +305,7 @@ func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = j.Read(func([]byte) error { return nil })
-		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, errForeign) != foreign {
+		if errors.Is(err, ErrDamaged) == foreign || errors.Is(err, errForeign) != foreign {
 			t.Errorf("%q: got %v", text, err)
 		}
 		_ = j.Close()

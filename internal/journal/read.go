@@ -20,23 +20,16 @@ var errUnfinished = errors.New("its start was not written completely")
 // errEmpty is in the error of Read if the file is empty, which no journal ever is.
 var errEmpty = errors.New("it is empty")
 
-// CorruptError says that a file is damaged, and where.
-type CorruptError struct {
-	Name   string
-	Offset int64
-	Err    error
-}
+// ErrDamaged is in the error of Read if the file is damaged, or of another version.
+var ErrDamaged = errors.New("damaged")
 
-// Error implements error.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s is damaged at byte %d: %v", e.Name, e.Offset, e.Err)
+// damagedAt returns the error for a file that is damaged at an offset.
+func (j *Journal) damagedAt(offset int64, err error) error {
+	return fmt.Errorf("%s is %w at byte %d: %w", j.name, ErrDamaged, offset, err)
 }
-
-// Unwrap returns what is wrong.
-func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Read calls accept with the content of each frame, in the order in which they were
-// written; accept must not keep it. It returns a *CorruptError if the file is damaged or
+// written; accept must not keep it. The error has ErrDamaged in it if the file is damaged or
 // of another version, or if accept returns an error.
 //
 // A frame at the end of the file that was not written completely is no damage, unless it
@@ -55,7 +48,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 		if _, headerErr := r.header(); headerErr != nil && !errors.Is(err, errUnfinished) && !errors.Is(err, errEmpty) { // not even a frame follows
 			return 0, fmt.Errorf("%s %w: %w", j.name, errForeign, err)
 		}
-		return 0, &CorruptError{j.name, 0, err}
+		return 0, j.damagedAt(0, err)
 	}
 	for {
 		content, err := r.frame()
@@ -63,14 +56,14 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 			err = accept(content)
 		}
 		if err != nil {
-			return 0, &CorruptError{j.name, r.start, err}
+			return 0, j.damagedAt(r.start, err)
 		}
 		if content == nil {
 			break
 		}
 	}
 	if j.end = r.start; j.end == int64(len(j.magic)) { // and the first frames, all or nothing
-		return 0, &CorruptError{j.name, j.end, errUnfinished}
+		return 0, j.damagedAt(j.end, errUnfinished)
 	}
 	if unfinished = info.Size() - j.end; unfinished > 0 {
 		err = j.file.Truncate(j.end)

@@ -1,5 +1,9 @@
 // Package redact replaces known sensitive values in texts, such as the output of a command that
 // prints its password.
+//
+// The daemon has one Redactor, which daemon.addSecrets fills. Log lines, results of attempts (engine.Config.Redact), the
+// output of restart commands, notices, failures of gateways and errors of reloads pass through it. Package config masks
+// its own diagnostics (sourcetexts.go) and settings (shown.go).
 package redact
 
 import (

@@ -98,7 +98,7 @@ func (t *trial) load(ctx context.Context) (*wasmhost.Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := wasmhost.Config{Module: module, AllowUnpinned: true, CacheDir: t.cache}
+	c := wasmhost.Config{Module: module, CacheDir: t.cache}
 	if t.measure == "runaway" {
 		c.Limits = wasmhost.Limits{HostCalls: math.MaxInt32, Fuel: 1 << 62, Start: runawayTime}
 	}

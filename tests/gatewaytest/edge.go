@@ -3,7 +3,7 @@ package gatewaytest
 import (
 	"testing"
 
-	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -12,11 +12,11 @@ type Edge struct {
 	T       testing.TB
 	Servers []*Server
 	Load    *Load
-	State   func(*Server) group.State // what the gateway takes a server for
+	State   func(*Server) probe.GatewayState // what the gateway takes a server for
 }
 
 // Await waits until servers are in a state.
-func (e *Edge) Await(want group.State, all ...*Server) {
+func (e *Edge) Await(want probe.GatewayState, all ...*Server) {
 	e.T.Helper()
 	for _, s := range all {
 		testsync.Until(e.T, s.Name+" to be "+want.String(), func() bool { return e.State(s) == want })
@@ -54,27 +54,27 @@ func (e *Edge) Without(down ...*Server) {
 func (e *Edge) LoseServers() {
 	e.T.Helper()
 	killed, hung, drained := e.Servers[0], e.Servers[1], e.Servers[2]
-	e.Await(group.Ready, e.Servers...)
+	e.Await(probe.GatewayReady, e.Servers...)
 	e.Whole("begin")
 
 	killed.Kill()
 	e.Load.Pass(e.T, 500)
-	e.Await(group.Down, killed)
+	e.Await(probe.GatewayDown, killed)
 	e.Without(killed)
 	killed.Start()
-	e.Await(group.Ready, killed)
+	e.Await(probe.GatewayReady, killed)
 	e.Whole("kill")
 
 	hung.Hang()
 	e.Load.Pass(e.T, 500)
-	e.Await(group.Down, hung)
+	e.Await(probe.GatewayDown, hung)
 	e.Without(hung)
 	hung.Continue()
-	e.Await(group.Ready, hung)
+	e.Await(probe.GatewayReady, hung)
 	e.Whole("hang")
 
 	drained.Drain()
-	e.Await(group.Down, drained)
+	e.Await(probe.GatewayDown, drained)
 	e.Without(drained)
 	drained.Exit()
 	e.Whole("drain")

@@ -83,7 +83,7 @@ func (s *Scene) Say(outcomes map[string]probe.Outcome) {
 		}
 	}
 	s.mu.Unlock()
-	want := map[probe.Outcome]group.State{probe.Success: group.Ready, probe.Warning: group.Degraded, probe.Failure: group.Down}
+	want := map[probe.Outcome]probe.GatewayState{probe.Success: probe.GatewayReady, probe.Warning: probe.GatewayDegraded, probe.Failure: probe.GatewayDown}
 	s.Await(func(v *group.View) bool {
 		for _, name := range slices.Sorted(maps.Keys(outcomes)) {
 			state, known := want[outcomes[name]]
@@ -99,7 +99,7 @@ func (s *Scene) Say(outcomes map[string]probe.Outcome) {
 func (s *Scene) Leave(target string) {
 	s.t.Helper()
 	s.Engine.Report(probe.Instance{Target: target, ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true, Terminating: true})
-	s.Await(func(v *group.View) bool { return v.Member(target).State == group.Draining })
+	s.Await(func(v *group.View) bool { return v.Member(target).State == probe.GatewayDraining })
 }
 
 // LoseTargets removes all targets and waits until the group's view is frozen.

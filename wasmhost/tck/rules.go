@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -270,17 +269,10 @@ func unknownsAreIgnored(t *trial) error {
 		abi.Setting{Name: "grease_list", Type: abi.TypeStrings, Default: []byte(`["", "]"]`)},
 		abi.Setting{Name: "grease_map", Type: abi.TypeMap, Default: []byte(`{"": "}"}`)},
 		abi.Setting{Name: "grease_number", Type: abi.TypeNumber, Default: []byte(`-1.5e300`)})
-	wasm, err := c.Module, error(nil)
-	if wasm == nil {
-		wasm, err = files.ReadRegular(c.Path, cmp.Or(c.Limits.ModuleSize, wasmhost.DefaultModuleSize))
-	}
-	if err != nil {
+	var err error
+	if c.Module, err = abi.WriteManifest(c.Module, m); err != nil {
 		return err
 	}
-	if c.Module, err = abi.WriteManifest(wasm, m); err != nil {
-		return err
-	}
-	c.Path, c.SHA256, c.AllowUnpinned = "", "", true
 	p, err := t.kit.load(t.ctx, c)
 	if err != nil {
 		return err

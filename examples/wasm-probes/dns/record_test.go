@@ -44,4 +44,9 @@ func TestARecordWithAnyLengthIsFormattedOrMalformed(t *testing.T) {
 			t.Errorf("%v %.9q: got %q, %v", c.kind, c.data, got, err)
 		}
 	}
+	for data, want := range map[string]string{"\xff" + long: long, "\xff" + long[1:]: "", "\x00": "", "\x02h2\x02h3": "h2,h3"} {
+		if got, ok := protocols([]byte(data)); got != want || ok != (want != "") {
+			t.Errorf("alpn %.9q: got %q, %v", data, got, ok)
+		}
+	}
 }

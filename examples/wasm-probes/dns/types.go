@@ -35,14 +35,14 @@ var types = sync.OnceValue(func() map[string]recordType {
 		"DNSKEY":  {48, "16 8 8 base64", "257 3 13 mdsswUyr…"},
 		"DS":      {43, "16 8 8 hex", "60485 13 2 d4b7d520…"},
 		"HINFO":   {dnsmessage.TypeHINFO, "string string", `"RFC8482" ""`},
-		"HTTPS":   {dnsmessage.TypeHTTPS, "16 name", "1 www.example.org"},
+		"HTTPS":   {dnsmessage.TypeHTTPS, "16 name params", "1 . alpn=h2,h3"},
 		"MX":      {dnsmessage.TypeMX, "16 name", "10 mail.example.org"},
 		"NS":      {dnsmessage.TypeNS, "name", "ns1.example.org"},
 		"PTR":     {dnsmessage.TypePTR, "name", "www.example.org"},
 		"SOA":     {dnsmessage.TypeSOA, "name name 32 32 32 32 32", "ns1.example.org root.example.org 7 3600 600 86400 60"},
 		"SRV":     {dnsmessage.TypeSRV, "16 16 16 name", "1 2 5060 sip.example.org"},
 		"SSHFP":   {44, "8 8 hex", "4 2 123456789abcdef6…"},
-		"SVCB":    {dnsmessage.TypeSVCB, "16 name", "1 dns.example.org"},
+		"SVCB":    {dnsmessage.TypeSVCB, "16 name params", "1 dns.example.org alpn=dot"},
 		"TLSA":    {52, "8 8 8 hex", "3 1 1 d2abde24…"},
 		"TXT":     {dnsmessage.TypeTXT, "", "v=spf1 -all"},
 	}
@@ -97,10 +97,10 @@ func record(body dnsmessage.ResourceBody) (string, error) {
 		return fmt.Sprintf("%d %d %d %s", r.Priority, r.Weight, r.Port, host(r.Target)), nil
 	case *dnsmessage.TXTResource:
 		return strings.Join(r.TXT, ""), nil
-	case *dnsmessage.SVCBResource: // without its parameters
-		return fmt.Sprintf("%d %s", r.Priority, host(r.Target)), nil
+	case *dnsmessage.SVCBResource:
+		return service(r)
 	case *dnsmessage.HTTPSResource:
-		return record(&r.SVCBResource)
+		return service(&r.SVCBResource)
 	case *dnsmessage.UnknownResource:
 		return unparsed(r)
 	}
@@ -223,6 +223,9 @@ func normalField(field string, words []string) (string, []string, error) {
 	var err error
 	all := strings.Join(words, "")
 	switch field {
+	case "params":
+		text, err := params(words)
+		return text, nil, err
 	case "hex":
 		_, err = hex.DecodeString(all)
 		return strings.ToLower(all), nil, err

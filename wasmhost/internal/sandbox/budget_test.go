@@ -96,7 +96,7 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 			all = append(all, i)
 			c := endedCall(i)
 			c.finish()
-			c.open.included, c.life.ctx, c.life.pastDeadline, c.life.stopped = nil, t.Context(), make(chan struct{}), make(chan struct{})
+			c.life.ctx, c.life.pastDeadline, c.life.stopped = t.Context(), make(chan struct{}), make(chan struct{})
 			calls = append(calls, c)
 			for _, d := range []grant.Dest{
 				{Network: "tcp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(listener.Addr().String()).Port()},
@@ -286,6 +286,7 @@ func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
 func TestConnectionsAreCounted(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
+	c.finish()
 	c.life.pastDeadline, c.life.stopped, c.life.ctx = make(chan struct{}), make(chan struct{}), t.Context()
 	defer c.finish()
 	used := func() int64 { return totalMemory.usedBy(i.sandbox.account) }
@@ -304,12 +305,12 @@ func TestConnectionsAreCounted(t *testing.T) {
 	if errno != abi.OK || used() != before+datagramBuffer {
 		t.Fatalf("%v: %d bytes are counted beside the connection of the instance", errno, used()-before)
 	}
+	fd := c.open.add(s)
 	other, errno := c.network.connect(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
 	if errno != abi.OK || used() != before+connSize+2*datagramBuffer {
 		t.Fatalf("%v: %d bytes are counted for two", errno, used()-before)
 	}
 	c.open.add(other)
-	fd := c.open.add(s)
 	c.memory.WriteByte(0, 'k')
 	room := i.sandbox.Room()
 	if result := c.network.hold(args{uint64(fd), 0, 1}); result != 0 || used() != before+2*(connSize+datagramBuffer) || i.sandbox.Room() < room {

@@ -10,11 +10,10 @@ import (
 // descriptors are the connections that a guest has open, by number, and the memory that is counted for
 // them. When the call is over, none of them waits any longer.
 type descriptors struct {
-	life     *lifetime
-	cpu      *cpu // loses its slot while other plugins close instances
-	account  *account
-	next     int32
-	included *socket // whose connSize is counted with the instance; nil: none
+	life    *lifetime
+	cpu     *cpu // loses its slot while other plugins close instances
+	account *account
+	next    int32
 
 	mu      sync.Mutex // guards what follows, and the deadlines of sockets
 	sockets map[int32]*socket
@@ -53,9 +52,6 @@ func (d *descriptors) remove(fd int32) (*socket, bool) {
 	defer d.mu.Unlock()
 	s, ok := d.sockets[fd]
 	delete(d.sockets, fd)
-	if ok && s == d.included {
-		d.included = nil
-	}
 	return s, ok
 }
 
@@ -101,24 +97,14 @@ func (d *descriptors) interrupt() {
 // otherwise leave none to it.
 func (d *descriptors) newSocket(to grant.Dest) (*socket, bool) {
 	s := &socket{dest: to, account: d.account}
-	if d.included == nil {
-		d.included = s
-	} else if !d.reserveFor(s, connSize) {
-		return nil, false
+	ok := len(d.sockets) == 0 || d.separate(s)
+	if ok && s.datagram() {
+		ok = d.reserveFor(s, datagramBuffer)
 	}
-	if s.datagram() && !d.reserveFor(s, datagramBuffer) {
-		d.discard(s)
-		return nil, false
+	if !ok {
+		s.release()
 	}
-	return s, true
-}
-
-// discard returns the memory that is counted for a socket without a connection.
-func (d *descriptors) discard(s *socket) {
-	if d.included == s {
-		d.included = nil
-	}
-	s.release()
+	return s, ok
 }
 
 // reserveFor counts more memory for a connection, and returns false if there is none left.
@@ -130,15 +116,9 @@ func (d *descriptors) reserveFor(s *socket, bytes int64) bool {
 	return ok
 }
 
-// separate counts a connection apart from the instance of its call, which it will outlast. It
-// returns false if there is no memory left.
+// separate counts a connection apart from the instance of its call: beside another one, or because it
+// outlasts the call. It returns false if there is no memory left.
 func (d *descriptors) separate(s *socket) bool {
-	if d.included != s {
-		return true
-	}
-	ok := d.reserveFor(s, connSize)
-	if ok {
-		d.included = nil
-	}
-	return ok
+	s.isSeparate = s.isSeparate || d.reserveFor(s, connSize)
+	return s.isSeparate
 }

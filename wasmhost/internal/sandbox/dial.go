@@ -154,7 +154,7 @@ func (n *network) connect(ctx context.Context, d grant.Dest, options string) (*s
 		return nil, n.failMemory()
 	}
 	if s.conn, errno = n.connectPlain(ctx, d); errno != abi.OK {
-		n.open.discard(s)
+		s.release()
 		return nil, errno
 	}
 	if config == nil {
@@ -162,7 +162,6 @@ func (n *network) connect(ctx context.Context, d grant.Dest, options string) (*s
 	}
 	if errno := n.secure(ctx, s, config, len(options)); errno != abi.OK {
 		s.close()
-		n.open.discard(s)
 		return nil, errno
 	}
 	return s, abi.OK

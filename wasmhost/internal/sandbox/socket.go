@@ -20,6 +20,7 @@ type socket struct {
 	keepsAlive bool            // the system has the settings of keepalive packets, which stay
 	account    *account        // in which its memory is counted
 	reserved   int64           // bytes that are counted
+	isSeparate bool            // connSize is among them; otherwise it is counted with the instance
 	watch      *nonblock.Watch // nil until it is held
 	reader     chan struct{}   // closed when the reader has ended; nil without one
 

@@ -93,7 +93,7 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 // A revision of any size that can be pushed is kept, together with the files of the engine.
 func TestTheLargestRevisionIsKept(t *testing.T) {
 	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil, "plugin": make([]byte, revision.MaxContent)}}
-	in := OfBundle(b)
+	in := OfRevision(revision.Ref{}, b)
 	in.Sources = append(in.Sources, config.Source{Name: "config.hcl", Bytes: []byte("cluster {}")})
 	if err := in.checkSize(); err != nil {
 		t.Error(err)

@@ -53,10 +53,10 @@ func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 // ToPush reports whether the files below fleetFolder are read from a folder, so that they may be pushed.
 func (in *Inputs) ToPush() bool { return in.folder != "" }
 
-// OfBundle returns Inputs that have the files of a revision, and its texts as their sources, which an engine
+// OfRevision returns Inputs that have the files of a revision, and its texts as their sources, which an engine
 // reads with those of its own.
-func OfBundle(b *revision.Bundle) *Inputs {
-	in := &Inputs{Files: map[string][]byte{}, Regular: map[string]bool{}}
+func OfRevision(r revision.Ref, b *revision.Bundle) *Inputs {
+	in := &Inputs{Revision: r, Files: map[string][]byte{}, Regular: map[string]bool{}}
 	for _, name := range b.Sources {
 		in.Sources = append(in.Sources, config.Source{Name: fleetFolder + "/" + name, Bytes: b.Files[name]})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
 // folder writes files to a folder of the test's own, and returns its path.
@@ -72,7 +73,7 @@ func TestAPushedConfigurationIsReadAlikeOnEachEngine(t *testing.T) {
 		t.Errorf("it is pushed as %q with %q, without %q", b.Sources, b.Files, locals)
 	}
 
-	engine := OfBundle(b)
+	engine := OfRevision(revision.Ref{}, b)
 	t.Setenv("BUNDLE_TOKEN", "another")
 	parse(t, engine)
 	if text, err := engine.ReadFile(fleetFolder+"/lists/a.txt", 100); err != nil || string(text) != "one" || !engine.IsFile(fleetFolder+"/lists/a.txt") {

@@ -3,7 +3,6 @@
 //
 //	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
 //	bundle.go  Inputs of a configuration that is pushed to the engines of a fleet
-//	pushed.go  Pushed: a revision of it
 //	kept.go    Kept: what outlasts the engine, in a file beside its state file
 package accepted
 
@@ -37,13 +36,18 @@ type Inputs struct {
 	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
 	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
 
+	Revision revision.Ref `json:"revision,omitzero"` // of the configuration of a fleet that is among them; zero for none
+
 	folder string          // where files below fleetFolder are; empty: Files has all of them
 	size   int             // of Files
 	failed map[string]bool // files that exist, and cannot be read
 }
 
-// Clone returns Inputs that may be used beside these.
+// Clone returns Inputs that may be used beside these, and empty ones for nil.
 func (in *Inputs) Clone() *Inputs {
+	if in == nil {
+		return &Inputs{}
+	}
 	c := *in
 	c.Env, c.Files, c.Regular, c.failed = maps.Clone(in.Env), maps.Clone(in.Files), maps.Clone(in.Regular), maps.Clone(in.failed)
 	return &c

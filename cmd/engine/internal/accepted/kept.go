@@ -20,10 +20,9 @@ func File(state string) string { return state + ".accepted" }
 
 // Kept is the configuration that an engine has accepted last.
 type Kept struct {
-	Accepted time.Time     `json:"accepted"`          // when it was put into use
-	MaxAge   time.Duration `json:"maxAge"`            // after which the engine's state is forgotten
-	Revision revision.Ref  `json:"revision,omitzero"` // of what was pushed; zero for none
-	Fleet    Fleet         `json:"fleet,omitzero"`    // to which that was pushed
+	Accepted time.Time     `json:"accepted"`       // when it was put into use
+	MaxAge   time.Duration `json:"maxAge"`         // after which the engine's state is forgotten
+	Fleet    Fleet         `json:"fleet,omitzero"` // to which a revision was pushed that is among the inputs
 	Inputs   *Inputs       `json:"inputs"`
 }
 
@@ -98,12 +97,12 @@ func checkPrivate(f *os.File) error {
 	return private.CheckParent(f.Name())
 }
 
-// Pushed returns what of the configuration was pushed, nil for nothing and for nil.
-func (k *Kept) Pushed() *Pushed {
-	if k == nil || k.Revision == (revision.Ref{}) {
+// Pushed returns what of the inputs was pushed, nil for nothing and for nil.
+func (k *Kept) Pushed() *Inputs {
+	if k == nil || k.Inputs.Revision == (revision.Ref{}) {
 		return nil
 	}
-	return &Pushed{k.Revision, k.Inputs.pushed()}
+	return OfRevision(k.Inputs.Revision, k.Inputs.pushed())
 }
 
 // Fleet identifies a fleet by where its configuration is pushed to.

@@ -11,14 +11,14 @@ import (
 )
 
 // pushedOf returns a revision with files, as an engine gets it.
-func pushedOf(t *testing.T, number int64, files map[string][]byte) *Pushed {
+func pushedOf(t *testing.T, number int64, files map[string][]byte) *Inputs {
 	t.Helper()
 	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: files}
 	_, digest, err := b.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Pushed{revision.Ref{Number: number, Digest: digest}, b}
+	return OfRevision(revision.Ref{Number: number, Digest: digest}, b)
 }
 
 var ours = Fleet{Endpoints: []string{"http://a:2379", "http://b:2379"}, Prefix: "/sonde/"}
@@ -49,7 +49,7 @@ func TestAWatchSeesTheFilesOfTheEngineOnly(t *testing.T) {
 			absent = fileexists("absent.txt")
 		}`), "pushed.txt": []byte("pushed"),
 	})
-	in := p.Inputs()
+	in := p.Clone()
 	in.Sources = append([]config.Source{own}, in.Sources...)
 	parse(t, in)
 	watched := in.OfEngine()
@@ -69,9 +69,9 @@ func TestAWatchSeesTheFilesOfTheEngineOnly(t *testing.T) {
 
 func TestWhatWasKeptHasItsRevision(t *testing.T) {
 	pushed := pushedOf(t, 7, map[string][]byte{"a.hcl": []byte("locals {}"), "empty": {}})
-	in := pushed.Inputs()
+	in := pushed.Clone()
 	in.Sources = append([]config.Source{{Name: "config.hcl"}}, in.Sources...)
-	kept, err := Read(keep(t, Kept{Revision: pushed.Ref, Fleet: ours, Inputs: in}))
+	kept, err := Read(keep(t, Kept{Fleet: ours, Inputs: in}))
 	if err != nil || kept == nil || !reflect.DeepEqual(kept.Pushed(), pushed) || !reflect.DeepEqual(kept.Fleet, ours) {
 		t.Errorf("kept %+v, %v", kept, err)
 	}

@@ -116,7 +116,7 @@ func (s *store) loadRevision(ctx context.Context, r revision.Revision) (*config.
 	if err != nil {
 		return nil, s.advise(err)
 	}
-	loaded, diags := s.parse(ctx, accepted.OfBundle(bundle))
+	loaded, diags := s.parse(ctx, accepted.OfRevision(r.Ref(), bundle))
 	if diags.HasErrors() {
 		return nil, fmt.Errorf("revision %d cannot be read with the files and the environment of this machine: %w", r.Number, diags.Err())
 	}

@@ -61,9 +61,9 @@ func (e *guardError) named(targets []string) string {
 	return cli.SomeNames(targets)
 }
 
-// guard returns the check of a reload: its effect is a *guardError if a configuration
+// reloadGuard returns the check of a reload: its effect is a *guardError if a configuration
 // would remove or restart more targets than it permits itself.
-func guard(c *config.Config) func(restart.Effect) error {
+func reloadGuard(c *config.Config) func(restart.Effect) error {
 	return func(e restart.Effect) error {
 		if !e.Exceeds(c.Engine.ReloadGuard) {
 			return nil

@@ -8,7 +8,7 @@
 //	listen.go   the listeners of the API, of beats and of the control socket
 //	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
-//	apply.go    puts a configuration into use: plans it, asks the guard, and commits or discards it
+//	apply.go    puts a configuration into use: plans it, asks the reload guard, and commits or discards it
 //	reload.go   how a reload ends, of the configuration or of pods
 //	parts.go    the parts that a configuration changes
 //	plan.go     says what a reload would do
@@ -173,24 +173,16 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 
 // load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
 // none is needed.
-func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+func (f *flags) load(paths []string, pushed *accepted.Inputs, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+	p.Inputs = pushed.Clone()
 	if f.isOnlyPods(paths) {
-		return f.parseAll(ownFiles{}, pushed, p)
+		return f.parse(nil, nil, p)
 	}
 	sources, files, diags := f.inputs.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parseAll(ownFiles{sources, files}, pushed, p)
-}
-
-// ownFiles are the texts of an engine's own files, and files with variables.
-type ownFiles struct{ sources, files []config.Source }
-
-// parseAll parses the files of the engine together with a revision; nil for none.
-func (f *flags) parseAll(own ownFiles, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
-	p.Inputs = pushed.Inputs()
-	return f.parse(slices.Concat(own.sources, p.Inputs.Sources), own.files, p)
+	return f.parse(slices.Concat(sources, p.Inputs.Sources), files, p)
 }
 
 // parse parses a configuration that was read, and files with variables.

@@ -52,7 +52,7 @@ type daemon struct {
 	blocks        *config.Config // what blockChanges compares; nil before the first
 	count         int            // of the targets, with the pods
 	plugins       atomic.Pointer[handlers.Plugins]
-	pushed        *accepted.Pushed // the revision of what is pushed to the cluster; nil for none
+	pushed        *accepted.Inputs // the revision of what is pushed to the cluster; nil for none
 	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
 	keptFile      *keptFile        // where they are kept for the next start; nil without state
 	seriesOmitted bool             // /metrics has no series of each probe, which was logged
@@ -274,7 +274,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { return d.agent.Run(serving) })
 	parts.Go(func() error { d.beats.Run(serving); return nil })
-	d.listeners.run(parts, serving)
+	d.listeners.run(parts, serving, d.beats)
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })
 	parts.Go(func() error { return d.saved.run(serving, d.engine) })

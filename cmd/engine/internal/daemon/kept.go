@@ -18,7 +18,7 @@ func (d *daemon) keep(p *handlers.Plugins) {
 	}
 	k := accepted.Kept{Accepted: d.reloads().Accepted, MaxAge: maxStateAge(d.settings), Inputs: d.inputs}
 	if d.pushed != nil {
-		k.Revision, k.Fleet = d.pushed.Ref, fleetOf(d.cluster.config)
+		k.Fleet = fleetOf(d.cluster.config)
 	}
 	d.keptFile.replace(k)
 }

@@ -34,10 +34,10 @@ import (
 // listeners are what the engine listens with.
 type listeners struct {
 	api       *api.Server
-	listener  net.Listener        // of the API; nil for none
-	control   *control.Socket     // nil for none
-	noControl error               // why there is no control socket
-	datagrams *beatprobe.Receiver // of beats; nil for none
+	listener  net.Listener    // of the API; nil for none
+	control   *control.Socket // nil for none
+	noControl error           // why there is no control socket
+	datagrams *net.UDPConn    // of beats; nil for none
 }
 
 // listen opens the socket for beats, makes the API, opens its listener, if one is configured, and the control socket. It writes the
@@ -47,7 +47,7 @@ func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (e
 		if l.datagrams, err = c.Beats.Listen(context.Background(), e.Beats.Listen); err != nil {
 			return err
 		}
-		c.Logger.Info("listening for beats", "udp", l.datagrams.Addr().String())
+		c.Logger.Info("listening for beats", "udp", l.datagrams.LocalAddr().String())
 	}
 	scheme := "http"
 	if e.Listen != "" {
@@ -91,9 +91,9 @@ func (l *listeners) openControl(address string, log *slog.Logger) {
 }
 
 // run answers what listeners get until serving is done.
-func (l *listeners) run(parts *errgroup.Group, serving context.Context) {
+func (l *listeners) run(parts *errgroup.Group, serving context.Context, beats *beatprobe.Registry) {
 	if l.datagrams != nil {
-		parts.Go(func() error { l.datagrams.Run(serving); return nil })
+		parts.Go(func() error { beats.Receive(serving, l.datagrams); return nil })
 	}
 	if l.listener != nil {
 		parts.Go(func() error { return l.api.Serve(serving, l.listener) })

@@ -31,7 +31,7 @@ type job struct {
 	force   bool             // reload_guard is not asked
 	plan    bool             // nothing is put into use
 	paths   []string         // of a plan; nil: those of the engine
-	pushed  *accepted.Pushed // a revision to use; nil: the one in use
+	pushed  *accepted.Inputs // a revision to use; nil: the one in use
 	to      chan<- reply     // of capacity 1, to who has asked; nil for what the engine itself asks for, and after the reply
 }
 
@@ -60,7 +60,7 @@ type loader struct {
 // loadResult is a configuration that was loaded.
 type loadResult struct {
 	config  *config.Config
-	pushed  *accepted.Pushed // the revision that config has; nil for none
+	pushed  *accepted.Inputs // the revision that config has; nil for none
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 

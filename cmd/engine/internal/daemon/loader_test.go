@@ -17,7 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -147,7 +146,7 @@ func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range 3 {
 		waiting.Go(func() {
-			s.request(ctx, &job{trigger: byPush, pushed: &accepted.Pushed{Bundle: &revision.Bundle{}}})
+			s.request(ctx, &job{trigger: byPush, pushed: &accepted.Inputs{}})
 		})
 	}
 	withdraw()
@@ -181,5 +180,13 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 	}
 	if got := s.reloads(); !reflect.DeepEqual(got, api.Reload{}) {
 		t.Errorf("a reload has ended: %+v", got)
+	}
+}
+
+// The watch goes on with what a reload has read, also if that could not be read.
+func TestAReloadThatCannotReadItsFilesHasInputs(t *testing.T) {
+	p := handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent)
+	if _, diags := new(flags).load([]string{t.TempDir()}, nil, p); !diags.HasErrors() || p.Inputs == nil {
+		t.Errorf("%v, and the inputs are %v", diags, p.Inputs)
 	}
 }

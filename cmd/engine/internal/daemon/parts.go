@@ -46,9 +46,18 @@ func (p *parts) newAgent() *agent.Agent {
 			return changeOf(p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers)))
 		}},
 		agent.Part{Name: "probe modules", Plan: func(next *config.Config) (agent.Change, error) {
-			return changeOf(p.probes.Plan(handlers.ProbeModules(next.ProbeModules)))
+			return changeOf(p.probes.Plan(modulesOf(next)))
 		}},
 	)
+}
+
+// modulesOf returns the modules of /probe that a configuration has.
+func modulesOf(c *config.Config) map[string]blackbox.Module {
+	all := make(map[string]blackbox.Module, len(c.ProbeModules))
+	for name, m := range c.ProbeModules {
+		all[name] = blackbox.Module(m)
+	}
+	return all
 }
 
 // changeOf returns what a part has planned that reserves nothing.

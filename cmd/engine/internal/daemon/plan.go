@@ -55,7 +55,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 	}
 	changes.finish(change.effect.Units)
 	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings) > 0
-	if err := guard(r.config)(change.effect); err != nil {
+	if err := reloadGuard(r.config)(change.effect); err != nil {
 		p.Guarded = true
 		return reject(err)
 	}
@@ -176,7 +176,7 @@ func runs(d restart.Driver) bool {
 
 func (p *planned) addProbe(change engine.ProbeChange) {
 	c := p.change(change.ID.Target)
-	one := api.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
+	one := api.ProbeChange{ID: change.ID.String(), Action: string(change.Action), Moved: change.Moved}
 	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
 		one.Arguments = argumentChanges(p.after.Differences(p.before, "probe", change.ID.String()))
 	}

@@ -20,10 +20,14 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
+// ownFiles are the texts of an engine's own files, and files with variables.
+type ownFiles struct{ sources, files []config.Source }
+
 // parseWith parses the files of the engine together with a revision; nil for none.
-func (s *starter) parseWith(own ownFiles, pushed *accepted.Pushed) loadResult {
+func (s *starter) parseWith(own ownFiles, pushed *accepted.Inputs) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
-	r.config, r.diags = s.parseAll(own, pushed, r.plugins)
+	r.plugins.Inputs = pushed.Clone()
+	r.config, r.diags = s.parse(slices.Concat(own.sources, r.plugins.Inputs.Sources), own.files, r.plugins)
 	return r
 }
 
@@ -78,7 +82,7 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 		if r = s.parseWith(own, kept); !r.diags.HasErrors() {
 			return r
 		}
-		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Ref.Number)
+		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Revision.Number)
 	} else if !hasState(alone.config.Engine.State) {
 		return alone
 	}
@@ -88,7 +92,7 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 		r.diags = append(r.diags, config.Diagnostic{Summary: fmt.Sprintf("the current revision of the pushed configuration is not known: %v", err)})
 	case current == nil && kept == nil:
 		r.isUnpushed = true
-	case current != nil && (kept == nil || current.Ref != kept.Ref):
+	case current != nil && (kept == nil || current.Revision != kept.Revision):
 		r.plugins.Release(alone.plugins)
 		r = s.parseWith(own, current)
 	}
@@ -136,7 +140,7 @@ var errUnpushed = errors.New("etcd has no revision of the configuration: the eng
 
 // currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none. It tries again
 // while the store is away, and not if that refuses the password.
-func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
+func (s *starter) currentRevision(c config.Cluster) (*accepted.Inputs, error) {
 	from, err := s.openStore(c)
 	if err != nil {
 		return nil, err
@@ -162,14 +166,17 @@ func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
 }
 
 // loadCurrent is one try of currentRevision.
-func loadCurrent(ctx context.Context, from Store) (*accepted.Pushed, error) {
+func loadCurrent(ctx context.Context, from Store) (*accepted.Inputs, error) {
 	seen, err := revision.Read(ctx, from)
 	r := seen.Current()
 	if err != nil || r.Number == 0 {
 		return nil, err
 	}
 	b, err := revision.Load(ctx, from, r)
-	return &accepted.Pushed{Ref: r.Ref(), Bundle: b}, err
+	if err != nil {
+		return nil, err
+	}
+	return accepted.OfRevision(r.Ref(), b), nil
 }
 
 // openFollower makes the follower of the configuration that is pushed to the cluster.
@@ -179,7 +186,7 @@ func (d *daemon) openFollower(c *cluster) {
 	}
 	var running revision.Ref
 	if d.pushed != nil {
-		running = d.pushed.Ref
+		running = d.pushed.Revision
 	}
 	c.follower = revision.New(revision.Config{
 		Coordinator: c.coordinator, Running: running,
@@ -197,8 +204,7 @@ func (c *cluster) setOutdated(isOutdated bool) {
 // useRevision puts a revision into use by a reload. With force the reload guard is not asked. An engine that is stopping
 // neither uses nor refuses anything.
 func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
-	pushed := &accepted.Pushed{Ref: r.Ref(), Bundle: b}
-	asked := d.request(ctx, &job{trigger: byPush, force: force, pushed: pushed})
+	asked := d.request(ctx, &job{trigger: byPush, force: force, pushed: accepted.OfRevision(r.Ref(), b)})
 	if errors.Is(asked.err, errStopping) {
 		<-ctx.Done()
 	}

@@ -34,7 +34,7 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 		return d.rejected(j, r.diags, errorsOf(r.diags, errs))
 	}
 	d.flags.override(&r.config.Engine)
-	check := guard(r.config)
+	check := reloadGuard(r.config)
 	if j.force {
 		check = anyEffect
 	}

@@ -71,12 +71,22 @@ func (d *daemon) exitAt(signal <-chan os.Signal) {
 	go func() {
 		select {
 		case s := <-signal:
-			d.log.Error("the engine did not stop in time, exiting", "signal", s.String())
-			d.queue.Close(flushTimeout)
-			os.Exit(exitCode(s))
+			d.exit(s)
 		case <-d.ended:
 		}
 	}()
+}
+
+// exit ends the program, since the engine has not stopped, unless run has returned.
+func (d *daemon) exit(s os.Signal) {
+	select {
+	case <-d.ended:
+		return
+	default:
+	}
+	d.log.Error("the engine did not stop in time, exiting", "signal", s.String())
+	d.queue.Close(flushTimeout)
+	os.Exit(exitCode(s))
 }
 
 // exitCode is that of a program that a signal ends, as shells show it.
@@ -142,9 +152,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			d.log.Warn("second signal received, killing processes", "signal", s.String())
 			killed = cli.ErrReported(exitCode(s))
 			d.restarts.Kill()
-			late := make(chan os.Signal, 1)
-			time.AfterFunc(killTimeout, func() { late <- s })
-			d.exitAt(late)
+			time.AfterFunc(killTimeout, func() { d.exit(s) })
 		}
 	}
 }

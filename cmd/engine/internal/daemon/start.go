@@ -66,7 +66,7 @@ func (s *starter) load() loadResult {
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
-		if before.rejected.err = guard(r.config)(startEffect(before.config, r.config, process.RunningIn(handlers.ProcessDir(s.state)))); r.isUnpushed && len(before.config.Targets) > 0 {
+		if before.rejected.err = reloadGuard(r.config)(startEffect(before.config, r.config, process.RunningIn(handlers.ProcessDir(s.state)))); r.isUnpushed && len(before.config.Targets) > 0 {
 			before.rejected.err = errUnpushed
 		}
 		if before.rejected.err == nil {

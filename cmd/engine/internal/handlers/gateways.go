@@ -93,8 +93,12 @@ var remedies = map[string]string{
 // gatewayConflict is config.Options.GatewayConflict.
 func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 	others := resources(a)
+	_, isEngine := a.Settings.(string)
 	for _, r := range resources(b) {
-		if slices.ContainsFunc(others, r.overlaps) {
+		switch isTaken := slices.ContainsFunc(others, r.overlaps); {
+		case isTaken && isEngine:
+			return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + r.name, Hint: "write another port, or move listen of the engine block"}
+		case isTaken:
 			return &probe.FieldError{Field: r.argument, Problem: "is that of another gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
 		}
 	}
@@ -104,6 +108,11 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 // resources returns what no other gateway can have at once.
 func resources(g config.Gateway) (all []resource) {
 	switch settings := g.Settings.(type) {
+	case string: // where the engine listens
+		if l, ok := listenerAt(settings); ok {
+			all = append(all, l)
+		}
+		return all
 	case httpgateway.Envoy:
 		if settings.Directory != "" {
 			for _, of := range g.Groups {
@@ -125,16 +134,6 @@ func resources(g config.Gateway) (all []resource) {
 		all = append(all, l)
 	}
 	return all
-}
-
-// listenConflict is config.Options.ListenConflict.
-func listenConflict(listen string, g config.Gateway) *probe.FieldError {
-	own, isOwn := listenerAt(listen)
-	other, ok := listenerOf(g.Settings)
-	if !isOwn || !ok || !own.overlaps(other) {
-		return nil
-	}
-	return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + own.name, Hint: "write another port, or move listen of the engine block"}
 }
 
 // listenerOf returns the listener of an output with the argument listen, unless the system chooses

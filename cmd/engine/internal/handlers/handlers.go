@@ -3,7 +3,6 @@
 //	handlers.go the built-in handlers, drivers and settings
 //	gateways.go the outputs of gateways
 //	notifiers.go  the outputs of notifiers
-//	probemodules.go  the modules of /probe
 //	choose.go   the probes of a configuration that arguments name
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
@@ -43,7 +42,6 @@ func Options() config.Options {
 		},
 		Gateways:        settingsOf(outputs),
 		GatewayConflict: gatewayConflict,
-		ListenConflict:  listenConflict,
 		Notifiers:       settingsOf(notifyOutputs),
 		CheckAllowed:    blackbox.CheckAllowed,
 		Listen:          api.DefaultListen,

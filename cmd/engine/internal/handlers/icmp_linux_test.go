@@ -27,7 +27,7 @@ func TestICMPBlocksAreChecked(t *testing.T) {
 			t.Errorf("%s\nsays %q, want %q", text, found.String(), want)
 		}
 		if want == "" && strings.Contains(text, "probe_module") {
-			if m := ProbeModules(c.ProbeModules)["ping"]; m.HandlerName != "icmp" || m.PortName != "" {
+			if m := c.ProbeModules["ping"]; m.HandlerName != "icmp" || m.PortName != "" {
 				t.Errorf("the module is %+v", m)
 			}
 		}

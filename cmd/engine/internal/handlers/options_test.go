@@ -17,9 +17,9 @@ import (
 func TestBlocksAreDecodedIntoTheStructsOfTheirPackages(t *testing.T) {
 	o := Options()
 	var plugin any
-	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
+	o.Plugin = func(_ config.Engine, p config.Plugin) (string, func() (config.Handler, error), error) {
 		plugin = p.Settings
-		return config.Module{Load: func() (config.Handler, error) { return config.Handler{}, nil }}, nil
+		return "", func() (config.Handler, error) { return config.Handler{}, nil }, nil
 	}
 	c, diags := config.Parse([]config.Source{{Name: "config.hcl", Bytes: []byte(`
 engine { restart_budget = { max = 3, share = "10%", per = "1m" } }

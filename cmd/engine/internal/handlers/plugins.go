@@ -91,7 +91,7 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 const wasmMagic = "\x00asm"
 
 // open is config.Options.Plugin.
-func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
+func (p *Plugins) open(e config.Engine, block config.Plugin) (sha256 string, load func() (config.Handler, error), err error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
 	read := files.ReadRegular
 	if p.Inputs != nil {
@@ -103,12 +103,12 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 		if errors.Is(err, os.ErrNotExist) {
 			wrong.Hint = "a relative path starts at the folder of the configuration file"
 		}
-		return config.Module{}, wrong
+		return "", nil, wrong
 	}
 	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // whose hash nobody should write down
-		return config.Module{}, probe.FieldErrorf("source", "is not a WebAssembly module")
+		return "", nil, probe.FieldErrorf("source", "is not a WebAssembly module")
 	}
-	return config.Module{SHA256: cli.SHA256(bytes), Load: func() (config.Handler, error) { return p.Handler(e, block, bytes) }}, nil
+	return cli.SHA256(bytes), func() (config.Handler, error) { return p.Handler(e, block, bytes) }, nil
 }
 
 // Handler loads a module and returns the handler block that it adds.
@@ -281,6 +281,6 @@ func schema(doc string, settings []abi.Setting) config.Schema {
 // hostConfig returns what the host grants a module, and its limits.
 func hostConfig(p config.Plugin, module []byte) wasmhost.Config {
 	c, _ := p.Settings.(wasmhost.Config)
-	c.Name, c.Module, c.AllowUnpinned = p.Name, module, true // config has compared the hash
+	c.Name, c.Module = p.Name, module
 	return c
 }

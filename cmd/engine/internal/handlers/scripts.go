@@ -45,7 +45,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	}
 	c, _ := block.Settings.(wasmhost.Config)
 	shares := reflect.DeepEqual(c, wasmhost.Config{})
-	c.Name, c.Module, c.AllowUnpinned = block.Name, module, true // it is a part of this program
+	c.Name, c.Module = block.Name, module
 	if shares {
 		c.Name = sharedScripts
 	}

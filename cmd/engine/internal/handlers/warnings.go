@@ -274,7 +274,6 @@ func warnOfHTTP(v config.Values, _ probe.Target) error {
 	return errors.Join(warnings.Err(), warnOfHost(v))
 }
 
-// warnOfHostName returns warnings about the host of a tcp or icmp block.
 // warnOfTCP returns warnings about a tcp block.
 func warnOfTCP(v config.Values, _ probe.Target) error {
 	text, _ := v["expect_regex"].(string)
@@ -317,6 +316,7 @@ func endsInBreak(re *syntax.Regexp) bool {
 	return false
 }
 
+// warnOfHostName returns warnings about the host of an icmp block.
 func warnOfHostName(v config.Values, _ probe.Target) error { return warnOfHost(v) }
 
 // warnOfICMP returns warnings about an icmp block: one if this process may not send echo requests.

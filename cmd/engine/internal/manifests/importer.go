@@ -180,23 +180,23 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 
 // writeProcess writes how the engine runs a container.
 func writeProcess(body *document.Body, c container) {
-	if policy := restartPolicy(c.Container); policy != restart.Always {
-		body.Set("restart_policy", policy.String())
+	if c.Unit.Policy != restart.Always {
+		body.Set("restart_policy", c.Unit.Policy.String())
+		if len(c.Unit.RestartExitCodes) > 0 {
+			body.Set("restart_exit_codes", c.Unit.RestartExitCodes)
+		}
 	}
-	if len(c.RestartExitCodes) > 0 && restartPolicy(c.Container) != restart.Always {
-		body.Set("restart_exit_codes", c.RestartExitCodes)
-	}
-	if c.Init {
+	if c.Unit.Oneshot {
 		body.Set("oneshot", true)
 	}
-	if c.Signal != 0 {
-		body.Set("stop_signal", c.Signal.String())
+	if c.Unit.StopSignal != 0 {
+		body.Set("stop_signal", c.Unit.StopSignal.String())
 	}
 	if len(c.StartAfter) > 0 {
 		body.Set("start_after", c.StartAfter)
 	}
-	if c.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
-		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))
+	if c.Unit.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
+		body.Set("termination_grace_period", seconds(c.Unit.TerminationGracePeriod))
 	}
 	body.Newline()
 	body.BlockOf("process", []document.Argument{
@@ -205,7 +205,7 @@ func writeProcess(body *document.Body, c container) {
 		{Name: "dir", Value: c.Target.Dir},
 		{Name: "user", Value: c.Target.User},
 	}...)
-	switch p := c.PreStop; {
+	switch p := c.Unit.PreStop; {
 	case p == nil:
 	case p.Sleep > 0:
 		body.BlockOf("pre_stop", document.Argument{Name: "sleep", Value: seconds(p.Sleep)})

@@ -15,12 +15,10 @@ import (
 // container is a container, and how it runs as a process of this machine.
 type container struct {
 	kube.Container
-	Argv   []string           // nil: it does not
-	Reason string             // why not
-	Signal restart.StopSignal // by which it is asked to exit; 0 for the default
-
-	PreStop *restart.PreStop // what happens before that; nil for nothing
-	LeftOut string           // what of the manifest is left out, and why; "" for nothing
+	Argv    []string     // nil: it does not
+	Reason  string       // why not
+	Unit    restart.Unit // how it is stopped and restarted
+	LeftOut string       // what of the manifest is left out, and why; "" for nothing
 }
 
 // containers returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
@@ -58,17 +56,20 @@ func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
 // process returns a container as a process, and what keeps it from running here by itself.
 func (e entrypoints) process(c kube.Container) (p container, obstacles []string) {
 	p.Container = c
+	p.Unit = restart.Unit{
+		Policy: restartPolicy(c), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init,
+	}
 	var err error
 	if p.Argv, err = e.command(c); err != nil {
 		obstacles = append(obstacles, err.Error())
 	}
 	obstacles = append(obstacles, c.Obstacles...)
 	if c.StopSignal != "" {
-		if err := p.Signal.UnmarshalText([]byte(c.StopSignal)); err != nil {
+		if err := p.Unit.StopSignal.UnmarshalText([]byte(c.StopSignal)); err != nil {
 			obstacles = append(obstacles, "lifecycle.stopSignal: "+err.Error())
 		}
 	}
-	if p.PreStop, err = preStop(c); err != nil {
+	if p.Unit.PreStop, err = preStop(c); err != nil {
 		p.LeftOut = "lifecycle.preStop is left out: " + err.Error()
 	}
 	if c.RestartsPod {

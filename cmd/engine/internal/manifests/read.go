@@ -135,11 +135,6 @@ func (r *reader) container(c container) (target, error) {
 	if err := p.Check(); err != nil {
 		return target{}, err
 	}
-	t.target = config.Target{
-		Driver: p, StartAfter: c.StartAfter,
-		Settings: restart.Unit{
-			Policy: restartPolicy(c.Container), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
-		},
-	}
+	t.target = config.Target{Driver: p, StartAfter: c.StartAfter, Settings: c.Unit}
 	return t, nil
 }

@@ -58,7 +58,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 	defer os.RemoveAll(temp)
 	if module == "" {
 		module = filepath.Join(temp, "module.wasm")
-		if err := Compile(c.Context(), dir, module, c.ErrOrStderr()); err != nil {
+		if err := compile(c.Context(), dir, module, c.ErrOrStderr()); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 // accept returns an error if an engine would reject a module, with a limit of memory, or with 0 its default. The compiled
 // code stays in the cache for other commands.
 func accept(ctx context.Context, module []byte, memory int64) error {
-	c := wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}
+	c := wasmhost.Config{Module: module, Logger: handlers.Silent(config.Engine{})}
 	c.Limits.Memory = memory
 	p, err := handlers.LoadModule(c, nil)
 	if err == nil {
@@ -94,9 +94,9 @@ func accept(ctx context.Context, module []byte, memory int64) error {
 	return nil
 }
 
-// Compile compiles the plugin in a folder into the module named output, with the
+// compile compiles the plugin in a folder into the module named output, with the
 // tools of its language, whose output goes to log.
-func Compile(ctx context.Context, dir, output string, log io.Writer) error {
+func compile(ctx context.Context, dir, output string, log io.Writer) error {
 	temp, err := os.MkdirTemp("", "sonde-compile-")
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func TestInspectAndValidateAgree(t *testing.T) {
 func TestAnAttemptWaitsForTheStartOfAnInstance(t *testing.T) {
 	module := moduleOf(t, `(func $start (local $n i32) loop local.get $n i32.const 1 i32.add local.tee $n i32.const 200000000 i32.lt_s br_if 0 end)
 		(export "_initialize" (func $start))`, "i32.const 1")
-	p, err := wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Limits: wasmhost.Limits{Start: time.Minute}})
+	p, err := wasmhost.Load(wasmhost.Config{Module: module, Limits: wasmhost.Limits{Start: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

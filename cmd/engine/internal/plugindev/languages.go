@@ -1,7 +1,6 @@
 package plugindev
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,11 +59,8 @@ func compileC(c *compiler, source, to string) error {
 	return missing("clang for wasm32 with wasm-ld", "apt-get install clang lld", "CLANG")
 }
 
-// ErrNoTool is wrapped by the errors of Compile about a missing tool.
-var ErrNoTool = errors.New("a tool is missing")
-
 func missing(tool, install, variable string) error {
-	return fmt.Errorf("%w: %s not found; try %s, or set %s to its path", ErrNoTool, tool, install, variable)
+	return fmt.Errorf("a tool is missing: %s not found; try %s, or set %s to its path", tool, install, variable)
 }
 
 // rustTarget is the target for modules without WASI. All Rust versions since 1.30 have it.

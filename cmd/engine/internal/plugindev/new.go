@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 		Args:    cli.Args(1, 1, "one NAME is required"),
 		RunE: func(c *cobra.Command, args []string) error {
 			to := cmp.Or(dir, args[0])
-			if err := New(args[0], lang, to); err != nil {
+			if err := newPlugin(args[0], lang, to); err != nil {
 				return err
 			}
 			next := "build it with sonde plugin build " + to
@@ -55,9 +55,9 @@ func newCommand() *cobra.Command {
 	return c
 }
 
-// New creates a folder with a plugin in one of the languages. The folder must be empty
+// newPlugin creates a folder with a plugin in one of the languages. The folder must be empty
 // or not exist.
-func New(name, lang, dir string) error {
+func newPlugin(name, lang, dir string) error {
 	if err := (abi.Manifest{Name: name, ABI: abi.Version}).Check(); err != nil {
 		return cli.UsageError("%q is not a valid plugin name: use a letter a-z, then letters a-z, digits or underscores", name)
 	}

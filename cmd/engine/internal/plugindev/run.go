@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -68,9 +67,7 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: cmp.Or(t.host.Name, p.Manifest().Name)}
 	var reports []cli.Report
 	for range n {
-		calls.mu.Lock()
 		calls.began, calls.calls, calls.more = time.Now(), nil, 0
-		calls.mu.Unlock()
 		before := p.Stats().Fuel
 		result := attemptOnce(ctx, h, target, t.timeout)
 		if err := calls.write(c.ErrOrStderr()); err != nil {
@@ -100,9 +97,8 @@ func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, time
 	}
 }
 
-// callLog records the host calls of one attempt.
+// callLog records the host calls of one attempt, which are made on its goroutine.
 type callLog struct {
-	mu    sync.Mutex // guards all below
 	began time.Time
 	calls []tracedCall
 	more  int // calls beyond maxCalls
@@ -117,10 +113,8 @@ type tracedCall struct {
 // maxCalls bounds the calls that are shown of an attempt.
 const maxCalls = 1000
 
-// add is wasmhost.Config.Trace. Calls while an instance starts have no target.
+// add is wasmhost.Config.Trace. Calls while an instance starts have no target, and are made on other goroutines.
 func (l *callLog) add(c wasmhost.HostCall) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case c.Target == "":
 	case len(l.calls) == maxCalls:
@@ -135,8 +129,6 @@ func (l *callLog) add(c wasmhost.HostCall) {
 //	1.2ms  dial(65536, 3, 65539, 5, 0, 0, 0, 0) = 1000              took 85µs
 //	1.3ms  read(1000, 66000, 512)               = timed out (73)    took 1s
 func (l *callLog) write(w io.Writer) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range l.calls {
 		name := strings.TrimPrefix(c.Function, abi.HostModule+".")

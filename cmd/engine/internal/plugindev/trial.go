@@ -103,7 +103,7 @@ func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
 		name = t.script.Name
 	}
 	return wasmhost.Config{
-		Name: name, Module: bytes, AllowUnpinned: true, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
+		Name: name, Module: bytes, Logger: cli.NewLogger(c.ErrOrStderr(), "text", level),
 		Grant: wasmhost.Grant{Dial: t.dial, Env: t.env, DNS: t.dns},
 	}, nil
 }

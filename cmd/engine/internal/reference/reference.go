@@ -102,7 +102,7 @@ func (p *page) entriesOf(s config.Schema, path string) (all []entry) {
 // facts returns type, default and limits of an argument in one line.
 func (e entry) facts() string {
 	f := e.field
-	parts := []string{f.Type.String()}
+	parts := []string{string(f.Type)}
 	if len(f.OneOf) > 0 {
 		parts[0] = "one of " + strings.Join(distinct(f.OneOf), ", ")
 	}

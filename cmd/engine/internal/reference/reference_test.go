@@ -107,8 +107,8 @@ func parse(text string) error {
 	grpc := o.Handlers["grpc"]
 	grpc.Load = func(config.Engine) (config.Handler, error) { return port, nil }
 	o.Handlers["grpc"] = grpc
-	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
-		return config.Module{SHA256: p.SHA256, Load: func() (config.Handler, error) { return port, checkLimits(p.Settings) }}, nil
+	o.Plugin = func(_ config.Engine, p config.Plugin) (string, func() (config.Handler, error), error) {
+		return p.SHA256, func() (config.Handler, error) { return port, checkLimits(p.Settings) }, nil
 	}
 	o.Script = func(_ config.Engine, s config.Script) (config.Handler, error) { return port, checkLimits(s.Settings) }
 	_, diags := config.Parse([]config.Source{{Name: "example.hcl", Bytes: []byte(text + rest)}}, o)
@@ -118,7 +118,7 @@ func parse(text string) error {
 // checkLimits returns what the plugin host says about limits. It checks them before the module.
 func checkLimits(settings any) error {
 	c, _ := settings.(wasmhost.Config)
-	c.Module, c.AllowUnpinned = []byte("not a module"), true
+	c.Module = []byte("not a module")
 	_, err := wasmhost.Load(c)
 	var field *probe.FieldError
 	if errors.As(err, &field) && (strings.HasPrefix(field.Field, "limits") || strings.HasPrefix(field.Field, "compile")) {
@@ -278,6 +278,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	const size = bytesize.Size(1)
 	empty, _ := config.Parse(nil, config.Options{})
 	backOff, damping := restart.Unit{}.WithDefaults().BackOff, probe.Damping{}.WithDefaults()
+	defaultQuorum := quorum.Rule{}.WithDefaults()
 	for name, want := range map[string]any{
 		"engine.listen": api.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
 		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
@@ -289,7 +290,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.back_off.initial":         backOff.Initial, "target.back_off.max": backOff.Max,
 		"target.back_off.reset": backOff.Reset,
 		"damping.half_life":     damping.HalfLife, "damping.suppress": damping.Suppress, "damping.reuse": damping.Reuse, "damping.max": damping.Max,
-		"quorum.vantages": quorum.DefaultVantages, "quorum.fail": quorum.FailMajority, "quorum.spread": quorum.SpreadZone,
+		"quorum.vantages": defaultQuorum.Vantages, "quorum.fail": defaultQuorum.Fail, "quorum.spread": defaultQuorum.Spread,
 	} {
 		f, err := find(pages(), name)
 		if err != nil {

@@ -103,9 +103,10 @@ func newRoot(o Options) *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
-	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulate.Command(), simulate.TuneCommand(),
+	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(),
 		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
+	root.AddCommand(simulate.Commands()...)
 	root.AddCommand(cluster.Push(o.OpenStore))
 	return root
 }

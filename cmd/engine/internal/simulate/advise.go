@@ -18,14 +18,13 @@ import (
 
 // advising is what sonde tune is asked for.
 type advising struct {
-	engine      status.Recorded
+	recorded    recorder
 	falseAlarms string
 	detect      time.Duration
 	output      string
 }
 
-// TuneCommand returns sonde tune.
-func TuneCommand() *cobra.Command {
+func tuneCommand() *cobra.Command {
 	var f advising
 	c := &cobra.Command{
 		Use:   "tune TARGET [KIND[/NAME]]",
@@ -41,7 +40,7 @@ func TuneCommand() *cobra.Command {
 		Args:    cli.Args(1, 2, "TARGET is required, and KIND/NAME may follow"),
 		RunE:    func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
-	f.engine.Register(c)
+	f.recorded = status.Recorded(c)
 	c.Flags().StringVar(&f.falseAlarms, "false-alarms", "1/year", "`number` of false alarms at most, in an hour, day, week, month or year")
 	cli.DurationVar(c.Flags(), &f.detect, "detect", time.Minute, "`time` within which an outage must be found")
 	cli.OutputVar(c.Flags(), &f.output)
@@ -60,18 +59,18 @@ func (f *advising) run(c *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		selected = args[1]
 	}
-	p, err := f.engine.Probe(c.Context(), args[0], selected)
+	id, rule, outcomes, err := f.recorded(c.Context(), args[0], selected)
 	if err != nil {
 		return err
 	}
-	t, err := tune(p.Rule, p.Outcomes, goal{FalseAlarms: rate, Detect: f.detect})
+	t, err := tune(rule, outcomes, goal{FalseAlarms: rate, Detect: f.detect})
 	switch {
 	case err != nil:
 		return err
 	case f.output == "json":
 		return cli.WriteJSON(c.OutOrStdout(), t)
 	}
-	return f.show(c.OutOrStdout(), p, t)
+	return f.show(c.OutOrStdout(), id, rule, t)
 }
 
 // units are the times that a rate of false alarms is about, in seconds.
@@ -88,13 +87,13 @@ func parseRate(text string) (float64, error) {
 }
 
 // show writes what was found as text.
-func (f *advising) show(w io.Writer, p status.RecordedProbe, t tuned) error {
+func (f *advising) show(w io.Writer, id string, r probe.Rule, t tuned) error {
 	e := t.Noise
 	outages := "outages"
 	if e.Outages == 1 {
 		outages = "outage"
 	}
-	fmt.Fprintf(w, "%s: %d attempts are remembered; %d failed, apart from %d %s.\n", p.ID, e.Attempts, e.Failures, e.Outages, outages)
+	fmt.Fprintf(w, "%s: %d attempts are remembered; %d failed, apart from %d %s.\n", id, e.Attempts, e.Failures, e.Outages, outages)
 	fmt.Fprintf(w, "Of the attempts at the target while it is well, %s fail (95 %%: %s to %s).\n", percentage(e.Share.Estimate), percentage(e.Share.Low), percentage(e.Share.High))
 	switch {
 	case e.Bursts:
@@ -123,7 +122,7 @@ func (f *advising) show(w io.Writer, p status.RecordedProbe, t tuned) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", f.advice(p.Rule, t))
+	_, err := fmt.Fprintf(w, "\n%s\n", f.advice(r, t))
 	return err
 }
 

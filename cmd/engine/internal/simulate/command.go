@@ -39,13 +39,18 @@ type simulation struct {
 	noise    string
 	burst    float64
 	history  bool
-	engine   status.Recorded
+	recorded recorder
 	partial  []string
 	output   string
 }
 
-// Command returns sonde simulate.
-func Command() *cobra.Command {
+// recorder asks a running engine for a probe of a target: see status.Recorded.
+type recorder func(ctx context.Context, target, selected string) (id string, r probe.Rule, outcomes []probe.OutcomeRun, err error)
+
+// Commands returns sonde simulate and sonde tune.
+func Commands() []*cobra.Command { return []*cobra.Command{simulateCommand(), tuneCommand()} }
+
+func simulateCommand() *cobra.Command {
 	var f simulation
 	c := &cobra.Command{
 		Use:   "simulate CONFIG TARGET KIND[/NAME]",
@@ -69,7 +74,7 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.noise, "noise", "", "the `share` of attempts that fail at a target that is well: 0.5%")
 	c.Flags().Float64Var(&f.burst, "burst", 0, "mean `number` of failures in a row of the noise (default: each attempt fails independently)")
 	c.Flags().BoolVar(&f.history, "history", false, "play the outcomes that the running engine at --address remembers")
-	f.engine.Register(c)
+	f.recorded = status.Recorded(c)
 	c.Flags().StringSliceVar(&f.partial, "partial", []string{"30%", "20%"}, "find targets of which this `share` of attempts fails; may be given several times")
 	cli.OutputVar(c.Flags(), &f.output)
 	return c
@@ -126,11 +131,11 @@ func (f *simulation) given(ctx context.Context, args []string) ([]probe.Outcome,
 	text := f.outcomes
 	switch {
 	case f.history:
-		recorded, err := f.engine.Probe(ctx, args[1], args[2])
+		_, _, outcomes, err := f.recorded(ctx, args[1], args[2])
 		if err != nil {
 			return nil, err
 		}
-		text = probe.FormatOutcomes(recorded.Outcomes)
+		text = probe.FormatOutcomes(outcomes)
 	case f.file != "":
 		b, err := files.Read(f.file, maxOutcomesFile)
 		if err != nil {

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,16 +67,11 @@ func compare(r probe.Rule, n noise, shares []float64) (all []quality, err error)
 // settings returns a rule, and those that it is compared with.
 func settings(r probe.Rule) []probe.Rule {
 	all := []probe.Rule{r}
-	success := cmp.Or(r.SuccessThreshold, probe.DefaultSuccessThreshold)
 	for _, failures := range []int32{1, 2, 3, 5} {
-		other := r
-		other.Policy, other.SuccessThreshold, other.FailureThreshold = probe.PolicyRuns, success, failures
-		all = append(all, other)
+		all = append(all, runsRule(r, failures))
 	}
 	if r.Kind != probe.Startup {
-		other := r
-		other.Policy, other.SuccessThreshold, other.FailureThreshold = probe.PolicyEvidence, 0, 0
-		all = append(all, other)
+		all = append(all, evidenceRule(r))
 	}
 	same := func(other probe.Rule) bool { return other == r }
 	return append(all[:1], slices.DeleteFunc(all[1:], same)...)
@@ -89,7 +83,7 @@ func qualityOf(r probe.Rule, n noise, shares []float64) quality {
 	q := quality{
 		Setting: nameOf(r), Policy: r.Policy, SuccessThreshold: r.SuccessThreshold, FailureThreshold: r.FailureThreshold,
 		DetectAttempts: r.FailuresToFail(),
-		DetectSeconds:  float64(r.FailuresToFail())*period + r.Timeout.Seconds(),
+		DetectSeconds:  detectSeconds(r),
 		RecoverSeconds: float64(r.Threshold(probe.Success)) * period,
 		MistakeEvery:   good + mistake, MistakeSeconds: (good + mistake) * period,
 		DurationSeconds: mistake * period, Availability: good / (good + mistake),

@@ -47,7 +47,7 @@ func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 		t.Skip("the interpreter has not been built: make build")
 	}
 	limits := wasmhost.Limits{Start: time.Hour} // the machine may be slow
-	p, err := wasmhost.Load(wasmhost.Config{Module: module, AllowUnpinned: true, Limits: limits})
+	p, err := wasmhost.Load(wasmhost.Config{Module: module, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,45 +13,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Recorded asks a running engine for the outcomes that it remembers. Register completes it.
-type Recorded struct{ connection connection }
-
-// Register adds the flags that say how to reach the engine.
-func (r *Recorded) Register(c *cobra.Command) { r.connection.register(c) }
-
-// RecordedProbe is a probe of a running engine with its outcomes.
-type RecordedProbe struct {
-	ID       string
-	Rule     probe.Rule // without the initial delay
-	Outcomes []probe.OutcomeRun
-}
-
-// Probe returns the probe of a target that a KIND or KIND/NAME selects. Without one, the target must have
-// only one probe that is not a startup probe.
-func (r *Recorded) Probe(ctx context.Context, target, selected string) (p RecordedProbe, err error) {
-	return ask(ctx, r.connection, func(ctx context.Context, client *api.Client) (RecordedProbe, error) {
-		t, err := client.Target(ctx, target)
-		if err != nil {
-			return p, err
-		}
-		chosen, err := chooseProbe(t, selected)
-		if err != nil {
-			return p, err
-		}
-		h, err := client.History(ctx, target)
-		if err != nil {
-			return p, err
-		}
-		p.ID, p.Rule = chosen.ID, ruleOf(chosen)
-		i := slices.IndexFunc(h.Outcomes, func(of api.Outcomes) bool { return of.Probe == chosen.ID })
-		if i < 0 {
-			return p, nil
-		}
-		if p.Outcomes, err = probe.ParseOutcomes(h.Outcomes[i].Outcomes); err != nil {
-			return p, fmt.Errorf("outcomes of probe %s: %w", chosen.ID, err)
-		}
-		return p, nil
-	})
+// Recorded adds the flags that say how to reach an engine to a command. It returns a function that asks the engine for the ID of a
+// probe of a target, its rule without the initial delay, and the outcomes that the engine remembers of it. A KIND or KIND/NAME selects
+// the probe. Without one, the target must have only one probe that is not a startup probe.
+func Recorded(c *cobra.Command) func(ctx context.Context, target, selected string) (id string, r probe.Rule, outcomes []probe.OutcomeRun, err error) {
+	var f connection
+	f.register(c)
+	return func(ctx context.Context, target, selected string) (id string, r probe.Rule, outcomes []probe.OutcomeRun, err error) {
+		_, err = ask(ctx, f, func(ctx context.Context, client *api.Client) (none struct{}, err error) {
+			t, err := client.Target(ctx, target)
+			if err != nil {
+				return none, err
+			}
+			chosen, err := chooseProbe(t, selected)
+			if err != nil {
+				return none, err
+			}
+			h, err := client.History(ctx, target)
+			if err != nil {
+				return none, err
+			}
+			id, r = chosen.ID, ruleOf(chosen)
+			for _, of := range h.Outcomes {
+				if of.Probe == id {
+					outcomes, err = probe.ParseOutcomes(of.Outcomes)
+				}
+			}
+			if err != nil {
+				err = fmt.Errorf("outcomes of probe %s: %w", id, err)
+			}
+			return none, err
+		})
+		return id, r, outcomes, err
+	}
 }
 
 // chooseProbe returns the probe of a target that is selected.

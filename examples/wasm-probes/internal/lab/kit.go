@@ -28,7 +28,7 @@ func Conforms(t *testing.T, module, port, settings string) {
 		t.Fatal(err)
 	}
 	checks, err := tck.Run(t.Context(), tck.Config{
-		Plugin:   wasmhost.Config{Module: code, AllowUnpinned: true, CacheDir: cacheDir()},
+		Plugin:   wasmhost.Config{Module: code, CacheDir: cacheDir()},
 		Settings: values, Address: "127.0.0.1", Port: uint16(number),
 		Timeout: Timeout, Silence: time.Second,
 	})

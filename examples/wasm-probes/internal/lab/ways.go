@@ -119,14 +119,12 @@ func Build(t testing.TB, pkg string) string {
 // cache, because compiling takes seconds.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
-	return LoadAs(t, wasmhost.Config{Path: path, CacheDir: cacheDir()})
+	return LoadAs(t, wasmhost.Config{Module: []byte(read(t, path)), CacheDir: cacheDir()})
 }
 
-// LoadAs loads a module with a configuration, which need not pin it, and waits until it is
-// compiled.
+// LoadAs loads a module with a configuration, and waits until it is compiled.
 func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	t.Helper()
-	c.AllowUnpinned = true
 	p, err := wasmhost.Load(c)
 	if err != nil {
 		t.Fatal(err)

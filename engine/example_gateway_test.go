@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probeBackend returns an engine that probes a backend, and the backend's gauge. README.md
+// probeBackend returns an engine that probes a backend, and the backend's gauge. docs/embedding.md
 // shows this function.
 func probeBackend(address, port string) (*engine.Engine, *engine.TargetGauge, error) {
 	handler, err := httpprobe.New(httpprobe.Config{Path: "/healthz", Port: port})
@@ -36,13 +36,13 @@ func probeBackend(address, port string) (*engine.Engine, *engine.TargetGauge, er
 // A gateway forwards requests while its backend takes them, and tells the engine of those that
 // fail.
 func Example_gateway() {
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "hello from the backend")
 	}))
-	defer backend.Close()
-	address, _ := url.Parse(backend.URL)
+	defer server.Close()
+	address, _ := url.Parse(server.URL)
 
-	e, backendState, err := probeBackend(address.Hostname(), address.Port())
+	e, backend, err := probeBackend(address.Hostname(), address.Port())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,7 +58,7 @@ func Example_gateway() {
 		w.WriteHeader(http.StatusBadGateway)
 	}
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !backendState.Gateway().TakesRequests() { // one atomic load
+		if !backend.Gateway().TakesRequests() { // one atomic load
 			http.Error(w, "no backend is ready", http.StatusServiceUnavailable)
 			return
 		}

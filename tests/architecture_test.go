@@ -142,6 +142,8 @@ func TestDocumentsKeepTheirSize(t *testing.T) {
 		pattern string
 		size    int // bytes
 	}{
+		{"../README.md", 8 << 10},
+		{"../CHANGELOG.md", 8 << 10},
 		{"../ARCHITECTURE.md", 8 << 10},
 		{"../CONTRIBUTING.md", 10 << 10},
 		{"../GLOSSARY.md", 8 << 10},
@@ -159,6 +161,14 @@ func TestDocumentsKeepTheirSize(t *testing.T) {
 				t.Errorf("%s has %d bytes, and may have %d", path, size, l.size)
 			}
 		}
+	}
+}
+
+func TestTheReadmeHasFewWords(t *testing.T) {
+	t.Parallel()
+	const most = 1100
+	if n := len(strings.Fields(readText(t, "../README.md"))); n > most {
+		t.Errorf("README.md has %d words, and may have %d", n, most)
 	}
 }
 

@@ -72,31 +72,43 @@ func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
 	}
 }
 
-func TestTheReadmeShowsTheExampleOfPackageEngine(t *testing.T) {
-	example := strings.Split(readText(t, "../engine/example_gateway_test.go"), "\n")
-	shown := false
-	for _, b := range blocksOf(readText(t, "../README.md")) {
-		if b.lang != "go" || !strings.HasPrefix(b.lines[0], "import") {
-			continue
-		}
-		shown = true
-		for _, line := range b.lines {
-			i := slices.Index(example, line)
-			if i < 0 {
-				t.Fatalf("README.md: engine/example_gateway_test.go lacks this line, or has it earlier: %s", line)
+func TestDocumentsShowTheExampleOfPackageEngine(t *testing.T) {
+	const file = "../engine/example_gateway_test.go"
+	for _, path := range []string{"../README.md", "../docs/embedding.md"} {
+		example := trimmed(strings.Split(readText(t, file), "\n"))
+		shown := false
+		for _, b := range blocksOf(readText(t, path)) {
+			if b.lang != "go" {
+				continue
 			}
-			example = example[i+1:]
+			shown = true
+			for _, line := range trimmed(b.lines) {
+				i := slices.Index(example, line)
+				if i < 0 {
+					t.Fatalf("%s: %s lacks this line, or has it earlier: %s", path, file, line)
+				}
+				example = example[i+1:]
+			}
+		}
+		if !shown {
+			t.Errorf("%s has no Go block", path)
 		}
 	}
-	if !shown {
-		t.Error("README.md has no Go block that starts with its imports")
+}
+
+// trimmed returns lines without their indentation.
+func trimmed(lines []string) []string {
+	all := make([]string, len(lines))
+	for i, line := range lines {
+		all[i] = strings.TrimSpace(line)
 	}
+	return all
 }
 
 func TestTheMakeTargetsThatDocumentsNameExist(t *testing.T) {
 	makefile := readText(t, "../Makefile")
 	named := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
-	for _, path := range []string{"../README.md", "../CONTRIBUTING.md", "../docs/benchmarks.md", "../docs/kubelet.md", "../docs/operations.md", "../docs/gateways/caddy.md", "../docs/gateways/envoy.md"} {
+	for _, path := range []string{"../README.md", "../CONTRIBUTING.md", "../docs/benchmarks.md", "../docs/guarantees.md", "../docs/kubelet.md", "../docs/operations.md", "../docs/gateways/caddy.md", "../docs/gateways/envoy.md"} {
 		for _, m := range named.FindAllStringSubmatch(readText(t, path), -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s: the Makefile has no target %s", path, m[1])

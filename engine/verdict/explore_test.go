@@ -20,7 +20,7 @@ var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three
 // that they lead to. Step, and a model of the kubelet's worker that has the differences
 // of byDesign, get the same events. They must publish the same, hold the same, and begin
 // the same attempts. With -all the thresholds are up to 5 and there are three instances,
-// and README must have the figures.
+// and docs/guarantees.md must have the figures.
 func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
 	tier.Slow(t)
 	begin := time.Now()
@@ -66,15 +66,15 @@ func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
 	}
 }
 
-// checkFigures checks the figures in README.
+// checkFigures checks the figures in docs/guarantees.md.
 func checkFigures(t *testing.T, states, transitions int64) {
-	readme, err := os.ReadFile("../../README.md")
+	guarantees, err := os.ReadFile("../../docs/guarantees.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("%d,%03d states and %d million transitions", states/1000, states%1000, transitions/1_000_000)
-	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want) {
-		t.Errorf("README does not say %q", want)
+	if !strings.Contains(strings.Join(strings.Fields(string(guarantees)), " "), want) {
+		t.Errorf("docs/guarantees.md does not say %q", want)
 	}
 }
 

@@ -59,7 +59,7 @@ type daemon struct {
 
 	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied
 	watch      fileWatch
-	jobs       chan *job     // for handleSignals
+	jobs       jobQueue      // for handleSignals
 	ended      chan struct{} // closed when run returns
 }
 

@@ -167,13 +167,16 @@ func (l *loader) stop() {
 	}
 }
 
-// request asks the goroutine that handles signals for a job, and waits for its end, or until
-// ctx is done. That takes the next job when it has ended the present one: what that has read may be older than what is asked for.
-func (d *daemon) request(ctx context.Context, j *job) reply {
+// jobQueue is what the goroutine that handles signals takes jobs from.
+type jobQueue chan *job
+
+// request asks for a job, and waits for its end, or until ctx is done. The goroutine takes the next job when it has ended
+// the present one, whose files may be older than those that are asked for.
+func (q jobQueue) request(ctx context.Context, j *job) reply {
 	to := make(chan reply, 1)
 	j.to = to
 	select {
-	case d.jobs <- j:
+	case q <- j:
 	case <-ctx.Done():
 		return reply{err: ctx.Err()}
 	}
@@ -187,12 +190,12 @@ func (d *daemon) request(ctx context.Context, j *job) reply {
 
 // requestReload is api.Config.Reload.
 func (d *daemon) requestReload(ctx context.Context, force bool) (api.Reload, error) {
-	r := d.request(ctx, &job{trigger: byRequest, force: force})
+	r := d.jobs.request(ctx, &job{trigger: byRequest, force: force})
 	return r.reload, r.err
 }
 
 // requestPlan is api.Config.Plan.
 func (d *daemon) requestPlan(ctx context.Context, paths []string) (api.Plan, error) {
-	r := d.request(ctx, &job{plan: true, paths: paths})
+	r := d.jobs.request(ctx, &job{plan: true, paths: paths})
 	return r.plan, r.err
 }

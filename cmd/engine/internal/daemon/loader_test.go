@@ -146,7 +146,7 @@ func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range 3 {
 		waiting.Go(func() {
-			s.request(ctx, &job{trigger: byPush, pushed: &accepted.Inputs{}})
+			s.jobs.request(ctx, &job{trigger: byPush, pushed: &accepted.Inputs{}})
 		})
 	}
 	withdraw()

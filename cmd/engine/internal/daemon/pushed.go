@@ -204,7 +204,7 @@ func (c *cluster) setOutdated(isOutdated bool) {
 // useRevision puts a revision into use by a reload. With force the reload guard is not asked. An engine that is stopping
 // neither uses nor refuses anything.
 func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
-	asked := d.request(ctx, &job{trigger: byPush, force: force, pushed: accepted.OfRevision(r.Ref(), b)})
+	asked := d.jobs.request(ctx, &job{trigger: byPush, force: force, pushed: accepted.OfRevision(r.Ref(), b)})
 	if errors.Is(asked.err, errStopping) {
 		<-ctx.Done()
 	}

@@ -143,8 +143,8 @@ type Options struct {
 	Notifiers map[string]Settings // blocks of a notify block that say by what it tells, by name
 
 	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
-	// only one of them can have a file or a listener, for example; nil if nothing is. Of the engine's own listener, a has
-	// the address as its Settings. Default: nothing is wrong.
+	// only one of them can have a file or a listener, for example; nil if nothing is. Beside the engine, a has an Engine
+	// with Listen or State as its Settings. Default: nothing is wrong.
 	GatewayConflict func(a, b Gateway) *probe.FieldError
 
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing

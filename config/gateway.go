@@ -46,7 +46,8 @@ func decodeGateways(
 		for _, other := range valid {
 			g.checkConflict(other.gateway, o.GatewayConflict, other.block.Header, fmt.Sprintf("gateway %q is here", other.block.Label(0)))
 		}
-		g.checkConflict(Gateway{Settings: engine.Listen}, o.GatewayConflict, engine.at("listen"), "the engine listens there")
+		g.checkConflict(Gateway{Settings: Engine{Listen: engine.Listen}}, o.GatewayConflict, engine.at("listen"), "the engine listens there")
+		g.checkConflict(Gateway{Settings: Engine{State: engine.State}}, o.GatewayConflict, engine.at("state"), "the engine keeps its state there")
 		if o.Gateways[g.gateway.Output].NeedsPort {
 			g.warnOfNoPort(groups)
 		}

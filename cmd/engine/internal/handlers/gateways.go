@@ -93,9 +93,11 @@ var remedies = map[string]string{
 // gatewayConflict is config.Options.GatewayConflict.
 func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 	others := resources(a)
-	_, isEngine := a.Settings.(string)
+	_, isEngine := a.Settings.(config.Engine)
 	for _, r := range resources(b) {
 		switch isTaken := slices.ContainsFunc(others, r.overlaps); {
+		case isTaken && isEngine && r.port == 0:
+			return &probe.FieldError{Field: r.argument, Problem: "is where the engine keeps its state: only one can write the " + r.name, Hint: "write another path, or move state of the engine block"}
 		case isTaken && isEngine:
 			return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + r.name, Hint: "write another port, or move listen of the engine block"}
 		case isTaken:
@@ -108,9 +110,12 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 // resources returns what no other gateway can have at once.
 func resources(g config.Gateway) (all []resource) {
 	switch settings := g.Settings.(type) {
-	case string: // where the engine listens
-		if l, ok := listenerAt(settings); ok {
+	case config.Engine:
+		if l, ok := listenerAt(settings.Listen); ok {
 			all = append(all, l)
+		}
+		if settings.State != "" {
+			all = append(all, resource{argument: "state", name: "file " + absolute(settings.State)})
 		}
 		return all
 	case httpgateway.Envoy:

@@ -167,18 +167,20 @@ func (t *target) keepSummary(slots []*slot) {
 
 // dropSummary takes back what keepSummary has done, if the target still has probes.
 func (t *target) dropSummary(slots []*slot) {
-	if in := *t.current(); in.kept && len(slots) > 0 {
-		in.kept, in.ready = false, false
-		t.instance.Store(&in)
+	if in := t.current(); in.kept && len(slots) > 0 {
+		next := *in
+		next.kept, next.ready = false, false
+		t.instance.Store(&next)
 	}
 }
 
 // forgetDecided forgets that it was known whether a target is ready, since what is probed
 // now is somewhere else.
 func (t *target) forgetDecided() {
-	if in := *t.current(); in.decided {
-		in.decided = false
-		t.instance.Store(&in)
+	if in := t.current(); in.decided {
+		next := *in
+		next.decided = false
+		t.instance.Store(&next)
 	}
 }
 

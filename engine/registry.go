@@ -78,8 +78,8 @@ func newInstance(in probe.Instance, c *clock.Clock) *instance {
 		id: in.ID, since: c.At(in.Since), restarts: in.Restarts,
 		phase: in.Phase, managed: in.Managed, terminating: in.Terminating, retained: in.Retained,
 	}
-	if n := (note{in.Reason, in.Detail, in.LastExit}); n != (note{}) {
-		i.note = &n
+	if (note{in.Reason, in.Detail, in.LastExit}) != (note{}) {
+		i.note = &note{in.Reason, in.Detail, in.LastExit}
 	}
 	return i
 }

@@ -154,10 +154,10 @@ type Engine struct {
 
 	// applyMu is held by one change at a time, from its plan to its end. It guards the fields below and the probes of
 	// each owner. The order of locks is applyMu, scheduler.mu, registry.mu, slot.mu.
-	applyMu sync.Mutex
-	specs   specs
-	own     *owner            // of what Engine.Apply and Engine.Change have added
-	owners  map[string]*owner // the others that exist, by name
+	applyMu     sync.Mutex
+	definitions definitions
+	own         *owner            // of what Engine.Apply and Engine.Change have added
+	owners      map[string]*owner // the others that exist, by name
 }
 
 // New returns an Engine without probes.
@@ -175,7 +175,7 @@ func New(c Config) *Engine {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := newRegistry()
-	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}, own: &owner{}, owners: map[string]*owner{}}
+	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), definitions: definitions{}, own: &owner{}, owners: map[string]*owner{}}
 }
 
 // Run makes the attempts until ctx is done. Then it cancels the attempts in flight,

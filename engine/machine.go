@@ -106,6 +106,9 @@ func (sc *scheduler) followMachine(ctx context.Context) {
 }
 
 // setMachine replaces what names this machine. It locks mu.
+//
+// A change costs a pass over all probes, in chunks. Link-local addresses count, too: on a host whose containers come and go, the
+// addresses of their interfaces differ at most reads, so there is a pass each machinePeriod.
 func (sc *scheduler) setMachine(m machine) {
 	sc.mu.Lock()
 	before := sc.peers.machine

@@ -180,7 +180,7 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	if c.action != ProbeUpdated {
 		c.host = hostOf(desired.Handler, desired.Target)
 	}
-	c.spec = p.engine.specs.of(p.owner, desired)
+	c.spec = p.engine.definitions.specOf(p.owner, desired)
 	p.changes = append(p.changes, c)
 	return nil
 }
@@ -265,8 +265,8 @@ func (p *plan) retain() {
 // sweep forgets the specs that no probe has now, or got.
 func (p *plan) sweep() {
 	for _, c := range p.changes {
-		p.engine.specs.drop(c.before)
-		p.engine.specs.drop(c.spec)
+		p.engine.definitions.drop(c.before)
+		p.engine.definitions.drop(c.spec)
 	}
 }
 

@@ -16,17 +16,18 @@ type spec struct {
 	handler probe.Handler    // makes the attempts: configured, or for one probe what its ForProbe returned
 	stepper nonblock.Stepper // the handler, or nil if it needs a goroutine
 	wakes   bool             // the handler is a probe.WakingHandler
-	dropped bool             // no probe has it any more, and the definition has forgotten it
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
 	closable *closable // the handler, or nil if it is not an io.Closer; set before the first attempt
 
-	users int // how many probes have it; guarded by Engine.applyMu
+	// Engine.applyMu guards what follows.
+	users   int  // how many probes have it
+	dropped bool // no probe has it any more, and the definition has forgotten it
 }
 
-// definition is the configuration that probes share which have the same rule, handler and target settings. Only
-// its specs change.
+// definition is the configuration that probes share which have the same rule, handler and target settings. It
+// does not change, except for specs and shared.
 type definition struct {
 	owner       *owner // that the probes belong to
 	rule        probe.Rule
@@ -127,8 +128,8 @@ func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
 
-// specs finds the definition that a probe can share. Definitions whose handlers cannot be compared are not in it.
-type specs map[specKey]*definition
+// definitions has the definitions that probes can share: those whose handlers can be compared. Engine.applyMu guards it.
+type definitions map[specKey]*definition
 
 // specKey is equal for probes that can share a definition. Two maps are equal here only if
 // they are the same map.
@@ -152,10 +153,10 @@ func key(own *owner, p *probe.Probe) specKey {
 	}
 }
 
-// of returns the spec of an owner's probe, and makes it if there is none. The spec of a
+// specOf returns the spec of an owner's probe, and makes it if there is none. The spec of a
 // StatefulHandler is always new, and has no handler yet.
-func (s specs) of(own *owner, p *probe.Probe) *spec {
-	d := s.definition(own, p)
+func (all definitions) specOf(own *owner, p *probe.Probe) *spec {
+	d := all.of(own, p)
 	if d.shared != nil {
 		return d.shared
 	}
@@ -168,18 +169,18 @@ func (s specs) of(own *owner, p *probe.Probe) *spec {
 	return made
 }
 
-// definition returns the definition of an owner's probe, and makes it if there is none.
-func (s specs) definition(own *owner, p *probe.Probe) *definition {
+// of returns the definition of an owner's probe, and makes it if there is none.
+func (all definitions) of(own *owner, p *probe.Probe) *definition {
 	shares := canCompare(p.Handler)
 	if shares {
-		if known := s[key(own, p)]; known != nil {
+		if known := all[key(own, p)]; known != nil {
 			return known
 		}
 	}
 	made := &definition{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
 	if shares {
-		s[key(own, p)] = made
+		all[key(own, p)] = made
 	}
 	return made
 }
@@ -195,7 +196,7 @@ func (sp *spec) use(h probe.Handler) {
 }
 
 // drop forgets a spec that no probe has, and its definition with the last one.
-func (s specs) drop(sp *spec) {
+func (all definitions) drop(sp *spec) {
 	if sp == nil || sp.users > 0 || sp.dropped {
 		return
 	}
@@ -203,7 +204,7 @@ func (s specs) drop(sp *spec) {
 	if sp.specs--; sp.specs > 0 || !canCompare(sp.configured) {
 		return
 	}
-	delete(s, key(sp.owner, &probe.Probe{
+	delete(all, key(sp.owner, &probe.Probe{
 		Rule: sp.rule, Target: sp.target, Handler: sp.configured, HandlerName: sp.handlerName, Revision: sp.revision, Settings: sp.settings,
 	}))
 }

@@ -37,8 +37,8 @@ func TestSpecsOfReplacedAndRejectedProbesAreForgotten(t *testing.T) {
 		if _, err := e.Change(Change{Remove: []probe.ID{id(round % 10)}}); err != nil {
 			t.Fatal(err)
 		}
-		if len(e.specs) != 9 {
-			t.Fatalf("there are %d specs of 9 probes", len(e.specs))
+		if len(e.definitions) != 9 {
+			t.Fatalf("there are %d specs of 9 probes", len(e.definitions))
 		}
 	}
 }

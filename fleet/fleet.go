@@ -58,7 +58,7 @@ type Config struct {
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most quorum.MaxZone bytes; default: none
-	Notices     notices             // required: what receivers know of targets and groups, which moves with the shards of their names
+	Notices     Notices             // required: what receivers know of targets and groups, which moves with the shards of their names
 	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }

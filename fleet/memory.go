@@ -26,8 +26,8 @@ type targetMemory struct {
 	Version     int              `json:"version"`
 	Restarts    *restart.Memory  `json:"restarts,omitempty"`
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
-	Told        []byte           `json:"told,omitempty"`        // see notices.Told
-	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see notices.ToldOfGroup
+	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
+	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
 }
 

@@ -1,8 +1,8 @@
 package fleet
 
-// notices is what receivers were told about targets and groups, as *notify.Notifiers does. Its methods are called by one goroutine at
-// a time, and must not block.
-type notices interface {
+// Notices is the memory of what receivers were told about targets and groups, which *notify.Notifiers has. A Fleet calls its
+// methods on one goroutine at a time. They must not block.
+type Notices interface {
 	// Told returns what receivers know of a target that is in trouble, the same bytes while that is the same; nil if
 	// they know of no trouble. When that has changed, the Fleet is to be told by NoticesChanged.
 	Told(target string) []byte

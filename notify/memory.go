@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The keys of values. That of a cursor sorts before those of its notices: see store.Store.Run.
+// The keys of values. That of a cursor sorts before those of its notices: see store.Values.
 const (
 	keyCursor = "cursor/" // and a JSON list of notifier and receiver: a cursor
 	keyTold   = "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice

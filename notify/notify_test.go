@@ -272,7 +272,7 @@ func valueOf(n *notify.Notifiers, key string) ([]byte, bool) {
 	return text, ok && err == nil
 }
 
-// save saves the values that have changed and whose keys begin with a prefix, as a state file does: see store.Store.Run.
+// save saves the values that have changed and whose keys begin with a prefix, as a state file does: see store.Values.
 func (s *scene) save(prefix string) {
 	s.mu.Lock()
 	keys := slices.Sorted(maps.Keys(s.changed))

@@ -16,12 +16,16 @@ type OutcomeRun struct {
 // outcomeLetters are the letters of outcomes, by outcome.
 const outcomeLetters = "USWF"
 
-// FormatOutcomes returns outcomes as words, as ParseOutcomes reads them: "S1440 F2 S10".
+// FormatOutcomes returns outcomes as words, as ParseOutcomes reads them: "S1440 F2 S10". An outcome that does
+// not exist is written as unknown.
 func FormatOutcomes(runs []OutcomeRun) string {
 	var b []byte
 	for i, run := range runs {
 		if i > 0 {
 			b = append(b, ' ')
+		}
+		if run.Outcome >= Outcome(len(outcomeLetters)) {
+			run.Outcome = Unknown
 		}
 		b = strconv.AppendUint(append(b, outcomeLetters[run.Outcome]), run.Attempts, 10)
 	}

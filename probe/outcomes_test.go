@@ -23,6 +23,13 @@ func TestOutcomesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
+func TestAnOutcomeThatDoesNotExistIsWrittenAsUnknown(t *testing.T) {
+	runs := []probe.OutcomeRun{{Outcome: probe.Failure + 1, Attempts: 2}, {Outcome: 255, Attempts: 1}}
+	if got := probe.FormatOutcomes(runs); got != "U2 U1" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func FuzzParseOutcomes(f *testing.F) {
 	f.Add("S3 F # x\nU2")
 	f.Fuzz(func(t *testing.T, text string) {

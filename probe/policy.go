@@ -11,7 +11,7 @@ const (
 
 // With the policy "evidence" a failure adds FailureWeight to a score, and a success takes 1 off
 // it. The score is from 0 to MaxScore. A probe that passes fails at MaxScore, and one that fails
-// passes at 0. Decision 65 in docs/decisions derives the numbers.
+// passes at 0. docs/decisions/0065-the-policy-evidence.md derives the numbers.
 const (
 	FailureWeight = 5
 	MaxScore      = 20

@@ -33,6 +33,11 @@ type Driver interface {
 // the Exit; a command that terminates it is killed. An Exit without an error says that
 // the instance has terminated. The next instance counts as started as soon as one has
 // terminated; the back-off is kept between requests to terminate.
+//
+// The method SetFailed marks the driver: without it, the controller takes the instances for those that the engine
+// runs. Assert the interface beside the driver, so that the compiler finds a method that is missing:
+//
+//	var _ restart.External = (*driver)(nil)
 type External interface {
 	Driver
 

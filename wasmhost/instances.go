@@ -20,21 +20,21 @@ type lease struct {
 
 // borrow returns an instance that is ready to run. It waits for one until half of the time
 // that ctx leaves has passed. Each lease needs a release.
-func (p *Plugin) borrow(ctx context.Context, lane lane) (lease, error) {
+func (p *Plugin) borrow(ctx context.Context, l lane) (lease, error) {
 	if !p.inUse.TryRLock() {
 		return lease{}, errClosed
 	}
-	l, err := p.getOrStart(ctx, lane)
+	i, err := p.getOrStart(ctx, l)
 	if err != nil && !errors.Is(err, errStarting) { // then start releases the lock
 		p.inUse.RUnlock()
 	}
-	return l, err
+	return i, err
 }
 
 // getOrStart takes an instance out of the pool, or starts one.
-func (p *Plugin) getOrStart(ctx context.Context, lane lane) (lease, error) {
+func (p *Plugin) getOrStart(ctx context.Context, l lane) (lease, error) {
 	began := time.Now()
-	i, waited, err := p.pool.get(ctx, lane)
+	i, waited, err := p.pool.get(ctx, l)
 	if waited {
 		p.counters.waits.Add(1)
 	}
@@ -51,7 +51,7 @@ func (p *Plugin) getOrStart(ctx context.Context, lane lane) (lease, error) {
 	if err != nil {
 		return lease{}, err
 	}
-	return lease{i, lane, time.Now()}, nil
+	return lease{i, l, time.Now()}, nil
 }
 
 // errStarting says that an attempt did not wait for its instance, which another one gets.

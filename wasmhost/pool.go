@@ -74,20 +74,20 @@ var errBusy = errors.New("all instances were busy for half of the attempt's time
 // ctx leaves: the other half is for the target, which would otherwise be blamed for being
 // late. It does not wait when the queue is too long already. Each get without an error
 // needs a put.
-func (p *pool) get(ctx context.Context, lane lane) (i *sandbox.Instance, waited bool, err error) {
-	if i, ok := p.tryGet(lane); ok {
+func (p *pool) get(ctx context.Context, l lane) (i *sandbox.Instance, waited bool, err error) {
+	if i, ok := p.tryGet(l); ok {
 		return i, false, nil
 	}
 	p.reclaim()
 	half, cancel := halfOf(ctx, time.Now())
 	defer cancel()
 	p.mu.Lock()
-	if p.queueTooLong(half, lane) {
+	if p.queueTooLong(half, l) {
 		p.mu.Unlock()
 		return nil, false, errBusy
 	}
 	granted := make(chan *sandbox.Instance, 1)
-	e := p.waiting[lane].PushBack(granted)
+	e := p.waiting[l].PushBack(granted)
 	p.handOut() // there may be room now
 	p.mu.Unlock()
 	select {
@@ -95,7 +95,7 @@ func (p *pool) get(ctx context.Context, lane lane) (i *sandbox.Instance, waited 
 		return i, true, nil
 	case <-half.Done():
 	}
-	p.cancelWait(e, lane, granted)
+	p.cancelWait(e, l, granted)
 	if err := half.Err(); errors.Is(err, context.Canceled) {
 		return nil, true, err
 	}
@@ -103,13 +103,13 @@ func (p *pool) get(ctx context.Context, lane lane) (i *sandbox.Instance, waited 
 }
 
 // tryGet returns an instance, or nil if the caller is to start one; false if it must wait.
-func (p *pool) tryGet(lane lane) (i *sandbox.Instance, ok bool) {
+func (p *pool) tryGet(l lane) (i *sandbox.Instance, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queued(lane) > 0 {
+	if p.queued(l) > 0 {
 		return nil, false
 	}
-	return p.lend(lane)
+	return p.lend(l)
 }
 
 // halfOf returns a context that is done when half of the time has passed that ctx left at a time.
@@ -122,9 +122,9 @@ func halfOf(ctx context.Context, at time.Time) (context.Context, context.CancelF
 }
 
 // queued returns how many callers get an instance before a new one.
-func (p *pool) queued(lane lane) (n int) {
-	for l := range lane + 1 {
-		n += p.waiting[l].Len()
+func (p *pool) queued(l lane) (n int) {
+	for earlier := range l + 1 {
+		n += p.waiting[earlier].Len()
 	}
 	return n
 }
@@ -134,16 +134,16 @@ func (p *pool) capacity() int { return min(p.allowed, p.live+p.room()) }
 
 // lend returns an instance for a caller, or nil if it is to start one. False means that
 // there is none for its lane.
-func (p *pool) lend(lane lane) (i *sandbox.Instance, ok bool) {
+func (p *pool) lend(l lane) (i *sandbox.Instance, ok bool) {
 	n := len(p.idle)
 	lent := p.live - n
 	if lent >= p.allowed || n == 0 && p.starting == maxStarting {
 		return nil, false
 	}
-	if lane != laneFast || n == 0 {
+	if l != laneFast || n == 0 {
 		capacity := p.capacity()
 		reserve := capacity / slowShare
-		switch lane {
+		switch l {
 		case laneFirst:
 			capacity -= (reserve + 1) / 2
 		case laneSlow:
@@ -164,13 +164,13 @@ func (p *pool) lend(lane lane) (i *sandbox.Instance, ok bool) {
 
 // handOut gives instances to callers that wait.
 func (p *pool) handOut() {
-	for lane := range lanes {
-		for e := p.waiting[lane].Front(); e != nil; e = p.waiting[lane].Front() {
-			i, ok := p.lend(lane)
+	for l := range lanes {
+		for e := p.waiting[l].Front(); e != nil; e = p.waiting[l].Front() {
+			i, ok := p.lend(l)
 			if !ok {
 				break
 			}
-			p.waiting[lane].Remove(e).(chan *sandbox.Instance) <- i
+			p.waiting[l].Remove(e).(chan *sandbox.Instance) <- i
 		}
 	}
 }
@@ -190,25 +190,25 @@ const maxQueueFactor = 2
 
 // queueTooLong reports whether a new caller would get an instance only long after its
 // deadline. Callers that wait hold goroutines that other probes need.
-func (p *pool) queueTooLong(ctx context.Context, lane lane) bool {
+func (p *pool) queueTooLong(ctx context.Context, l lane) bool {
 	deadline, ok := ctx.Deadline()
-	rounds := time.Duration(p.queued(lane) / max(p.capacity(), 1))
-	return ok && rounds*p.average[lane] > maxQueueFactor*time.Until(deadline)
+	rounds := time.Duration(p.queued(l) / max(p.capacity(), 1))
+	return ok && rounds*p.average[l] > maxQueueFactor*time.Until(deadline)
 }
 
 // observe records how long an instance was lent to a caller of a lane.
-func (p *pool) observe(lane lane, took time.Duration) {
+func (p *pool) observe(l lane, took time.Duration) {
 	const weight = 8 // of the earlier observations
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.average[lane] += (took - p.average[lane]) / weight
+	p.average[l] += (took - p.average[l]) / weight
 }
 
 // cancelWait removes a caller from the queue, and passes on what it was granted in the
 // meantime.
-func (p *pool) cancelWait(e *list.Element, lane lane, granted chan *sandbox.Instance) {
+func (p *pool) cancelWait(e *list.Element, l lane, granted chan *sandbox.Instance) {
 	p.mu.Lock()
-	p.waiting[lane].Remove(e)
+	p.waiting[l].Remove(e)
 	p.mu.Unlock()
 	select {
 	case i := <-granted:

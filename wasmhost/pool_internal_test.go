@@ -151,10 +151,10 @@ func TestFewInstancesAreStartedAtTheSameTime(t *testing.T) {
 }
 
 // tryGet gets an instance for a caller that does not wait.
-func tryGet(p *pool, lane lane) bool {
+func tryGet(p *pool, l lane) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	i, _, err := p.get(ctx, lane)
+	i, _, err := p.get(ctx, l)
 	if err == nil && i == nil {
 		p.started()
 	}

@@ -45,10 +45,10 @@ type Config struct {
 	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
-// source is state besides that of probes, as values by key, which are JSON. Both methods are called by
-// one goroutine of Run. A write calls Value for the keys that have changed, in descending order: so a value can
+// Values is state in addition to that of probes: values by key, which are JSON. One goroutine of Store.Run calls both
+// methods. A write calls Value for the keys that have changed, in descending order: so a value can
 // depend on others of the same write, if its key sorts before theirs.
-type source interface {
+type Values interface {
 	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
 	Values() iter.Seq2[string, []byte] // yields all of them
 }

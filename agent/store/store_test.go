@@ -93,7 +93,7 @@ type life struct {
 	stop     func()
 }
 
-func live(t *testing.T, path string, probes probe.Set, v source) *life {
+func live(t *testing.T, path string, probes probe.Set, v Values) *life {
 	t.Helper()
 	l := &life{engine: engine.New(engine.Config{})}
 	l.store, l.restored = open(t, path)

@@ -15,7 +15,7 @@ type Subject struct {
 	Prefix  string // ends with a slash; any other one is the only key, and its value has no name
 	Lasting bool   // restored whatever its age
 
-	Value func(name string) (value any, ok bool) // returns what is stored as JSON, and false if there is nothing: see Store.Run
+	Value func(name string) (value any, ok bool) // returns what is stored as JSON, and false if there is nothing: see Values.Value
 	Names func() []string                        // returns the names that may have a value; nil: the one without a name is all
 
 	// Restore gives the values of the file back to the part, by name, if there are any: see RestoreAll. Shift is that of Restored. The
@@ -57,7 +57,7 @@ func (s *Subject) name(key string) (string, bool) {
 	return name, ok && (name == "" || strings.HasSuffix(s.Prefix, "/"))
 }
 
-// Subjects are all that a program remembers besides its probes, as Store.Run wants it. No prefix may begin with another one.
+// Subjects are all that a program remembers besides its probes: the Values of a Store. No prefix may begin with another one.
 type Subjects []Subject
 
 // Lasting returns the prefixes of those that are restored whatever their age, for Config.
@@ -70,7 +70,7 @@ func (all Subjects) Lasting() (prefixes []string) {
 	return prefixes
 }
 
-// Value returns the value of a key, and false if there is none.
+// Value implements Values.
 func (all Subjects) Value(key string) ([]byte, bool) {
 	for i := range all {
 		if name, ok := all[i].name(key); ok {
@@ -90,7 +90,7 @@ func (s *Subject) text(name string) ([]byte, bool) {
 	return text, err == nil // an error is a bug of the part: each value can be marshaled
 }
 
-// Values yields all values, by their keys.
+// Values implements Values.
 func (all Subjects) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range all {

@@ -49,7 +49,7 @@ const (
 // A disk that hangs is such an error. When ctx is done Run waits up to a minute for a slow
 // disk, but not longer than five seconds for one that hangs: then it leaves a goroutine that
 // waits for the disk.
-func (s *Store) Run(ctx context.Context, e *engine.Engine, v source) {
+func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w := newWriter(s, e, v)
 	ended := make(chan struct{})
 	go func() {
@@ -116,7 +116,7 @@ func (s *Store) setProgress(now time.Time) {
 type writer struct {
 	*Store
 	engine    *engine.Engine
-	values    source
+	values    Values
 	changes   *engine.Subscription
 	heartbeat time.Duration
 
@@ -133,7 +133,7 @@ type writer struct {
 	syncSince time.Time  // when that has begun; zero without one
 }
 
-func newWriter(s *Store, e *engine.Engine, v source) *writer {
+func newWriter(s *Store, e *engine.Engine, v Values) *writer {
 	return &writer{
 		Store: s, engine: e, values: v, changes: e.SubscribeMemories(), rewrite: true,
 		probes: map[probe.ID]struct{}{}, keys: map[string]struct{}{},
@@ -342,7 +342,7 @@ func (w *writer) changed() iter.Seq[[]byte] {
 				return
 			}
 		}
-		for _, key := range slices.Backward(slices.Sorted(maps.Keys(w.keys))) { // see source
+		for _, key := range slices.Backward(slices.Sorted(maps.Keys(w.keys))) { // see Values
 			if value, ok := w.values.Value(key); !b.value(key, value, ok) {
 				return
 			}

@@ -29,7 +29,7 @@ type candidate struct {
 // repetition matters; all engines compute the same without asking each other.
 //
 // It is rendezvous hashing: one that joins or leaves is exchanged for at most one other, and moves nothing if
-// it is not chosen itself. With spreadZone the best of each zone come first, then the second best of each,
+// it is not chosen itself. With SpreadZone the best of each zone come first, then the second best of each,
 // and so on: if there are fewer zones than vantages are wanted, their numbers differ by one at most, but for
 // zones that have no more.
 //
@@ -43,7 +43,7 @@ func Choose(id shard.ID, r Rule, live []Vantage) []string {
 		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.Name, b.Name), strings.Compare(a.Zone, b.Zone))
 	})
 	candidates = slices.CompactFunc(candidates, func(a, b candidate) bool { return a.Name == b.Name })
-	if r.Spread == spreadZone {
+	if r.Spread == SpreadZone {
 		inZone := map[string]int{}
 		for i, c := range candidates {
 			candidates[i].rank = inZone[c.Zone]

@@ -27,8 +27,8 @@ var fleets = [][]quorum.Vantage{
 
 // choices are rules of choice.
 var choices = []quorum.Rule{
-	{Vantages: 2, Spread: "zone"}, {Vantages: 3, Spread: "zone"}, {Vantages: 5, Spread: "zone"},
-	{Vantages: 2, Spread: "none"}, {Vantages: 3, Spread: "none"}, {Vantages: 5, Spread: "none"},
+	{Vantages: 2, Spread: quorum.SpreadZone}, {Vantages: 3, Spread: quorum.SpreadZone}, {Vantages: 5, Spread: quorum.SpreadZone},
+	{Vantages: 2, Spread: quorum.SpreadNone}, {Vantages: 3, Spread: quorum.SpreadNone}, {Vantages: 5, Spread: quorum.SpreadNone},
 }
 
 // someShards are enough of them to find what depends on chance.
@@ -73,7 +73,7 @@ func TestVantagesAreSpreadOverZonesEvenly(t *testing.T) {
 					for rich := range all {
 						isFair := has[rich] <= has[poor]+1 || has[poor] == all[poor]
 						isUneven = isUneven || !isFair
-						if r.Spread == "zone" && !isFair {
+						if r.Spread == quorum.SpreadZone && !isFair {
 							t.Fatalf("%s has %d of the vantages, and %s %d of its %d", rich, has[rich], poor, has[poor], all[poor])
 						}
 					}

@@ -59,9 +59,9 @@ func Decide(r Rule, votes []Vote, instance string, last probe.Verdict) Decision 
 func (r Rule) joint(passing, failing int) probe.Verdict {
 	isFailing := failing > passing
 	switch {
-	case r.Fail == failAny:
+	case r.Fail == FailAny:
 		isFailing = failing > 0
-	case r.Fail == failAll:
+	case r.Fail == FailAll:
 		isFailing = passing == 0
 	case failing == passing:
 		return probe.Undecided

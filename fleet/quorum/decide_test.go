@@ -67,11 +67,11 @@ func TestVotesDecide(t *testing.T) {
 		{"fod", quorum.Rule{}, probe.Passing, "[passing]", "unanimous"},
 		{"ffd", quorum.Rule{}, probe.Passing, "failing", "unanimous"},
 		{"pfd", quorum.Rule{}, probe.Failing, "[failing]", "gray"},
-		{"fpppp", quorum.Rule{Vantages: 5, Fail: "any"}, probe.Passing, "failing", "gray"},
-		{"f", quorum.Rule{Fail: "any"}, probe.Passing, "[passing]", "unanimous"},
-		{"f", quorum.Rule{Fail: "any", Min: 1}, probe.Passing, "failing", "unanimous"},
-		{"ffp", quorum.Rule{Fail: "all"}, probe.Failing, "passing", "gray"},
-		{"ffd", quorum.Rule{Fail: "all"}, probe.Passing, "failing", "unanimous"},
+		{"fpppp", quorum.Rule{Vantages: 5, Fail: quorum.FailAny}, probe.Passing, "failing", "gray"},
+		{"f", quorum.Rule{Fail: quorum.FailAny}, probe.Passing, "[passing]", "unanimous"},
+		{"f", quorum.Rule{Fail: quorum.FailAny, Min: 1}, probe.Passing, "failing", "unanimous"},
+		{"ffp", quorum.Rule{Fail: quorum.FailAll}, probe.Failing, "passing", "gray"},
+		{"ffd", quorum.Rule{Fail: quorum.FailAll}, probe.Passing, "failing", "unanimous"},
 	} {
 		d := quorum.Decide(c.rule.WithDefaults(), votes(c.votes), "1", c.last)
 		got := d.Verdict.String()
@@ -111,9 +111,9 @@ func each(length int, f func(text string)) {
 
 // rules are those that the laws are explored for.
 func rules() (all []quorum.Rule) {
-	for _, fail := range []quorum.Fail{"majority", "any", "all"} {
+	for _, fail := range []quorum.Fail{quorum.FailMajority, quorum.FailAny, quorum.FailAll} {
 		for least := 1; least <= 3; least++ {
-			all = append(all, quorum.Rule{Vantages: 4, Fail: fail, Spread: "zone", Min: least})
+			all = append(all, quorum.Rule{Vantages: 4, Fail: fail, Spread: quorum.SpreadZone, Min: least})
 		}
 	}
 	return all
@@ -150,7 +150,7 @@ func checkLaws(t *testing.T, r quorum.Rule, text string, last probe.Verdict) {
 	law(!d.Decided || counting >= r.Min, "fewer than min decide nothing")
 	law(d.Decided || d.Verdict == last, "without a decision the last verdict stands")
 	law(!d.Decided || d.Verdict != probe.Undecided, "a decision is passing or failing")
-	law(d.Decided || counting < r.Min || r.Fail == "majority" && len(d.Passing) == len(d.Failing), "only too few votes and ties decide nothing")
+	law(d.Decided || counting < r.Min || r.Fail == quorum.FailMajority && len(d.Passing) == len(d.Failing), "only too few votes and ties decide nothing")
 	law(counting+len(d.Ignored) == len(all), "each vantage is named once")
 	if agreement(d) == "unanimous" && d.Decided {
 		law((d.Verdict == probe.Failing) == (len(d.Failing) > 0), "a unanimous decision is what all say")

@@ -35,9 +35,9 @@ type Fail string
 
 // How many votes must be failing.
 const (
-	failMajority Fail = "majority" // more than half; while it is exactly half, the last joint verdict stands
-	failAny      Fail = "any"      // one
-	failAll      Fail = "all"      // each
+	FailMajority Fail = "majority" // more than half; while it is exactly half, the last joint verdict stands
+	FailAny      Fail = "any"      // one
+	FailAll      Fail = "all"      // each
 )
 
 // Spread says how the engines are chosen that probe a target.
@@ -45,15 +45,15 @@ type Spread string
 
 // The ways to choose engines.
 const (
-	spreadZone Spread = "zone" // from as many zones as possible, and as evenly as possible
-	spreadNone Spread = "none" // whatever their zones are
+	SpreadZone Spread = "zone" // from as many zones as possible, and as evenly as possible
+	SpreadNone Spread = "none" // whatever their zones are
 )
 
 // WithDefaults returns the rule with its defaults set.
 func (r Rule) WithDefaults() Rule {
 	r.Vantages = cmp.Or(r.Vantages, defaultVantages)
-	r.Fail = cmp.Or(r.Fail, failMajority)
-	r.Spread = cmp.Or(r.Spread, spreadZone)
+	r.Fail = cmp.Or(r.Fail, FailMajority)
+	r.Spread = cmp.Or(r.Spread, SpreadZone)
 	r.Min = cmp.Or(r.Min, r.Vantages/2+1)
 	return r
 }
@@ -65,12 +65,12 @@ func (r Rule) Check() error {
 		wrong.Add("vantages", "is %d; it must be from 2 to %d", r.Vantages, maxVantages)
 	}
 	switch r.Fail {
-	case failMajority, failAny, failAll:
+	case FailMajority, FailAny, FailAll:
 	default:
 		wrong.Add("fail", "is %.20q; it must be one of majority, any, all", string(r.Fail))
 	}
 	switch r.Spread {
-	case spreadZone, spreadNone:
+	case SpreadZone, SpreadNone:
 	default:
 		wrong.Add("spread", "is %.20q; it must be one of zone, none", string(r.Spread))
 	}

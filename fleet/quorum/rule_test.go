@@ -8,7 +8,7 @@ import (
 )
 
 func TestDefaultsAreThreeVantagesOfWhichTwoDecide(t *testing.T) {
-	want := quorum.Rule{Vantages: 3, Fail: "majority", Spread: "zone", Min: 2}
+	want := quorum.Rule{Vantages: 3, Fail: quorum.FailMajority, Spread: quorum.SpreadZone, Min: 2}
 	if got := (quorum.Rule{}).WithDefaults(); got != want {
 		t.Errorf("the defaults are %+v, want %+v", got, want)
 	}

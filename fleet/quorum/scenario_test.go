@@ -44,7 +44,7 @@ func byRule(name string, r quorum.Rule) *column {
 // byNumber returns a column that does what others do: it counts vantages, whether they live or not. A target
 // fails if so many fail.
 func byNumber(name string, failing int) *column {
-	fresh := quorum.Rule{Vantages: vantages, Fail: "any", Min: 1}
+	fresh := quorum.Rule{Vantages: vantages, Fail: quorum.FailAny, Min: 1}
 	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict) quorum.Decision {
 		d := quorum.Decide(fresh, votes, "1", last)
 		switch {
@@ -146,7 +146,7 @@ func (c *column) count(w *world, i int) {
 // rules do, and that the scenarios are hard enough.
 func TestTheMajorityOfFreshVotesIsRightWhereOtherRulesAreNot(t *testing.T) {
 	tier.Slow(t)
-	anyOf, majority := byRule("any", quorum.Rule{Fail: "any"}), byRule("majority", quorum.Rule{})
+	anyOf, majority := byRule("any", quorum.Rule{Fail: quorum.FailAny}), byRule("majority", quorum.Rule{})
 	allOfFive, fourOfFive := byNumber("all of 5", 5), byNumber("4 of 5", 4)
 	columns := []*column{anyOf, majority, allOfFive, fourOfFive}
 	w := newWorld()

@@ -1,5 +1,5 @@
 // Package cron reads times as cron writes them, and finds the windows of time that begin then. It has
-// no clock. Decision 71 in docs/decisions says why it is not a library.
+// no clock. docs/decisions/0071-reasons-to-withhold-a-restart.md says why it is not a library.
 package cron
 
 import (

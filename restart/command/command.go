@@ -84,7 +84,9 @@ func (d *driver) Resume(id string) bool {
 	return true
 }
 
-// SetFailed sets the function that Run calls when the command has failed. It makes the driver a restart.External.
+var _ restart.External = (*driver)(nil)
+
+// SetFailed sets the function that Run calls when the command has failed.
 func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 
 // Run takes the target as an instance that runs already, and runs the command when

@@ -276,7 +276,7 @@ func (l *life) mark(target string) {
 // values are the values of the state file about restarts.
 type values struct{ restarts *restart.Controller }
 
-// Value is for store.Store.Run.
+// Value implements store.Values.
 func (v values) Value(key string) ([]byte, bool) {
 	if key == keySpent {
 		return marshal(v.restarts.Spent()), true
@@ -285,7 +285,7 @@ func (v values) Value(key string) ([]byte, bool) {
 	return marshal(m), ok
 }
 
-// Values is for store.Store.Run.
+// Values implements store.Values.
 func (v values) Values() iter.Seq2[string, []byte] {
 	all := map[string][]byte{keySpent: marshal(v.restarts.Spent())}
 	for _, target := range v.restarts.Remembered() {

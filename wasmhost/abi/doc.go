@@ -155,6 +155,7 @@
 // A poll waits for several descriptors and a clock at once, and reads of descriptors with
 // the NONBLOCK flag return EAGAIN: that is what Go's runtime, wasi-libc and Rust's std
 // need for ordinary sockets. Writes wait until all bytes are written or a deadline passes,
-// whatever the flags are. A read or a write uses the first part of its vector that is not empty, and
-// returns its length; a datagram that is written has one part, or the error is ENOTSUP.
+// whatever the flags are. A read or a write of a connection uses the first part of its vector that is not empty,
+// and returns its length; a datagram that is written has one part, or the error is ENOTSUP. A write to the log
+// uses all parts, at most 1024.
 package abi

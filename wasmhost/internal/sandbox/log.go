@@ -105,6 +105,20 @@ func (l *guestLog) write(level slog.Level, text []byte) {
 	l.tenant.logger.Log(context.Background(), level, "plugin log", "target", l.target, "text", clean)
 }
 
+// outputVector logs all parts of a vector, and returns their length: many guests do not write the rest after a short write to
+// standard output.
+func (l *guestLog) outputVector(at, n uint32) (written int, errno abi.Errno) {
+	for i := range min(n, maxVector) {
+		part, errno := l.memory.part(at, i)
+		if errno != abi.OK {
+			return 0, errno
+		}
+		l.output(part)
+		written += len(part)
+	}
+	return written, abi.OK
+}
+
 // output logs what the plugin writes to standard output or standard error, by lines: a runtime
 // that panics explains it there, in many pieces.
 func (l *guestLog) output(text []byte) {

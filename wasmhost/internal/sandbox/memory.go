@@ -99,22 +99,27 @@ func (m *memory) random(at, length uint32) abi.Errno {
 // maxVector bounds the parts of a vector that one read or write looks at.
 const maxVector = 1024
 
-// firstPart returns the first part of a vector that is not empty: one read or write uses no other. The
-// guest reads or writes the rest, as after any that was short.
+// part returns one part of a vector.
+func (m *memory) part(at, i uint32) ([]byte, abi.Errno) {
+	m.cpu.charge(unitsPart)
+	start, ok1 := m.ReadUint32Le(at + 8*i)
+	length, ok2 := m.ReadUint32Le(at + 8*i + 4)
+	if !ok1 || !ok2 {
+		return nil, abi.EFAULT
+	}
+	part, ok := m.bytes(start, length)
+	if !ok {
+		return nil, abi.EFAULT
+	}
+	return part, abi.OK
+}
+
+// firstPart returns the first part of a vector that is not empty: one read or write of a connection uses no
+// other. The guest reads or writes the rest, as after any that was short.
 func (m *memory) firstPart(at, n uint32) ([]byte, abi.Errno) {
 	for i := range min(n, maxVector) {
-		m.cpu.charge(unitsPart)
-		start, ok1 := m.ReadUint32Le(at + 8*i)
-		length, ok2 := m.ReadUint32Le(at + 8*i + 4)
-		if !ok1 || !ok2 {
-			return nil, abi.EFAULT
-		}
-		part, ok := m.bytes(start, length)
-		if !ok {
-			return nil, abi.EFAULT
-		}
-		if len(part) > 0 {
-			return part, abi.OK
+		if part, errno := m.part(at, i); errno != abi.OK || len(part) > 0 {
+			return part, errno
 		}
 	}
 	return nil, abi.OK

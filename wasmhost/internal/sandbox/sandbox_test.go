@@ -220,22 +220,71 @@ func TestATLSKeyIsBounded(t *testing.T) {
 	}
 }
 
-func TestAWriteTakesTheFirstPartThatIsNotEmpty(t *testing.T) {
-	c := computingCall(t, newInstance(t), 1<<30)
-	for n, length := range []uint32{0, 5, 7} {
-		c.memory.WriteUint32Le(uint32(8*n), 100)
-		c.memory.WriteUint32Le(uint32(8*n+4), length)
+// vectorResult is where tests want the length that was written.
+const vectorResult = 64
+
+// putVector stores a vector at address 0 whose parts are text.
+func putVector(c *call, parts ...string) {
+	at := uint32(100)
+	for n, part := range parts {
+		c.memory.put2(uint32(8*n), uint32(8*n+4), at, uint32(len(part)))
+		c.memory.WriteString(at, part)
+		at += uint32(len(part))
 	}
-	const result = 64
-	if errno := c.writeVector(args{stdout, 0, 3}, result); errno != abi.OK {
+}
+
+func TestAWriteToAConnectionTakesTheFirstPartThatIsNotEmpty(t *testing.T) {
+	c := computingCall(t, newInstance(t), 1<<30)
+	putVector(c, "", "HELLO", " WORLD")
+	ours, theirs := net.Pipe()
+	c.open.sockets[abi.FirstFD].conn = ours
+	received := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(theirs)
+		received <- string(text)
+	}()
+	if errno := c.writeVector(args{abi.FirstFD, 0, 3}, vectorResult); errno != abi.OK {
 		t.Fatal(errno)
 	}
-	if written, _ := c.memory.ReadUint32Le(result); written != 5 {
+	ours.Close()
+	if written, _ := c.memory.ReadUint32Le(vectorResult); written != 5 {
 		t.Errorf("%d bytes were written", written)
 	}
+	if text := <-received; text != "HELLO" {
+		t.Errorf("%q was written", text)
+	}
 	c.open.sockets[abi.FirstFD].dest.Network = "udp"
-	if errno := c.writeVector(args{abi.FirstFD, 0, 3}, result); errno != abi.ENOTSUP {
+	if errno := c.writeVector(args{abi.FirstFD, 0, 3}, vectorResult); errno != abi.ENOTSUP {
 		t.Errorf("a datagram in parts: %v", errno)
+	}
+}
+
+// Many guests do not write the rest after a short write to standard output.
+func TestAWriteToStandardOutputTakesAllParts(t *testing.T) {
+	c := computingCall(t, newInstance(t), 1<<30)
+	putVector(c, "panic: ", "", "no", " route")
+	for _, fd := range []uint64{stdout, stderr} {
+		c.log.line = nil
+		if errno := c.writeVector(args{fd, 0, 4}, vectorResult); errno != abi.OK {
+			t.Fatal(errno)
+		}
+		if written, _ := c.memory.ReadUint32Le(vectorResult); written != 15 || string(c.log.line) != "panic: no route" {
+			t.Errorf("%d bytes were written to descriptor %d, and the line is %q", written, fd, c.log.line)
+		}
+	}
+}
+
+func TestAWriteToStandardOutputTakesABoundedNumberOfParts(t *testing.T) {
+	c := computingCall(t, newInstance(t), 1<<30)
+	const at = 1 << 12
+	for n := range uint32(maxVector + 1) {
+		c.memory.put2(at+8*n, at+8*n+4, 0, 1)
+	}
+	if errno := c.writeVector(args{stdout, at, maxVector + 1}, vectorResult); errno != abi.OK {
+		t.Fatal(errno)
+	}
+	if written, _ := c.memory.ReadUint32Le(vectorResult); written != maxVector {
+		t.Errorf("%d bytes were written", written)
 	}
 }
 

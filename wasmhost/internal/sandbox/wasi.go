@@ -184,26 +184,25 @@ func (t *streams) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	return t.read(s, part)
 }
 
-// writeVector writes the first part of a vector that is not empty, and its length to result. A datagram
-// has one part, since it cannot be continued.
+// writeVector writes a vector, and the length that was written to result. Of a connection it writes the first part that
+// is not empty; a datagram has one part, since it cannot be continued.
 func (c *call) writeVector(a args, result uint32) abi.Errno {
 	fd, at, n := a.i32(0), a.u32(1), a.u32(2)
 	s, ok := c.open.get(fd)
-	if !ok && fd != stdout && fd != stderr {
-		return abi.EBADF
-	}
-	if ok && s.datagram() && n > 1 {
+	var written int
+	var errno abi.Errno
+	switch {
+	case ok && s.datagram() && n > 1:
 		return c.failf(abi.ENOTSUP, "a datagram is written in one part, and not in %d", n)
-	}
-	part, errno := c.memory.firstPart(at, n)
-	if errno != abi.OK {
-		return errno
-	}
-	written := len(part)
-	if ok {
-		written, errno = c.streams.write(s, part)
-	} else {
-		c.log.output(part)
+	case ok:
+		var part []byte
+		if part, errno = c.memory.firstPart(at, n); errno == abi.OK {
+			written, errno = c.streams.write(s, part)
+		}
+	case fd == stdout, fd == stderr:
+		written, errno = c.log.outputVector(at, n)
+	default:
+		return abi.EBADF
 	}
 	if errno != abi.OK {
 		return errno

@@ -78,7 +78,8 @@ func (s *starter) load() loadResult {
 	return before
 }
 
-// checkUnpushed has it be an error that nothing is pushed: there is a state, and no earlier configuration to go on with.
+// checkUnpushed adds an error if the fleet has no configuration yet but a state file exists: there is no earlier configuration
+// to continue with.
 func checkUnpushed(r loadResult) loadResult {
 	if r.isUnpushed {
 		r.diags = append(r.diags, config.Diagnostic{Summary: errUnpushed.Error()}, needsPushed(r.config.Engine.State))

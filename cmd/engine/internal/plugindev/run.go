@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -67,7 +68,7 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 	id := probe.ID{Target: target.Name, Kind: probe.Readiness, Name: cmp.Or(t.host.Name, p.Manifest().Name)}
 	var reports []cli.Report
 	for range n {
-		calls.began, calls.calls, calls.more = time.Now(), nil, 0
+		calls.reset()
 		before := p.Stats().Fuel
 		result := attemptOnce(ctx, h, target, t.timeout)
 		if err := calls.write(c.ErrOrStderr()); err != nil {
@@ -97,8 +98,9 @@ func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, time
 	}
 }
 
-// callLog records the host calls of one attempt, which are made on its goroutine.
+// callLog records the host calls of one attempt. Several goroutines may call its methods.
 type callLog struct {
+	mu    sync.Mutex // guards the fields below
 	began time.Time
 	calls []tracedCall
 	more  int // calls beyond maxCalls
@@ -113,8 +115,17 @@ type tracedCall struct {
 // maxCalls bounds the calls that are shown of an attempt.
 const maxCalls = 1000
 
-// add is wasmhost.Config.Trace. Calls while an instance starts have no target, and are made on other goroutines.
+// reset begins the record of the next attempt.
+func (l *callLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began, l.calls, l.more = time.Now(), nil, 0
+}
+
+// add is wasmhost.Config.Trace. Calls while an instance starts have no target.
 func (l *callLog) add(c wasmhost.HostCall) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case c.Target == "":
 	case len(l.calls) == maxCalls:
@@ -129,6 +140,8 @@ func (l *callLog) add(c wasmhost.HostCall) {
 //	1.2ms  dial(65536, 3, 65539, 5, 0, 0, 0, 0) = 1000              took 85µs
 //	1.3ms  read(1000, 66000, 512)               = timed out (73)    took 1s
 func (l *callLog) write(w io.Writer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range l.calls {
 		name := strings.TrimPrefix(c.Function, abi.HostModule+".")

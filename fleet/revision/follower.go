@@ -27,8 +27,8 @@ type Config struct {
 	Use func(_ context.Context, r Revision, files *Bundle, force bool) error
 
 	// Outdated is called with false when this engine uses the revision that it is to run, or when there is none, and with
-	// true when it has refused that and at least half of the engines use it. Until it is called first the engine does not
-	// know whether what it runs is current.
+	// true when it has refused that and at least half of the engines use it. A damaged revision makes no engine outdated.
+	// Until it is called first the engine does not know whether what it runs is current.
 	Outdated func(bool)
 
 	Redact func(string) string // removes sensitive values from errors, which operators see
@@ -228,6 +228,8 @@ func (f *Follower) outdated() (own Engine, isOutdated, isSure bool) {
 		return f.own, false, true
 	case !f.own.HasRefused(wanted.Ref()):
 		return f.own, false, false
+	case errors.Is(wanted.problem, errDamaged): // it may have been a trial of another engine
+		return f.own, false, true
 	}
 	using := 0
 	for _, e := range f.seen.Engines {

@@ -602,6 +602,37 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 	})
 }
 
+// A trial that this engine cannot read, such as one of a later version, is still a trial of another engine.
+func TestATrialOfALaterVersionConcernsItsEngineOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		first := push(t, b, "first")
+		trial := pushAs(t, b, revision.Revision{Engine: "b"}, "tried")
+		running(t, b, "b", trial.Ref())
+		trial.Format = 4
+		replace(t, b, trial)
+		e := follow(t, b, first.Ref(), nil)
+		e.wantOutdated(t, "another engine tries it", false)
+		wantSays(t, b, "a runs 1; b runs 2")
+	})
+}
+
+// A revision that cannot be decoded may have been a trial of another engine.
+func TestAnEngineIsNotOutdatedByADamagedRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		first := push(t, b, "first")
+		trial := pushAs(t, b, revision.Revision{Engine: "b"}, "tried")
+		running(t, b, "b", trial.Ref())
+		commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: []byte("?")})
+		e := follow(t, b, first.Ref(), nil)
+		e.wantOutdated(t, "one of two engines uses it", false)
+		if got := says(t, b); !strings.HasPrefix(got, "a runs 1, not 2: revision 2: the revision is damaged") {
+			t.Errorf("it says %q", got)
+		}
+	})
+}
+
 // forbidden is a Backend that does not let the engine read or write keys with a prefix.
 type forbidden struct {
 	*coordtest.Local

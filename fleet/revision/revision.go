@@ -26,7 +26,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxHistory bounds the revisions that are kept, the current one among them.
+// MaxHistory bounds the revisions that are kept, the current one among them. Trials are deleted first.
 const MaxHistory = 10
 
 // Bounds of texts, in bytes. Longer ones are truncated.

@@ -319,11 +319,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range revision.MaxHistory + 5 {
 		pushAs(t, b, revision.Revision{Engine: "a"}, fmt.Sprint("text ", i+16))
 	}
-	want(15, 15, 30) // the trials replace all but the current one
+	want(7, 15, 30) // a trial replaces the trial before
 	push(t, b, "text 31")
-	want(15, 31, 31) // to which a rollback returns
+	want(7, 31, 31)
 	push(t, b, "text 32")
-	want(23, 32, 32)
+	want(8, 32, 32)
 }
 
 // An engine goes on with what it has while the store has nothing that it can use.

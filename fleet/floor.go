@@ -54,7 +54,8 @@ type reservedGroup struct {
 	instances map[string]string // whose restarts are reserved, by target; it is not changed
 }
 
-// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value.
+// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value. The values of a
+// target's groups are one request: coord.MaxRequest bounds them.
 const (
 	maxFloors   = 32
 	maxReserved = 1024
@@ -132,18 +133,11 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 		return fmt.Errorf("%s is in %d groups that withhold restarts, at most %d are allowed", target, len(groups), maxFloors)
 	}
 	for range maxReserveTries {
-		t := coord.Transaction{If: []coord.Condition{owned}}
-		for _, group := range groups { // before WithheldBy asks what is reserved
-			g := f.of(group)
-			if len(g.instances) >= maxReserved {
-				return fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
-			}
-			instances := map[string]string{}
-			maps.Copy(instances, g.instances)
-			instances[target] = instance
-			condition, change := g.with(group, instances)
-			t.If, t.Then = append(t.If, condition), append(t.Then, change)
+		t, err := f.reservation(groups, target, instance) // before WithheldBy asks what is reserved
+		if err != nil {
+			return err
 		}
+		t.If = append(t.If, owned)
 		if group := f.config.Floor.WithheldBy(target); group != "" {
 			return &restart.WithheldError{Group: group}
 		}
@@ -163,6 +157,28 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 		}
 	}
 	return errContended
+}
+
+// reservation returns the transaction that reserves the restart of an instance in groups, if the store still has what it has
+// shown.
+func (f *floors) reservation(groups []string, target, instance string) (t coord.Transaction, err error) {
+	size := 0
+	for _, group := range groups {
+		g := f.of(group)
+		if _, isReserved := g.instances[target]; !isReserved && len(g.instances) >= maxReserved {
+			return t, fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
+		}
+		instances := map[string]string{}
+		maps.Copy(instances, g.instances)
+		instances[target] = instance
+		condition, change := g.with(group, instances)
+		t.If, t.Then = append(t.If, condition), append(t.Then, change)
+		size += len(change.Value)
+	}
+	if size > coord.MaxRequest {
+		return t, fmt.Errorf("the reservations in the groups of %s have %d bytes, at most %d are allowed: wait until other restarts have ended", target, size, coord.MaxRequest)
+	}
+	return t, nil
 }
 
 // commit makes a transaction, and reports whether its conditions were fulfilled.

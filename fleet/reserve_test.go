@@ -83,6 +83,41 @@ func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
 	})
 }
 
+// etcd takes requests of 1.5 MiB, and a reservation puts all groups of its target again.
+func TestReservationsAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := mirrored(t, nil)
+		floor := &fixedFloor{groups: []string{"a"}}
+		f := &floors{config: Config{Coordinator: v.coordinator, Floor: floor}, desired: &desired{}}
+		shards, _ := v.coordinator.Owned()
+		owned := coord.Owns(shard.Of("web"), shards[shard.Of("web")].Token)
+		f.reserved = map[string]reservedGroup{}
+		for _, group := range []string{"a", "b"} {
+			g := reservedGroup{instances: map[string]string{}}
+			for i := range maxReserved {
+				g.instances[fmt.Sprintf("%0512d", i)] = strings.Repeat("x", 200)
+			}
+			f.reserved[group] = g
+		}
+		reserve := func() error { return f.reserve(t.Context(), "web", "1", owned) }
+		if err := reserve(); err == nil || !strings.Contains(err.Error(), "1024 restarts are reserved in group a") {
+			t.Errorf("in a full group: %v", err)
+		}
+		for _, g := range f.reserved {
+			delete(g.instances, fmt.Sprintf("%0512d", 0))
+			g.instances["web"] = "0"
+		}
+		floor.groups = []string{"a", "b"}
+		if err := reserve(); err == nil || !strings.Contains(err.Error(), "at most 1048576 are allowed") {
+			t.Errorf("in two groups, which are too large together: %v", err)
+		}
+		floor.groups = []string{"a"}
+		if err := reserve(); err != nil {
+			t.Errorf("again in a full group: %v", err)
+		}
+	})
+}
+
 func TestOnlyKeysOfEnginesAreReservations(t *testing.T) {
 	f := &floors{}
 	var events []coord.Event

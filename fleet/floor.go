@@ -52,6 +52,7 @@ type floors struct {
 type reservedGroup struct {
 	modified  coord.Revision    // 0: the store has nothing
 	instances map[string]string // whose restarts are reserved, by target; it is not changed
+	problem   error             // why the value cannot be read; then instances are those of the value before
 }
 
 // Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value. The values of a
@@ -102,21 +103,35 @@ func (f *floors) follow(ctx context.Context) {
 func (f *floors) changed(events []coord.Event, isAll bool) {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
+	before := f.reserved
 	if isAll {
 		f.reserved = map[string]reservedGroup{}
 	}
 	for _, e := range events {
 		group, err := url.PathUnescape(strings.TrimPrefix(e.Key, coord.KeyFloor))
-		g := reservedGroup{modified: e.Modified}
 		switch {
 		case err != nil || e.Key != floorKey(group): // no engine has put it
 		case e.Deleted:
 			delete(f.reserved, group)
 		default:
-			_ = json.Unmarshal(e.Value, &g.instances) // what is of another release has no reservations
+			g := parseReserved(e.Entry, before[group])
+			if g.problem != nil {
+				f.sparse.Warn("the reservations of a group cannot be read, restarts of its members are withheld", "group", group, "error", g.problem)
+			}
 			f.reserved[group] = g
 		}
 	}
+}
+
+// parseReserved returns what the store has of a group. A value that cannot be read, such as that of a later release, may
+// have other reservations than the value before.
+func parseReserved(e coord.Entry, before reservedGroup) reservedGroup {
+	var instances map[string]string
+	if err := json.Unmarshal(e.Value, &instances); err != nil {
+		problem := fmt.Errorf("%w: update this engine, or delete the damaged entry %s below the prefix of the cluster", err, e.Key)
+		return reservedGroup{modified: e.Modified, instances: before.instances, problem: problem}
+	}
+	return reservedGroup{modified: e.Modified, instances: instances}
 }
 
 // reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
@@ -165,6 +180,9 @@ func (f *floors) reservation(groups []string, target, instance string) (t coord.
 	size := 0
 	for _, group := range groups {
 		g := f.of(group)
+		if g.problem != nil {
+			return t, fmt.Errorf("the reservations of group %s cannot be read: %w", group, g.problem)
+		}
 		if _, isReserved := g.instances[target]; !isReserved && len(g.instances) >= maxReserved {
 			return t, fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
 		}
@@ -220,7 +238,9 @@ func (f *floors) unreserve(ctx context.Context) {
 					settled[target] = f.settle(before[target], target, time.Now())
 				}
 			}
-			f.unreserveGroup(ctx, settled, group, g)
+			if g.problem == nil {
+				f.unreserveGroup(ctx, settled, group, g)
+			}
 		}
 	}
 }

@@ -633,6 +633,44 @@ func TestAnEngineIsNotOutdatedByADamagedRevision(t *testing.T) {
 	})
 }
 
+// unleased is a Backend that grants no lease until it may.
+type unleased struct {
+	*coordtest.Local
+	mayGrant atomic.Bool
+}
+
+func (b *unleased) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if !b.mayGrant.Load() {
+		return 0, errAway
+	}
+	return b.Local.Grant(ctx, ttl)
+}
+
+// A push waits for the engines that the store shows. Use may take the time of a compilation.
+func TestAnEngineIsShownWhileItBeginsToUseARevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &unleased{Local: coordtest.NewLocal()}
+		e := follow(t, b, push(t, b, "first").Ref(), nil)
+		wantSays(t, b, "") // it has no lease
+		var seen revision.Overview
+		used := make(chan struct{})
+		e.mu.Lock()
+		e.during = func() {
+			b.mayGrant.Store(true)
+			time.Sleep(3 * coord.DefaultTTL)
+			seen = read(t, b)
+			close(used)
+		}
+		e.mu.Unlock()
+		push(t, b, "second")
+		<-used
+		if len(seen.Engines) != 1 || seen.Engines[0].Running.Number != 1 {
+			t.Errorf("engines are %+v", seen.Engines)
+		}
+		wantSays(t, b, "a runs 2")
+	})
+}
+
 // forbidden is a Backend that does not let the engine read or write keys with a prefix.
 type forbidden struct {
 	*coordtest.Local

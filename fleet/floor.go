@@ -52,9 +52,11 @@ type floors struct {
 type reservedGroup struct {
 	modified  coord.Revision    // 0: the store has nothing
 	instances map[string]string // whose restarts are reserved, by target; it is not changed
+	problem   error             // why the value cannot be read; then instances are those of the value before
 }
 
-// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value.
+// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value. The values of a
+// target's groups are one request: coord.MaxRequest bounds them.
 const (
 	maxFloors   = 32
 	maxReserved = 1024
@@ -101,21 +103,35 @@ func (f *floors) follow(ctx context.Context) {
 func (f *floors) changed(events []coord.Event, isAll bool) {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
+	before := f.reserved
 	if isAll {
 		f.reserved = map[string]reservedGroup{}
 	}
 	for _, e := range events {
 		group, err := url.PathUnescape(strings.TrimPrefix(e.Key, coord.KeyFloor))
-		g := reservedGroup{modified: e.Modified}
 		switch {
 		case err != nil || e.Key != floorKey(group): // no engine has put it
 		case e.Deleted:
 			delete(f.reserved, group)
 		default:
-			_ = json.Unmarshal(e.Value, &g.instances) // what is of another release has no reservations
+			g := parseReserved(e.Entry, before[group])
+			if g.problem != nil {
+				f.sparse.Warn("the reservations of a group cannot be read, restarts of its members are withheld", "group", group, "error", g.problem)
+			}
 			f.reserved[group] = g
 		}
 	}
+}
+
+// parseReserved returns what the store has of a group. A value that cannot be read, such as that of a later release, may
+// have other reservations than the value before.
+func parseReserved(e coord.Entry, before reservedGroup) reservedGroup {
+	var instances map[string]string
+	if err := json.Unmarshal(e.Value, &instances); err != nil {
+		problem := fmt.Errorf("%w: update this engine, or delete the damaged entry %s below the prefix of the cluster", err, e.Key)
+		return reservedGroup{modified: e.Modified, instances: before.instances, problem: problem}
+	}
+	return reservedGroup{modified: e.Modified, instances: instances}
 }
 
 // reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
@@ -132,18 +148,11 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 		return fmt.Errorf("%s is in %d groups that withhold restarts, at most %d are allowed", target, len(groups), maxFloors)
 	}
 	for range maxReserveTries {
-		t := coord.Transaction{If: []coord.Condition{owned}}
-		for _, group := range groups { // before WithheldBy asks what is reserved
-			g := f.of(group)
-			if len(g.instances) >= maxReserved {
-				return fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
-			}
-			instances := map[string]string{}
-			maps.Copy(instances, g.instances)
-			instances[target] = instance
-			condition, change := g.with(group, instances)
-			t.If, t.Then = append(t.If, condition), append(t.Then, change)
+		t, err := f.reservation(groups, target, instance) // before WithheldBy asks what is reserved
+		if err != nil {
+			return err
 		}
+		t.If = append(t.If, owned)
 		if group := f.config.Floor.WithheldBy(target); group != "" {
 			return &restart.WithheldError{Group: group}
 		}
@@ -163,6 +172,31 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 		}
 	}
 	return errContended
+}
+
+// reservation returns the transaction that reserves the restart of an instance in groups, if the store still has what it has
+// shown.
+func (f *floors) reservation(groups []string, target, instance string) (t coord.Transaction, err error) {
+	size := 0
+	for _, group := range groups {
+		g := f.of(group)
+		if g.problem != nil {
+			return t, fmt.Errorf("the reservations of group %s cannot be read: %w", group, g.problem)
+		}
+		if _, isReserved := g.instances[target]; !isReserved && len(g.instances) >= maxReserved {
+			return t, fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
+		}
+		instances := map[string]string{}
+		maps.Copy(instances, g.instances)
+		instances[target] = instance
+		condition, change := g.with(group, instances)
+		t.If, t.Then = append(t.If, condition), append(t.Then, change)
+		size += len(change.Value)
+	}
+	if size > coord.MaxRequest {
+		return t, fmt.Errorf("the reservations in the groups of %s have %d bytes, at most %d are allowed: wait until other restarts have ended", target, size, coord.MaxRequest)
+	}
+	return t, nil
 }
 
 // commit makes a transaction, and reports whether its conditions were fulfilled.
@@ -204,7 +238,9 @@ func (f *floors) unreserve(ctx context.Context) {
 					settled[target] = f.settle(before[target], target, time.Now())
 				}
 			}
-			f.unreserveGroup(ctx, settled, group, g)
+			if g.problem == nil {
+				f.unreserveGroup(ctx, settled, group, g)
+			}
 		}
 	}
 }

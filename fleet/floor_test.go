@@ -515,7 +515,7 @@ func TestAReservationOutlivesItsEngine(t *testing.T) {
 	})
 }
 
-// What is reserved of targets that are removed is deleted.
+// What is reserved of targets that are removed is deleted, if it can be read.
 func TestReservationsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()
@@ -528,6 +528,16 @@ func TestReservationsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if left := reservations(t, b); len(left) > 0 {
 			t.Errorf("reservations are left: %v, owner of shard %v: %v", left, shard.Of("gone"), one.co.OwnerOf("gone"))
+		}
+		unreadable := coord.Change{Key: "floor/service", Value: []byte(`{"gone":{}}`)}
+		for _, change := range []coord.Change{gone, unreadable} {
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if e, err := b.Get(t.Context(), "floor/service"); err != nil || string(e.Value) != string(unreadable.Value) {
+			t.Errorf("reservations that cannot be read are replaced by %s, %v", e.Value, err)
 		}
 	})
 }

@@ -27,8 +27,8 @@ type Config struct {
 	Use func(_ context.Context, r Revision, files *Bundle, force bool) error
 
 	// Outdated is called with false when this engine uses the revision that it is to run, or when there is none, and with
-	// true when it has refused that and at least half of the engines use it. Until it is called first the engine does not
-	// know whether what it runs is current.
+	// true when it has refused that and at least half of the engines use it. A damaged revision makes no engine outdated.
+	// Until it is called first the engine does not know whether what it runs is current.
 	Outdated func(bool)
 
 	Redact func(string) string // removes sensitive values from errors, which operators see
@@ -42,6 +42,7 @@ type Follower struct {
 	name   string            // of this engine
 	sparse *sparselog.Logger // what keeps the engine from following the configuration
 	wake   wake.Signal       // seen or retry was changed
+	said   wake.Signal       // own was changed
 
 	stateMu sync.Mutex // guards all below
 	isKnown bool       // seen is what the backend has shown
@@ -59,39 +60,34 @@ type retry struct {
 // New returns a Follower.
 func New(c Config) *Follower {
 	return &Follower{
-		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), wake: wake.New(),
+		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), wake: wake.New(), said: wake.New(),
 		own: Engine{Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
 	}
 }
 
 // Run follows the configuration until ctx is done, and a call of Use has ended: it puts each revision into use that the
-// engine is to run, and then puts what the engine says of itself. It must be called once, beside Coordinator.Run.
+// engine is to run, and puts what the engine says of itself. It must be called once, beside Coordinator.Run.
 func (f *Follower) Run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
+	var parts sync.WaitGroup
+	defer parts.Wait()
 	defer end() // also after a panic
-	watching.Go(func() { f.watch(ctx) })
-	var last said
+	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.report(ctx) })
 	var wasOutdated *bool // what Config.Outdated was called with; nil before
 	for ctx.Err() == nil {
 		isSettled := f.useNext(ctx)
-		own, isOutdated, isSure := f.outdated()
+		isOutdated, isSure := f.outdated()
 		if isSure && (wasOutdated == nil || *wasOutdated != isOutdated) {
 			wasOutdated = &isOutdated
 			f.config.Outdated(isOutdated)
 		}
-		changed, err := f.put(ctx, own, &last)
-		if err != nil && ctx.Err() == nil {
-			f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
-		}
 		var later <-chan time.Time
-		if !isSettled || err != nil {
+		if !isSettled {
 			later = time.After(f.config.Coordinator.TTL() / 4)
 		}
 		select {
 		case <-f.wake:
-		case <-changed:
 		case <-later:
 		case <-ctx.Done():
 		}
@@ -181,7 +177,10 @@ func (f *Follower) next() (r Revision, isDue bool) {
 	case r.Number == 0, f.own.HasRefused(r.Ref()) && f.retry.revision != r.Ref():
 		return Revision{}, false
 	case r.Digest != "" && r.Digest == f.own.Running.Digest && f.own.Refused == nil:
-		f.own.Running = r.Ref()
+		if f.own.Running != r.Ref() { // otherwise the backend would be written, and wake this engine, again and again
+			f.own.Running = r.Ref()
+			f.said.Set()
+		}
 		return Revision{}, false
 	}
 	return r, true
@@ -201,6 +200,7 @@ func (f *Follower) begin(r Revision) (isForced bool) {
 func (f *Follower) settle(r Revision, refused string) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
+	f.said.Set()
 	if refused != "" {
 		f.own.Refused = &Refusal{r.Ref(), refused}
 		return
@@ -208,26 +208,21 @@ func (f *Follower) settle(r Revision, refused string) {
 	f.own.Running, f.own.Since, f.own.Refused = r.Ref(), time.Now().UTC(), nil
 }
 
-// said is what was put of this engine.
-type said struct {
-	text  string
-	valid <-chan struct{} // closed when it may be lost: see coord.Coordinator.Lease
-}
-
-// outdated returns what this engine says of itself, and whether it has refused the revision that it is to run while
-// at least half of the engines use that. It is not sure before the backend was read, and while the revision is about to be
-// used.
-func (f *Follower) outdated() (own Engine, isOutdated, isSure bool) {
+// outdated reports whether this engine has refused the revision that it is to run while at least half of the engines use
+// that. It is not sure before the backend was read, and while the revision is about to be used.
+func (f *Follower) outdated() (isOutdated, isSure bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
 	wanted := f.seen.Wanted(f.name)
 	switch {
 	case !f.isKnown:
-		return f.own, false, false
+		return false, false
 	case wanted.Number == 0 || wanted.isRunAs(f.own.Running):
-		return f.own, false, true
+		return false, true
 	case !f.own.HasRefused(wanted.Ref()):
-		return f.own, false, false
+		return false, false
+	case errors.Is(wanted.problem, errDamaged): // it may have been a trial of another engine
+		return false, true
 	}
 	using := 0
 	for _, e := range f.seen.Engines {
@@ -235,23 +230,41 @@ func (f *Follower) outdated() (own Engine, isOutdated, isSure bool) {
 			using++
 		}
 	}
-	return f.own, using > 0 && 2*using >= len(f.seen.Engines), true
+	return using > 0 && 2*using >= len(f.seen.Engines), true
 }
 
-// put puts what the engine says of itself, unless it was put before. The channel is closed when that is to be put again, or
-// can be: without a lease it cannot.
-func (f *Follower) put(ctx context.Context, own Engine, last *said) (changed <-chan struct{}, err error) {
+// report puts what the engine says of itself until ctx is done, also while Use is called: a push waits for the engines that
+// the backend shows.
+func (f *Follower) report(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed, err := f.put(ctx)
+		var later <-chan time.Time
+		if err != nil {
+			if ctx.Err() == nil {
+				f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
+			}
+			later = time.After(f.config.Coordinator.TTL() / 4)
+		}
+		select {
+		case <-f.said:
+		case <-changed:
+		case <-later:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// put puts what the engine says of itself under the lease of its membership; without a lease it puts nothing. The channel is
+// closed when the lease may be another one.
+func (f *Follower) put(ctx context.Context) (changed <-chan struct{}, err error) {
 	lease, changed := f.config.Coordinator.Lease()
+	own, _ := f.Status()
 	text, err := json.Marshal(own)
-	now := said{string(text), changed}
-	if err != nil || lease == 0 || now == *last {
+	if err != nil || lease == 0 {
 		return changed, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err = f.config.Coordinator.Backend().Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: keyEngine + f.name, Value: text, Lease: lease}}})
-	if err == nil {
-		*last = now
-	}
 	return changed, err
 }

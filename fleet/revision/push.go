@@ -33,8 +33,8 @@ func Push(ctx context.Context, b coord.Backend, seen Overview, r Revision, files
 	if latest.Number > 0 {
 		t.If = append(t.If, coord.Condition{Key: revisionKey(latest.Number), Created: latest.created})
 	}
-	if current := seen.Current(); len(seen.History) >= MaxHistory { // the current one stays, however many trials there are
-		old := seen.History[slices.IndexFunc(seen.History, func(one Revision) bool { return one.Number != current.Number })]
+	if len(seen.History) >= MaxHistory {
+		old := seen.leastNeeded()
 		t.Then = append(t.Then, coord.Change{Key: revisionKey(old.Number), Delete: true}, coord.Change{Key: filesKey(old.Number), Delete: true})
 	}
 	committing, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -47,6 +47,17 @@ func Push(ctx context.Context, b coord.Backend, seen Overview, r Revision, files
 		return Revision{}, staleError(ctx, b, latest)
 	}
 	return r, nil
+}
+
+// leastNeeded returns the revision that the next one replaces: the oldest trial, since the next revision ends all trials, or
+// else the oldest revision that is not current.
+func (o Overview) leastNeeded() Revision {
+	at := slices.IndexFunc(o.History, func(r Revision) bool { return r.Engine != "" })
+	if at < 0 {
+		current := o.Current()
+		at = slices.IndexFunc(o.History, func(r Revision) bool { return r.Number != current.Number })
+	}
+	return o.History[at]
 }
 
 // staleError returns the error of a push that was planned when another revision was the latest.

@@ -26,7 +26,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxHistory bounds the revisions that are kept, the current one among them.
+// MaxHistory bounds the revisions that are kept, the current one among them. Trials are deleted first.
 const MaxHistory = 10
 
 // Bounds of texts, in bytes. Longer ones are truncated.
@@ -109,8 +109,10 @@ func (e Engine) HasRefused(r Ref) bool { return e.Refused != nil && e.Refused.Re
 
 // Overview is what a Backend has of the configuration of a fleet.
 type Overview struct {
-	History []Revision // those that are kept, also trials, the latest last; of one that cannot be read only the number is known
-	Engines []Engine   // the live ones, sorted by name
+	// History has the revisions that are kept, also trials, the latest last. A revision that cannot be read has only
+	// Number and Engine, without Engine if the value is not JSON.
+	History []Revision
+	Engines []Engine // the live ones, sorted by name
 }
 
 // Read returns what a Backend has.
@@ -207,7 +209,7 @@ func parseRevision(e coord.Entry) (r Revision) {
 		err = fmt.Errorf("%w: it says that it is revision %d", errDamaged, r.Number)
 	}
 	if err != nil {
-		r = Revision{Number: number, problem: fmt.Errorf("revision %d: %w", number, err)}
+		r = Revision{Number: number, Engine: r.Engine, problem: fmt.Errorf("revision %d: %w", number, err)}
 	}
 	r.created = e.Created
 	return r

@@ -319,11 +319,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range revision.MaxHistory + 5 {
 		pushAs(t, b, revision.Revision{Engine: "a"}, fmt.Sprint("text ", i+16))
 	}
-	want(15, 15, 30) // the trials replace all but the current one
+	want(7, 15, 30) // a trial replaces the trial before
 	push(t, b, "text 31")
-	want(15, 31, 31) // to which a rollback returns
+	want(7, 31, 31)
 	push(t, b, "text 32")
-	want(23, 32, 32)
+	want(8, 32, 32)
 }
 
 // An engine goes on with what it has while the store has nothing that it can use.
@@ -599,6 +599,75 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 		e.wantOutdated(t, "no other engine uses it", false)
 		running(t, b, "b", ref)
 		e.wantOutdated(t, "another engine uses it", false, true)
+	})
+}
+
+// A trial that this engine cannot read, such as one of a later version, is still a trial of another engine.
+func TestATrialOfALaterVersionConcernsItsEngineOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		first := push(t, b, "first")
+		trial := pushAs(t, b, revision.Revision{Engine: "b"}, "tried")
+		running(t, b, "b", trial.Ref())
+		trial.Format = 4
+		replace(t, b, trial)
+		e := follow(t, b, first.Ref(), nil)
+		e.wantOutdated(t, "another engine tries it", false)
+		wantSays(t, b, "a runs 1; b runs 2")
+	})
+}
+
+// A revision that cannot be decoded may have been a trial of another engine.
+func TestAnEngineIsNotOutdatedByADamagedRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		first := push(t, b, "first")
+		trial := pushAs(t, b, revision.Revision{Engine: "b"}, "tried")
+		running(t, b, "b", trial.Ref())
+		commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: []byte("?")})
+		e := follow(t, b, first.Ref(), nil)
+		e.wantOutdated(t, "one of two engines uses it", false)
+		if got := says(t, b); !strings.HasPrefix(got, "a runs 1, not 2: revision 2: the revision is damaged") {
+			t.Errorf("it says %q", got)
+		}
+	})
+}
+
+// unleased is a Backend that grants no lease until it may.
+type unleased struct {
+	*coordtest.Local
+	mayGrant atomic.Bool
+}
+
+func (b *unleased) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if !b.mayGrant.Load() {
+		return 0, errAway
+	}
+	return b.Local.Grant(ctx, ttl)
+}
+
+// A push waits for the engines that the store shows. Use may take the time of a compilation.
+func TestAnEngineIsShownWhileItBeginsToUseARevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &unleased{Local: coordtest.NewLocal()}
+		e := follow(t, b, push(t, b, "first").Ref(), nil)
+		wantSays(t, b, "") // it has no lease
+		var seen revision.Overview
+		used := make(chan struct{})
+		e.mu.Lock()
+		e.during = func() {
+			b.mayGrant.Store(true)
+			time.Sleep(3 * coord.DefaultTTL)
+			seen = read(t, b)
+			close(used)
+		}
+		e.mu.Unlock()
+		push(t, b, "second")
+		<-used
+		if len(seen.Engines) != 1 || seen.Engines[0].Running.Number != 1 {
+			t.Errorf("engines are %+v", seen.Engines)
+		}
+		wantSays(t, b, "a runs 2")
 	})
 }
 

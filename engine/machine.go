@@ -53,6 +53,17 @@ func (m machine) has(ip netip.Addr) bool {
 	return ip.IsLoopback() || ip.IsUnspecified() || m.addresses[ip]
 }
 
+// differs reports whether another machine has another name or other addresses, apart from
+// link-local ones of IPv6: each container that starts or ends changes these.
+func (m machine) differs(o machine) bool {
+	lasting := func(all map[netip.Addr]bool) map[netip.Addr]bool {
+		all = maps.Clone(all)
+		maps.DeleteFunc(all, func(ip netip.Addr, _ bool) bool { return ip.Is6() && ip.IsLinkLocalUnicast() })
+		return all
+	}
+	return m.name != o.name || !maps.Equal(lasting(m.addresses), lasting(o.addresses))
+}
+
 // peerOf returns the Peer of a host; 0 for this machine, and without a host.
 func (m machine) peerOf(host string) health.Peer {
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -106,15 +117,11 @@ func (sc *scheduler) followMachine(ctx context.Context) {
 }
 
 // setMachine replaces what names this machine. It locks mu.
-//
-// A change costs a pass over all probes, in chunks. Link-local addresses count, too: on a host whose containers come and go, the
-// addresses of their interfaces differ at most reads, so there is a pass each machinePeriod.
 func (sc *scheduler) setMachine(m machine) {
 	sc.mu.Lock()
-	before := sc.peers.machine
+	changed := m.differs(sc.peers.machine)
 	sc.peers.machine = m
 	sc.mu.Unlock()
-	changed := m.name != before.name || !maps.Equal(m.addresses, before.addresses)
 	for begin, more := 0, changed; more; begin += applyChunk {
 		more = sc.setPeers(begin)
 	}

@@ -137,3 +137,30 @@ func withTimings(r probe.Result, t probe.Timings) probe.Result {
 	r.Timings = t
 	return r
 }
+
+func TestLinkLocalAddressesAreNoOtherMachine(t *testing.T) {
+	of := func(name string, addresses ...string) machine {
+		m := machine{name: name, addresses: map[netip.Addr]bool{}}
+		for _, a := range addresses {
+			m.addresses[netip.MustParseAddr(a)] = true
+		}
+		return m
+	}
+	before := of("h1.test", "10.0.0.1", "fe80::1", "2001:db8::1")
+	tests := map[string]struct {
+		now  machine
+		want bool
+	}{
+		"another container runs":       {of("h1.test", "10.0.0.1", "fe80::1", "fe80::2", "2001:db8::1"), false},
+		"a container has ended":        {of("h1.test", "10.0.0.1", "2001:db8::1"), false},
+		"another address of IPv6":      {of("h1.test", "10.0.0.1", "fe80::1", "2001:db8::2"), true},
+		"another address of IPv4":      {of("h1.test", "10.0.0.2", "fe80::1", "2001:db8::1"), true},
+		"a link-local address of IPv4": {of("h1.test", "10.0.0.1", "169.254.0.1", "fe80::1", "2001:db8::1"), true},
+		"another name":                 {of("h2.test", "10.0.0.1", "fe80::1", "2001:db8::1"), true},
+	}
+	for name, test := range tests {
+		if got := test.now.differs(before); got != test.want {
+			t.Errorf("%s: differs %v, want %v", name, got, test.want)
+		}
+	}
+}

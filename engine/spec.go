@@ -171,16 +171,16 @@ func (all definitions) specOf(own *owner, p *probe.Probe) *spec {
 
 // of returns the definition of an owner's probe, and makes it if there is none.
 func (all definitions) of(own *owner, p *probe.Probe) *definition {
-	shares := canCompare(p.Handler)
+	k, shares := key(own, p), canCompare(p.Handler)
 	if shares {
-		if known := all[key(own, p)]; known != nil {
+		if known := all[k]; known != nil {
 			return known
 		}
 	}
 	made := &definition{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
 	if shares {
-		all[key(own, p)] = made
+		all[k] = made
 	}
 	return made
 }

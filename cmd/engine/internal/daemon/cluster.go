@@ -35,6 +35,18 @@ type Store interface {
 // OpenStore opens the store that a cluster block names. While that is away it waits some seconds at most, and has no error.
 type OpenStore func(config.Cluster) (Store, error)
 
+// sharing is what becomes of the targets that an engine shares with others: a *cluster, or alone.
+type sharing interface {
+	// divide sets which targets a configuration shares, or returns an error about what a reload cannot change.
+	divide(next *config.Config, n *desired) (*desired, error)
+
+	// plan prepares the change of those targets, and changes nothing.
+	plan(n *desired) (sharedChange, error)
+
+	isShared(target string) bool // is it one of them now
+	mayOwn(target string) bool   // is it one of them, and not known to be another engine's
+}
+
 // sharedChange is a change of targets that engines share.
 type sharedChange struct {
 	probes engine.Preview
@@ -42,7 +54,21 @@ type sharedChange struct {
 	commit func()
 }
 
-// cluster is the membership of the engine in a cluster, or nil without one.
+// alone is the sharing of an engine without a cluster.
+type alone struct{}
+
+func (alone) divide(next *config.Config, n *desired) (*desired, error) {
+	if next.Cluster != nil {
+		return nil, errors.New("a cluster block was added: restart the engine to apply that")
+	}
+	return n, nil
+}
+
+func (alone) plan(*desired) (sharedChange, error) { return sharedChange{commit: func() {}}, nil }
+func (alone) isShared(string) bool                { return false }
+func (alone) mayOwn(string) bool                  { return false }
+
+// cluster is the membership of the engine in a cluster.
 type cluster struct {
 	config      config.Cluster // that it was opened with
 	store       Store
@@ -147,9 +173,9 @@ func (c *cluster) join(ctx, member context.Context) {
 	c.coordinator.Run(member)
 }
 
-// isShared reports whether a target is one of those that the engines share now.
+// isShared reports whether a target is one of those that the engines share.
 func (c *cluster) isShared(target string) bool {
-	return c != nil && c.inUse.Load().isShared(target)
+	return c.inUse.Load().isShared(target)
 }
 
 // isBrought reports whether a unit is none of this engine alone: the fleet has brought it, and removes it a moment after the
@@ -200,14 +226,10 @@ func (c *cluster) mayOwn(target string) bool {
 	return owner == "" || owner == c.coordinator.Name()
 }
 
-// divide sets which targets a configuration shares: those of its files that have probes, and whose instances the engine does
-// not run. It is an error to change what a reload cannot change.
+// divide implements sharing: shared are the targets of the configuration's files that have probes, and whose instances the
+// engine does not run.
 func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 	switch {
-	case c == nil && next.Cluster == nil:
-		return n, nil
-	case c == nil:
-		return nil, errors.New("a cluster block was added: restart the engine to apply that")
 	case next.Cluster == nil:
 		return nil, errors.New("the cluster block was removed: restart the engine to apply that")
 	case !reflect.DeepEqual(c.config, *next.Cluster):
@@ -239,11 +261,8 @@ func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 	return own, nil
 }
 
-// plan prepares the change of the targets that are shared, and changes nothing.
+// plan implements sharing.
 func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
-	if c == nil {
-		return sharedChange{commit: func() {}}, nil
-	}
 	if planned.probes, err = c.preview(n); err != nil {
 		return sharedChange{}, err
 	}

@@ -128,8 +128,11 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.makeFollowers()
 	floor.Groups, notices.Notifiers = d.groups, d.notifiers
 	d.targets = &targets{
-		engine: d.engine, restarts: d.restarts, processes: d.processes, cluster: d.cluster, pauses: d.pauses, beats: d.beats, saved: d.saved,
+		engine: d.engine, restarts: d.restarts, processes: d.processes, sharing: alone{}, pauses: d.pauses, beats: d.beats, saved: d.saved,
 		resume: c.Engine.Resume, log: d.log,
+	}
+	if d.cluster != nil {
+		d.targets.sharing = d.cluster
 	}
 	return nil
 }
@@ -226,7 +229,7 @@ func (d *daemon) close() (err error) {
 
 // mayExist reports whether a target has a driver now, or may become one of this engine.
 func (d *daemon) mayExist(target string) bool {
-	return d.targets.isConfigured(target) || d.cluster.mayOwn(target)
+	return d.targets.isConfigured(target) || d.targets.sharing.mayOwn(target)
 }
 
 // addSecrets has values replaced in outputs. Those of an earlier configuration stay known.

@@ -128,7 +128,7 @@ func maxBeatAge(e config.Engine) time.Duration {
 
 // apiConfig returns what the API shows and does, without how it is reached.
 func (d *daemon) apiConfig() api.Config {
-	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.cluster.isShared}
+	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
 	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,

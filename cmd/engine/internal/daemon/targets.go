@@ -26,7 +26,7 @@ type targets struct {
 	engine    *engine.Engine
 	restarts  *restart.Controller
 	processes *processes
-	cluster   *cluster // shares targets with other engines; nil for none
+	sharing   sharing // with other engines
 	pauses    *pause.Keeper
 	beats     *beatprobe.Registry
 	saved     *saved
@@ -89,7 +89,7 @@ func (t *targets) desired(c *config.Config) (*desired, error) {
 	if err := restart.CheckUnits(units); err != nil {
 		return nil, err
 	}
-	return t.cluster.divide(c, &desired{config: all, set: all.Set, units: units})
+	return t.sharing.divide(c, &desired{config: all, set: all.Set, units: units})
 }
 
 // part returns the targets as a part of the agent.
@@ -135,7 +135,7 @@ func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 	if !t.isResumed {
 		change.Memories, change.Penalties = t.restore(c, next)
 	}
-	if planned.shared, err = t.cluster.plan(next); err != nil {
+	if planned.shared, err = t.sharing.plan(next); err != nil {
 		return agent.Change{}, err
 	}
 	planned.effect = bothEffects(t.restarts.EffectOfApply(next.units), planned.shared.effect)
@@ -256,7 +256,7 @@ func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
 	for id := range next.Set {
 		probed[id.Target] = true
 	}
-	return labelsOf(next, func(target string) bool { return !probed[target] || t.cluster.isShared(target) })
+	return labelsOf(next, func(target string) bool { return !probed[target] || t.sharing.isShared(target) })
 }
 
 // dependencies returns which targets depend on which others.

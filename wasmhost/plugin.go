@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,7 +188,7 @@ func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error)
 	if p.loadCached(m, code) {
 		return nil
 	}
-	if p.compileConfig.InProcess || runtime.GOOS != "linux" {
+	if p.compileConfig.InProcess || !compiler.Available {
 		var written bytes.Buffer
 		if err := p.sandbox.Compile(m, &written); err != nil {
 			return err

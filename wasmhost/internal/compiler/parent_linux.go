@@ -24,6 +24,9 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
+// Available reports that Compile can be used.
+const Available = true
+
 // maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
 // low priority, or may be stopped.
 var maxDelay time.Duration = 10

@@ -14,7 +14,8 @@ const opinionTime = time.Second
 // may be cut off from some of its targets. See Owner.SeekOpinions.
 type Question struct {
 	Probe  probe.ID
-	Result probe.Result // the failure
+	Result probe.Result  // the failure
+	Within time.Duration // which counts after this time, if there is no answer
 
 	scheduler *scheduler
 	attempt   *attempt
@@ -86,7 +87,7 @@ func (sc *scheduler) seek(a *attempt, res *probe.Result, now int64) (waits bool)
 	asked.asked = true
 	s.inflight = asked
 	sc.awaitOpinion(asked, now)
-	q := Question{Probe: s.id(), Result: *res, scheduler: sc, attempt: asked}
+	q := Question{Probe: s.id(), Result: *res, Within: a.spec.rule.Timeout + opinionTime, scheduler: sc, attempt: asked}
 	sc.out.ask(func() {
 		if !ask(q) {
 			q.Answer(q.Result)

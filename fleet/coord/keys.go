@@ -20,6 +20,9 @@ const (
 	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
 	KeyVote = "vote/"
 
+	// KeyOpinion and the name of an engine are the key of what that asks others, or answers them, under its lease (package fleet).
+	KeyOpinion = "opinion/"
+
 	// KeyFloor and the name of a group, escaped, are the key of the restarts that are reserved there (package fleet).
 	KeyFloor = "floor/"
 

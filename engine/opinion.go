@@ -47,23 +47,46 @@ func (o *Owner) SeekOpinions(ask func(Question) (isAsked bool)) {
 	o.owner.ask = ask
 }
 
-// concludeOverruled publishes a result that passes instead of a failure without an answer. For the verdict that failure was none,
-// and no success either: the run of failures is as long as before, so that the next one is asked about again, or fails.
-// Count is how many failures the answer has overruled by now.
+// sought is what a probe has asked others. scheduler.mu guards it.
+type sought struct {
+	overruled int32 // failures in a row without an answer that the latest opinion has overruled
+	silent    int32 // failures without an answer since the latest question, of a probe that fails
+	patience  int32 // as many of these are between two questions; 0: as many as the threshold says
+}
+
+// maxPatience bounds sought.patience, in thresholds: what is down for long is asked about seldom.
+const maxPatience = 64
+
+// isDue counts a failure of a probe that fails already, and reports whether to ask about it: others may have reached the target again.
+func (s *sought) isDue(threshold int32) bool {
+	s.patience = max(s.patience, threshold)
+	if s.silent++; s.silent < s.patience {
+		return false
+	}
+	s.silent, s.patience = 0, min(2*s.patience, maxPatience*threshold)
+	return true
+}
+
+// concludeOverruled publishes a result that passes instead of a failure without an answer. To a probe that fails it is a success. The
+// run of failures of one that passes grows until the next one would turn the verdict: that one is asked about again, and fails it
+// unless it is overruled. Count is how many failures the opinion has overruled by now.
 func (sc *scheduler) concludeOverruled(a *attempt, opinion, own *probe.Result, count int32, now int64) {
 	r := *opinion
 	r.Took, r.Timings, r.Tries = own.Took, own.Timings, own.Tries
-	ev := sc.eventOf(a, own)
-	ev.Extra = true
+	ev := sc.eventOf(a, &r)
+	if a.slot.state.Verdict != probe.Failing {
+		ev = sc.eventOf(a, own)
+		ev.Extra = ev.Extra || sc.wouldFail(a, own, now)
+	}
 	sc.concludeAs(a, &r, ev, now)
-	a.slot.addRare().overruled = count
+	a.slot.addRare().sought.overruled = count
 }
 
 // overrule concludes a failure without an answer of a probe of which an earlier one was overruled, as that was, unless it is
 // time to ask again. It reports whether it has.
 func (sc *scheduler) overrule(a *attempt, own *probe.Result, now int64) bool {
 	s := a.slot
-	count := s.currentRare().overruled
+	count := s.currentRare().sought.overruled
 	if count == 0 || count >= a.spec.rule.FailureThreshold {
 		return false
 	}
@@ -80,7 +103,12 @@ func (sc *scheduler) overrule(a *attempt, own *probe.Result, now int64) bool {
 // seek asks about a failure without an answer, and reports whether the attempt waits for that.
 func (sc *scheduler) seek(a *attempt, res *probe.Result, now int64) (waits bool) {
 	s, ask := a.slot, a.spec.owner.ask
-	if ask == nil || a.spec.rule.Compatibility == probe.Kubelet || s.peer == 0 || !sc.wouldFail(a, res, now) {
+	switch {
+	case ask == nil || a.spec.rule.Compatibility == probe.Kubelet || s.peer == 0 || !a.counts:
+		return false
+	case s.state.Verdict == probe.Failing && !s.addRare().sought.isDue(a.spec.rule.FailureThreshold):
+		return false
+	case s.state.Verdict != probe.Failing && !sc.wouldFail(a, res, now):
 		return false
 	}
 	asked := a.unsettledBy(res)

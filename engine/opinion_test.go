@@ -68,8 +68,8 @@ func (a *asked) awaitQuestion(n int) time.Duration {
 	a.t.Helper()
 	began := time.Now()
 	for len(a.questions) < n {
-		if pass(10 * time.Millisecond); time.Since(began) > time.Minute {
-			a.t.Fatalf("%d questions were asked in a minute, want %d: %+v", len(a.questions), n, status(a.t, a.engine, a.id))
+		if pass(10 * time.Millisecond); time.Since(began) > 10*time.Minute {
+			a.t.Fatalf("%d questions were asked in ten minutes, want %d: %+v", len(a.questions), n, status(a.t, a.engine, a.id))
 		}
 	}
 	return time.Since(began)
@@ -154,10 +154,36 @@ func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 		if a.awaitQuestion(asked + 1); status(t, a.engine, a.id).Verdict != probe.Failing {
 			t.Error("the target is down everywhere, and passes")
 		}
-		pass(10 * time.Second)
-		if len(a.questions) != asked+1 {
-			t.Errorf("%d questions about a target that fails already", len(a.questions)-asked-1)
+	})
+}
+
+// What an engine has failed without another opinion, or with a wrong one, may be reached by others. They are asked again, ever less often.
+func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
+	ask(t, probe.Readiness, func(a *asked) {
+		a.fallSilent()
+		a.says = probe.Fail(probe.ReasonTCPTimeout, "no answer there either")
+		a.awaitQuestion(1)
+		want(t, a.engine, a.id, probe.Failing)
+		last := time.Duration(0)
+		for n := 2; n < 9; n++ {
+			took := a.awaitQuestion(n)
+			if want := min(2*last, 3*64*time.Second); took < 2*time.Second || took < want*9/10 {
+				t.Errorf("question %d came after %v, the one before after %v", n, took, last)
+			}
+			last = took
 		}
+		a.says = elsewhere
+		a.awaitQuestion(9)
+		if st := status(t, a.engine, a.id); st.Verdict != probe.Passing || st.Result.Reason != "test.gray" {
+			t.Errorf("others reach it: %+v", st)
+		}
+		a.awaitQuestion(10)
+		want(t, a.engine, a.id, probe.Passing)
+		a.says = probe.Fail(probe.ReasonTCPTimeout, "no answer there either")
+		if took := a.awaitQuestion(11); took > 5*time.Second {
+			t.Errorf("asked after %v, want three periods", took)
+		}
+		want(t, a.engine, a.id, probe.Failing)
 	})
 }
 

@@ -253,8 +253,10 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 		sc.monitor.Blame(now)
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
-	if of := s.currentRare(); of.overruled > 0 {
-		of.overruled = 0
+	if of := s.currentRare(); passed(res) && of.sought != (sought{}) {
+		of.sought = sought{}
+	} else if of.sought.overruled > 0 {
+		of.sought.overruled = 0
 	}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -112,15 +113,21 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	return true
 }
 
-// witnesses returns whom to ask: members that do not doubt themselves, by chance.
+// witnesses returns whom to ask: some by chance, rather those that do not doubt themselves.
 func (o *opinions) witnesses() (names []string) {
-	for name, v := range o.votes.engines() {
-		if name != o.config.Coordinator.Name() && !v.Doubtful {
-			names = append(names, name)
-		}
-	}
+	engines := o.votes.engines()
+	delete(engines, o.config.Coordinator.Name())
+	names = slices.Collect(maps.Keys(engines))
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(doubtOf(engines[a]), doubtOf(engines[b])) })
 	return names[:min(len(names), maxWitnesses)]
+}
+
+func doubtOf(v Vantage) int {
+	if v.Doubtful {
+		return 1
+	}
+	return 0
 }
 
 // close forgets a question.
@@ -199,17 +206,18 @@ func (o *opinions) testify(ctx context.Context, testimonies *errgroup.Group, to 
 	}
 }
 
-// attempt makes an attempt for another engine, as the configuration of this one says. What it finds is not known while this engine
-// doubts its own verdicts.
+// attempt makes an attempt for another engine, as the configuration of this one says. A failure is none while this engine doubts its
+// own verdicts.
 func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 	id := probe.ID{Target: q.Target, Kind: q.Kind, Name: q.Name}
 	p := o.desired.probe(id)
-	if !o.desired.decidesAlone(id) || !isPrepared(p.Handler) || o.doubts.now().Doubtful {
+	if !o.desired.decidesAlone(id) || !isPrepared(p.Handler) {
 		return probe.Unknown
 	}
 	p.Target.Name = id.Target
+	wasDoubtful := o.doubts.now().Doubtful
 	outcome := engine.Once(ctx, p).Outcome
-	if o.doubts.now().Doubtful {
+	if outcome == probe.Failure && (wasDoubtful || o.doubts.now().Doubtful) {
 		return probe.Unknown
 	}
 	return outcome

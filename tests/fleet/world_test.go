@@ -172,6 +172,13 @@ func (w *world) infect(name string, takes time.Duration) {
 	of.isSick, of.takes = true, takes
 }
 
+// heal makes a target healthy that nobody restarts.
+func (w *world) heal(name string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.targets[name].isSick = false
+}
+
 // know says that a process is an engine.
 func (w *world) know(p *process) {
 	w.worldMu.Lock()

@@ -162,7 +162,7 @@ func (d *daemon) makeFollowers() {
 	if c := d.cluster; c != nil {
 		pauses.Others, pauses.Coordinator, pauses.IsShared = c.fleet.Others(), c.coordinator, c.isShared
 		groups.Engine, groups.Reserved = c.fleet.Union(), c.fleet.Reserved
-		notices.MayTell, notices.TellerOf = c.mayTell, c.tellerOf
+		notices.MayTell, notices.TellerOf, notices.IsDoubted = c.mayTell, c.tellerOf, c.isDoubted
 	}
 	d.pauses = pause.New(pauses)
 	if d.cluster != nil {

@@ -146,7 +146,7 @@ func doubtText(d api.Doubt) string {
 	case api.DoubtRecovering:
 		return "it alone saw many targets fail until a moment ago: it restarts none of its targets yet"
 	}
-	return "the engine is not well: " + effect + "; its log says why"
+	return "the engine is not well: its votes do not count, and it restarts only targets that have answered; its log says why"
 }
 
 // revisionText says which revision of the pushed configuration an engine runs.

@@ -90,8 +90,12 @@ func (b *brake) reloading(r Reload, now time.Time) {
 // hasFailed reports whether a target fails, or its instance has exited or is in a crash loop. It says nothing about the next
 // configuration then.
 func (b *brake) hasFailed(target string) bool {
-	t, exists := b.engine.Target(target)
-	return exists && t.Instance.Phase != probe.Absent && (!t.Live || t.Instance.Reason != "")
+	t, _ := b.engine.Target(target)
+	switch t.Instance.Reason {
+	case "", probe.ReasonStartAfter, probe.ReasonStarting:
+		return t.Instance.Phase == probe.Running && !t.Live
+	}
+	return true
 }
 
 // withholds returns why the restart waits that a failing probe wants, "" for not at all.

@@ -209,6 +209,31 @@ func TestTargetsThatFailedBeforeAReloadAreRestartedOn(t *testing.T) {
 	})
 }
 
+// A target that has not started yet has not failed.
+func TestTheBrakeCountsTargetsThatStart(t *testing.T) {
+	inShop(t, restart.Budget{}, 0, func(m *shop) {
+		units := map[string]restart.Unit{}
+		for n := range 40 {
+			m.drivers = append(m.drivers, newDriver(m.name(n), healthy))
+			units[m.name(n)] = restart.Unit{Driver: m.drivers[n]}
+			m.set[liveness(m.name(n))] = m.probe("1", 1, new(fakeHandler))
+			m.set[probe.ID{Target: m.name(n), Kind: probe.Startup}] = m.probe("1", 1, new(fakeHandler))
+		}
+		if _, err := m.engine.Apply(m.set); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 40 {
+			m.engine.Report(probe.Instance{Target: m.name(n), ID: "none", Phase: probe.Waiting, Since: time.Now(), Reason: probe.ReasonStartAfter})
+		}
+		m.sleep(s)
+		m.replace(0, 40, "wrong", 1, &fakeHandler{failing: true, result: answer})
+		m.reload("the reload", false)
+		m.apply(units)
+		m.sleep(time.Minute)
+		m.expectRestarts(0)
+	})
+}
+
 // The first probes that fail after a reload wait for what the others answer, but not for others that are not attempted.
 func TestProbesWithoutAnOutcomeWithholdARestartForAMinute(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {

@@ -396,6 +396,7 @@ var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).backOff,
 	(*instance).suppression,
 	(*instance).unproven,
+	(*instance).permission,
 	(*instance).inquire,
 	(*instance).acquire,
 	(*instance).takeBudget,
@@ -412,13 +413,19 @@ func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 	return delay{reason: probe.ReasonBackOff, until: i.notBefore}
 }
 
-// suppression says that a restart is not wanted now, or would not help (see engine.Suppressed), or
-// is not for this engine, or that the engine doubts the verdict.
-func (i *instance) suppression(now time.Time, failing probe.ID) delay {
-	config := &i.supervisor.control.config
-	reason := config.Engine.Admin().Suppressed(i.supervisor.target)
+// suppression says that a restart is not wanted now, or would not help: see engine.Suppressed.
+func (i *instance) suppression(now time.Time, _ probe.ID) delay {
+	reason := i.supervisor.control.config.Engine.Admin().Suppressed(i.supervisor.target)
+	if reason == "" {
+		return delay{}
+	}
+	return delay{reason: reason, until: now.Add(healthInterval)}
+}
+
+// permission says that a restart is not for this engine, or that the engine doubts the verdict.
+func (i *instance) permission(now time.Time, failing probe.ID) delay {
+	config, reason := &i.supervisor.control.config, probe.Reason("")
 	switch {
-	case reason != "":
 	case !config.MayAct(i.supervisor.target):
 		reason = probe.ReasonOwnership
 	case config.Engine.Doubts(failing):

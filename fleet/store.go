@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -89,11 +90,20 @@ func (l *ledger) note(c *change) {
 	maps.Copy(l.stored, c.stored)
 }
 
-// storedOf notes what was loaded.
-func (l *ledger) storedOf(token coord.Revision, loaded coord.Memories) *stored {
+// foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
+const foreign = math.MaxUint64
+
+// storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before: what is
+// there then, and is not its own, another engine has stored, and recall has to go on with it by the next token.
+func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
+	known := l.stored[id]
 	s := &stored{token: token, sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
-		s.sums[target] = sums{l.sum(value)}
+		sum := l.sum(value)
+		if known != nil && known.token == token && !slices.Contains(known.sums[target], sum) {
+			sum = foreign
+		}
+		s.sums[target] = sums{sum}
 	}
 	return s
 }

@@ -115,7 +115,7 @@ var clusterMetrics = []metric[*api.Cluster]{
 		return number(slices.ContainsFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == c.Name && m.Drained }))
 	}),
 	gauge("sonde_quorum_polls", "Number of probes with a quorum that this engine attempts, and votes on.", func(c *api.Cluster) float64 { return float64(c.Polls) }),
-	gauge("sonde_quorum_gray", "Number of probes with a quorum, of targets that this engine owns, on which engines differ.", func(c *api.Cluster) float64 { return float64(c.Gray) }),
+	gauge("sonde_quorum_gray", "Number of probes of targets that this engine owns, on which engines differ.", func(c *api.Cluster) float64 { return float64(c.Gray) }),
 }
 
 // Metrics of reloads, with the names that Prometheus has for its own.

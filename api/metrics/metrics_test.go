@@ -302,7 +302,7 @@ sonde_cluster_members 3
 # HELP sonde_cluster_shards_owned Number of shards whose targets this engine probes.
 # TYPE sonde_cluster_shards_owned gauge
 sonde_cluster_shards_owned 1362
-# HELP sonde_quorum_gray Number of probes with a quorum, of targets that this engine owns, on which engines differ.
+# HELP sonde_quorum_gray Number of probes of targets that this engine owns, on which engines differ.
 # TYPE sonde_quorum_gray gauge
 sonde_quorum_gray 2
 # HELP sonde_quorum_polls Number of probes with a quorum that this engine attempts, and votes on.

@@ -23,6 +23,9 @@ type session struct {
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
+	if err := c.claimLayout(ctx); err != nil {
+		return err
+	}
 	sent := c.clock.Now()
 	lease, err := c.grant(ctx, c.config.TTL)
 	if err != nil {
@@ -56,6 +59,12 @@ func (c *Coordinator) session(ctx context.Context) error {
 	}
 	c.lose()
 	return context.Cause(running)
+}
+
+func (c *Coordinator) claimLayout(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
+	defer cancel()
+	return claimLayout(ctx, c.config.Backend)
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {

@@ -133,8 +133,8 @@ target %q {
 	return c.String()
 }
 
-// start starts an engine, or another one of its name.
-func (f *fleet) start(i int) {
+// start starts an engine, or another one of its name, with variables of its environment.
+func (f *fleet) start(i int, env ...string) {
 	f.t.Helper()
 	var endpoints []string
 	for _, n := range f.nodes {
@@ -142,7 +142,7 @@ func (f *fleet) start(i int) {
 			endpoints = append(endpoints, fmt.Sprintf("http://%s:%d", f.way(i, way), n.port))
 		}
 	}
-	p := startProcess(f.t, f.program, f.dir, fmt.Sprint("engine-", i), "ENDPOINTS="+strings.Join(endpoints, " "))
+	p := startProcess(f.t, f.program, f.dir, fmt.Sprint("engine-", i), append(env, "ENDPOINTS="+strings.Join(endpoints, " "))...)
 	f.world.know(p)
 	f.engines[i] = p
 }

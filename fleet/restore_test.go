@@ -183,6 +183,8 @@ func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *test
 				one, s := restarted(t, w, b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 				before, _ := one.engine.Target(crippled)
 				one.forget()
+				one.notices.tell(crippled, "trouble")
+				time.Sleep(5 * time.Second)
 				one.backend.isCut.Store(true)
 				time.Sleep(coord.DefaultTTL / 2)
 				b.goBack(t, s)
@@ -193,6 +195,9 @@ func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *test
 				}
 				if failed := *one.failures.Load(); len(failed) > 0 {
 					t.Errorf("verdicts have changed: %s", strings.Join(failed, ", "))
+				}
+				if got := one.notices.knows(crippled); got != "trouble" {
+					t.Errorf("receivers know %q", got)
 				}
 				two := start(t, "two", b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 				time.Sleep(time.Minute)

@@ -189,6 +189,11 @@ func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *test
 				time.Sleep(coord.DefaultTTL / 2)
 				b.goBack(t, s)
 				one.backend.isCut.Store(false)
+				lease, _ := one.co.Lease()
+				time.Sleep(coord.DefaultTTL - time.Second)
+				if now, _ := one.co.Lease(); !one.fleet.MayAct(crippled) || now == lease && !isBumped {
+					t.Error("it has not joined again, and waits until the lease has ended that the snapshot has")
+				}
 				time.Sleep(time.Minute)
 				if stored := save(t, b).memory(); !strings.Contains(stored, before.Instance.ID) {
 					t.Errorf("the store has %q", stored)

@@ -59,6 +59,9 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave()
 	}
 	c.lose()
+	if err := context.Cause(running); errors.Is(err, errRestored) && len(c.acts.Shards()) == 0 {
+		s.leave() // or else the next session waits until the lease has ended that the snapshot has
+	}
 	return context.Cause(running)
 }
 

@@ -272,8 +272,9 @@ func TestOneDeadWitnessIsNotMissed(t *testing.T) {
 		c.cut(1)
 		c.members[2].kill()
 		time.Sleep(4 * time.Second) // it is a member still
-		if n := len(c.unready(c.members[0])); n > 0 {
-			t.Errorf("%d targets are not ready", n)
+		for _, target := range c.unready(c.members[0]) {
+			st, _ := c.members[0].fleet.Union().Target(target)
+			t.Errorf("%s of engine-%d is not ready: %+v", target, c.owner(target), st.Probes)
 		}
 		c.expectPeace("beside a dead engine")
 	})

@@ -163,7 +163,7 @@ func TestScenes(t *testing.T) {
 			if !tier.IsLong() {
 				t.Parallel() // the machine is busy then, too
 			}
-			s := startStage(t, path, steadyFleet+2+i, 4000+10*i)
+			s := startStage(t, path, cityFleet+2+i, 4000+10*i)
 			of.play(s)
 			s.end(of.name)
 		})

@@ -71,3 +71,62 @@ func TestAnOutageOfTheStoreIsNoReasonToDoubt(t *testing.T) {
 		})
 	}
 }
+
+// After an outage one engine after the other reaches the store again. None takes over what another has probed all along.
+func TestEnginesKeepTheirShardsThroughAnOutageOfTheStore(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		var members []*member
+		for i := range 3 {
+			members = append(members, start(t, fmt.Sprint("engine-", i), b, w.targets(60)))
+		}
+		time.Sleep(time.Minute)
+		probes := func() (all [3]int) {
+			for i, m := range members {
+				all[i] = m.probes()
+			}
+			return all
+		}
+		before := probes()
+		for _, m := range members {
+			m.backend.isCut.Store(true)
+		}
+		time.Sleep(90 * time.Second)
+		for _, m := range members {
+			m.backend.isCut.Store(false)
+			for range 10 {
+				time.Sleep(50 * time.Millisecond)
+				if now := probes(); now != before {
+					t.Fatalf("engines have %v probes, and had %v", now, before)
+				}
+			}
+		}
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if now := probes(); now != before {
+				t.Fatalf("engines have %v probes, and had %v", now, before)
+			}
+		}
+		for i := range 60 {
+			if owners := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !m.fleet.MayAct(fmt.Sprint("shop/web-", i)) }); len(owners) != 1 {
+				t.Errorf("%d engines may act for shop/web-%d", len(owners), i)
+			}
+		}
+
+		// An engine that does not come back loses its shards to the others.
+		for _, m := range members {
+			m.backend.isCut.Store(true)
+		}
+		time.Sleep(90 * time.Second)
+		for _, m := range members[:2] {
+			m.backend.isCut.Store(false)
+		}
+		time.Sleep(5 * time.Second)
+		for i := range 60 {
+			if target := fmt.Sprint("shop/web-", i); !members[0].fleet.MayAct(target) && !members[1].fleet.MayAct(target) {
+				t.Errorf("no engine may act for %s", target)
+			}
+		}
+	})
+}

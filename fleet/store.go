@@ -44,6 +44,7 @@ type stored struct {
 	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
 	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
 	isOld    bool           // changes of the store were missed, which may have been restored from a snapshot
+	restores int64          // of the store by then: see coord.Coordinator.Restores
 	sums     map[string]sums
 	at       time.Time // when this engine has stored some last
 
@@ -97,7 +98,7 @@ const foreign = math.MaxUint64
 // there then, and is not its own, another engine has stored, and recall has to go on with it by the next token.
 func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
 	known := l.stored[id]
-	s := &stored{token: token, sums: make(map[string]sums, len(loaded.ByTarget))}
+	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
 		sum := l.sum(value)
 		if known != nil && known.token == token && !slices.Contains(known.sums[target], sum) {
@@ -166,6 +167,10 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 	switch {
 	case known != nil:
 		clear(m.probes)
+		if known.restores != l.config.Coordinator.Restores() { // receivers were told more since
+			clear(m.told)
+			clear(m.toldOfGroups)
+		}
 		maps.DeleteFunc(m.restarts, func(target string, of restart.Memory) bool {
 			own, isKnown := l.config.Restarts.Memory(target)
 			return isKnown && isEarlier(of, own)

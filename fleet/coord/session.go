@@ -17,6 +17,7 @@ type session struct {
 	co    *Coordinator
 	view  view
 	self  owner
+	first bool                    // this engine was no member before
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed
 }
@@ -34,7 +35,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{co: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New()}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -58,6 +59,9 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave()
 	}
 	c.lose()
+	if err := context.Cause(running); errors.Is(err, errRestored) && len(c.acts.Shards()) == 0 {
+		s.leave() // or else the next session waits until the lease has ended that the snapshot has
+	}
 	return context.Cause(running)
 }
 
@@ -232,15 +236,27 @@ func (s *session) follow(ctx context.Context) error {
 
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
+// After an outage the engines join one after the other: until others have had the time, one that was a member before claims
+// only shards that it had. It would lose what it knows of them if another engine claimed all at first.
 func (s *session) divideOften(ctx context.Context) {
+	isComplete := s.first
+	var completes <-chan time.Time
 	for {
 		select {
 		case <-s.stale:
+		case <-completes:
+			isComplete = true
 		case <-ctx.Done():
 			return
 		}
+		if completes == nil && s.view.hasMember(s.self) {
+			completes = time.After(s.co.config.TTL / 2)
+		}
 		before, _ := s.co.Owned()
 		owned, claims := s.view.divide(s.self, before)
+		if !isComplete {
+			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
+		}
 		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {

@@ -22,14 +22,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// What issues promise of every scene, and the configuration of its engines. A sick target is unready by its probes after
+// What is promised of every scene, and the configuration of its engines. A sick target is unready by its probes after
 // detection at most, unless the machine stalls.
 const (
-	maxMedian  = 8 * time.Second                      // from a failure to its restart
-	maxRestart = coord.DefaultTTL + 10*time.Second    // likewise, while etcd is there
-	mustTell   = 20 * time.Second                     // a target that is unready for so long is told of
-	detection  = 2*scenePeriod + 2*time.Second        // failure_threshold is 2
-	watched    = mustTell + detection + 4*time.Second // how long a target that nobody restarts is sick
+	maxMedian  = 8 * time.Second                    // from a failure to its restart
+	maxRestart = coord.DefaultTTL + 10*time.Second  // likewise, while etcd is there
+	mustTell   = 20 * time.Second                   // a target that is unready for so long is told of
+	detection  = 2*scenePeriod + 2*time.Second      // failure_threshold is 2
+	watched    = mustTell + detection + time.Second // how long a target that nobody restarts is sick
 
 	scenePeriod = 2 * time.Second
 )
@@ -41,7 +41,7 @@ type scene struct {
 	isInCI bool
 }
 
-// scenes are those of the table in issue 31.
+// scenes are what happens to fleets.
 var scenes = []scene{
 	{"100 at once", func(s *stage) { s.fail(100) }, false},
 	{"kill -9", func(s *stage) {
@@ -160,7 +160,10 @@ func TestScenes(t *testing.T) {
 			if !of.isInCI {
 				tier.Long(t)
 			}
-			s := startStage(t, path, steadyFleet+2+i, 4000+10*i)
+			if !tier.IsLong() {
+				t.Parallel() // the machine is busy then, too
+			}
+			s := startStage(t, path, cityFleet+2+i, 4000+10*i)
 			of.play(s)
 			s.end(of.name)
 		})
@@ -315,11 +318,12 @@ func (s *stage) outage(stop, start func(*node)) {
 	}
 	time.Sleep(tier.Pick(2*time.Second, 2*time.Second, 8*time.Second)) // the lease ends meanwhile, or does not
 	s.fail(s.restarted / 5)
-	time.Sleep(tier.Pick(18*time.Second, 18*time.Second, 70*time.Second))
+	time.Sleep(watched + time.Second)
 	if tier.IsLong() {
+		time.Sleep(30 * time.Second)
 		s.fail(s.wave / 2)
+		time.Sleep(24 * time.Second)
 	}
-	time.Sleep(12 * time.Second)
 	for _, n := range s.nodes {
 		start(n)
 	}

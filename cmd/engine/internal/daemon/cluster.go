@@ -185,10 +185,10 @@ func (c *cluster) isBrought(target string) bool {
 	return !isOwn
 }
 
-// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it. Any goroutine may call
-// it.
+// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it: see
+// fleet.MayTell. Any goroutine may call it.
 func (c *cluster) mayTell(target string) bool {
-	return !c.isShared(target) || c.coordinator.Acts().MayBegin(target) && c.pauses.IsSynced(target)
+	return !c.isShared(target) || c.fleet.MayTell(target) && c.pauses.IsSynced(target)
 }
 
 // isDoubted reports whether this engine doubts its own verdicts about a target or group. Any goroutine may call it.
@@ -204,7 +204,7 @@ func (c *cluster) mayRestart(target string) bool {
 
 // tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
 func (c *cluster) tellerOf(group string) notify.Teller {
-	if c.coordinator.Acts().MayBegin(group) {
+	if c.fleet.MayTell(group) {
 		return notify.ThisEngine
 	}
 	switch c.coordinator.OwnerOf(group) {

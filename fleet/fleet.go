@@ -14,6 +14,7 @@
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	desired.go the targets that Plan has set
+//	hold.go    digests of the targets, and in what those of other engines differ
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
 //	changes.go the targets whose memories are to be stored
 //	store.go   what is stored of the targets of a shard, and what the store has
@@ -145,6 +146,8 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
+	next := f.divide(f.joints.with(t))
+	held := holdings(t, next)
 	return func() {
 		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
@@ -152,8 +155,8 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		if _, err := f.others.engine.Change(change); err != nil {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
-		next := f.divide(f.joints.with(t))
 		f.desired.shards.Store(&next)
+		f.config.Coordinator.Hold(held)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -35,13 +36,14 @@ type others struct {
 	isKnown    bool                         // the store has answered: before, none are shown
 	isWatched  bool                         // later memories are passed to changed
 	completeAt time.Time                    // see Fleet.Heard
+	missing    map[string]bool              // targets that are shown, and of which the store has no memory
 }
 
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
 		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{},
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{}, missing: map[string]bool{},
 	}
 }
 
@@ -85,6 +87,9 @@ func (o *others) run(ctx context.Context) {
 			o.sparse.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
 		}
 		wake, again := o.wake, (<-chan time.Time)(nil)
+		if o.missAgain() {
+			again = time.After(storeInterval)
+		}
 		if err != nil { // a store may refuse requests at once, since it has too many
 			wake, again = nil, time.After(storeInterval)
 		}
@@ -122,7 +127,7 @@ func (o *others) unwatched() {
 func (o *others) changed(stored []coord.Memory) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	m := newMemories()
+	m, missing := newMemories(), []string(nil)
 	for _, one := range stored {
 		id := shard.Of(one.Target)
 		if one.Modified <= o.loaded[id] {
@@ -131,11 +136,18 @@ func (o *others) changed(stored []coord.Memory) {
 		if later := o.loading[id]; later != nil {
 			later[one.Target] = true
 		}
-		if o.shown[id] != nil && one.Value != nil {
+		switch {
+		case o.shown[id] == nil:
+		case one.Value != nil:
 			o.read(m, one.Target, one.Value)
+		default:
+			missing = append(missing, one.Target)
 		}
 	}
 	o.restate(m)
+	if o.miss(missing); len(missing) > 0 {
+		o.wake.Set()
+	}
 }
 
 // outdate has the memories of shards loaded. It needs othersMu.
@@ -182,7 +194,7 @@ func (o *others) begin() []shard.ID {
 func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	m := newMemories()
+	m, missing := newMemories(), []string(nil)
 	for _, id := range ids {
 		later := o.loading[id]
 		delete(o.loading, id)
@@ -200,8 +212,14 @@ func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 				o.read(m, target, value)
 			}
 		}
+		for p := range o.shown[id].probes() {
+			if _, exists := stored.ByTarget[p.Target]; !exists && !later[p.Target] {
+				missing = append(missing, p.Target)
+			}
+		}
 	}
 	o.restate(m)
+	o.miss(missing)
 }
 
 // read adds the memory of a target to m.
@@ -230,10 +248,53 @@ func (o *others) restate(m memories) {
 			in = latestInstance(target, probes)
 		}
 		of := engine.Restated{Memories: probes, Results: results, Ejections: m.ejections, Penalty: m.penalties[target]}
+		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
 		}
 	}
+}
+
+// reasonLacking says that the engine that owns a target does not have it.
+const reasonLacking probe.Reason = "cluster.not_configured"
+
+// miss shows no verdicts of targets of which the store has no memory, and says which owners lack them: nobody has probed the
+// others yet. It needs othersMu.
+func (o *others) miss(targets []string) {
+	if len(targets) == 0 {
+		return
+	}
+	all := o.coordinator.Holdings()
+	own := all[o.coordinator.Name()]
+	for _, target := range targets {
+		id, in := shard.Of(target), probe.Instance{Target: target}
+		owner := o.coordinator.OwnerOf(target)
+		if theirs, isKnown := all[owner]; isKnown && !theirs[id].HasSame(own[id]) {
+			in.Reason, in.Detail = reasonLacking, fmt.Sprintf("the engine %q owns the target and does not probe it: its configuration lacks it", owner)
+		}
+		o.missing[target] = true
+		if st, _ := o.engine.Target(target); st.Instance.Phase == probe.Absent && st.Instance.Detail == in.Detail {
+			continue
+		}
+		without := map[probe.ID]engine.Memory{}
+		for p := range o.shown[id].probes() {
+			if p.Target == target {
+				without[p] = engine.Memory{}
+			}
+		}
+		if err := o.engine.Admin().Restate(in, engine.Restated{Memories: without}); err != nil {
+			o.log.Debug("a target that no engine probes cannot be shown as such", "target", target, "error", err)
+		}
+	}
+}
+
+// missAgain is miss for those that are missing, whose shards may have other owners now. It reports whether there are any.
+func (o *others) missAgain() bool {
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	maps.DeleteFunc(o.missing, func(target string, _ bool) bool { return o.shown[shard.Of(target)] == nil })
+	o.miss(slices.Collect(maps.Keys(o.missing)))
+	return len(o.missing) > 0
 }
 
 // latestInstance returns the instance of a target that has the latest begin among those that its probes know.

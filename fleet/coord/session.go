@@ -18,7 +18,9 @@ type session struct {
 	view  view
 	self  owner
 	end   context.CancelCauseFunc // ends the session
-	stale wake.Signal             // the view has changed
+	stale wake.Signal             // the view has changed, or what this engine says of itself
+
+	lacking lacking // divideOften's own
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -44,7 +46,8 @@ func (c *Coordinator) session(ctx context.Context) error {
 			end(err)
 			return
 		}
-		parts.Go(func() { s.showDrained(running) })
+		parts.Go(func() { s.showStanding(running) })
+		parts.Go(func() { s.followStanding(running) })
 		end(s.follow(running))
 	})
 	s.divideOften(running)
@@ -162,10 +165,10 @@ func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.co.config.Name
 	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
-		isDrained, _ := s.co.drained.get()
+		now, _ := s.co.standing.get()
 		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
-			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
+			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, now}.String()), Lease: s.self.lease}},
 		})
 		switch {
 		case err != nil:
@@ -224,14 +227,18 @@ func (s *session) follow(ctx context.Context) error {
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
 func (s *session) divideOften(ctx context.Context) {
+	var again <-chan time.Time
 	for {
 		select {
 		case <-s.stale:
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
+		again = s.sayLacks()
 		before, _ := s.co.Owned()
-		owned, claims := s.view.divide(s.self, before)
+		now, _ := s.co.standing.get()
+		owned, claims := s.view.divide(s.self, now.lacks, before)
 		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {

@@ -277,6 +277,23 @@ d       -         ready  0         -
 	}
 }
 
+func TestMembersAreShownWithWhatTheirFilesLack(t *testing.T) {
+	known := api.Cluster{Name: "a", Allowed: true, Members: []api.ClusterMember{
+		{Name: "a"},
+		{Name: "b", Differs: &api.ClusterDifference{Lacks: 15, LacksExamples: []string{"web[\"0\"]", "web\x1b[2J"}, More: 1, Changed: 2, ChangedExamples: []string{"c", "d"}}},
+	}}
+	var members strings.Builder
+	if err := writeMembers(&members, known); err != nil {
+		t.Fatal(err)
+	}
+	if want := "lacks 15 targets: web[\"0\"], web\ufffd[2J, …; has 1 target that this engine lacks; probes up to 2 targets in another way: c, d"; !strings.Contains(members.String(), want) {
+		t.Errorf("got %q, without %q", members.String(), want)
+	}
+	if got := clusterLine(known, time.Now()); !strings.Contains(got, "the files of 1 engine differ from those of this engine") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestMembersAreShownWithWhatTheyOwnAndWhoHasDrainedThem(t *testing.T) {
 	at := time.Now().Add(-90 * time.Second)
 	two := int64(2)

@@ -66,6 +66,19 @@ func (f *Fleet) Heard() time.Time {
 	return o.completeAt
 }
 
+// Stale returns a function that reports whether a target is stale, nil if none is: Others shows it, and its owner has not
+// confirmed its verdicts for longer than the TTL, or this engine has not heard of that. They stay as they were. Any goroutine
+// may call both.
+func (f *Fleet) Stale() func(target string) bool {
+	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed()
+	if !isOld && unconfirmed == nil {
+		return nil
+	}
+	return func(target string) bool {
+		return (isOld || unconfirmed[shard.Of(target)]) && f.union.IsOther(target)
+	}
+}
+
 // noteComplete sets completeAt if the targets are shown as the store has them. It is called before that changes, and
 // needs othersMu.
 func (o *others) noteComplete() {

@@ -18,6 +18,7 @@ type view struct {
 	members map[string]member
 	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
+	freed   map[shard.ID]time.Time // since when shards have no owner that had one
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
 	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
@@ -105,6 +106,7 @@ func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.freed = map[shard.ID]time.Time{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -156,9 +158,11 @@ func (v *view) apply(e Event) {
 			v.alive[o.token] = true
 		}
 		delete(v.owners, id)
+		v.freed[id] = time.Now()
 	default:
 		o := parseOwner(string(e.Value))
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
+		delete(v.freed, id)
 	}
 }
 

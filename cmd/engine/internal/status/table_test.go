@@ -260,14 +260,14 @@ func TestATableSaysWhoProbesTheTargetsOfACluster(t *testing.T) {
 	heard := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	all := []api.Target{
 		{Name: "a", State: probe.StateReady, Owner: "engine-1"}, {Name: "b", State: probe.StateReady, Owner: "engine-2", Heard: heard},
-		{Name: "c", State: probe.StateReady, Heard: heard}, {Name: "d", State: probe.StateReady},
+		{Name: "c", State: probe.StateReady, Heard: heard, Stale: true}, {Name: "d", State: probe.StateReady},
 	}
 	want := `
-TARGET  OWNER     STATE  RESTARTS  PROBE  VERDICT  RUN  NEXT  RESULT
-a       engine-1  ready  0         -
-b       engine-2  ready  0         -
-c       none      ready  0         -
-d       -         ready  0         -
+TARGET  OWNER     STATE         RESTARTS  PROBE  VERDICT  RUN  NEXT  RESULT
+a       engine-1  ready         0         -
+b       engine-2  ready         0         -
+c       none      ready, stale  0         -
+d       -         ready         0         -
 `
 	if got := "\n" + table(all, heard, unlimited, false); got != want {
 		t.Errorf("got:%swant:%s", got, want)

@@ -247,7 +247,7 @@ func (s *Server) newGroup(v *group.View) Group {
 	}
 	return Group{
 		Stale: n,
-		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Since: utc(v.Since), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
+		Name:  v.Group, State: v.State.String(), Last: v.Last.String(), Since: utc(v.Since), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
 		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
 		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
 		Counts: GroupCounts{

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Others says which targets other engines of a cluster probe. Its functions must not block, and must be safe for concurrent use
@@ -64,7 +66,7 @@ func (s *Server) checkOwner(target string) error {
 // explainOwner says who probes the target, if another engine does.
 func (t Target) explainOwner(now time.Time) string {
 	switch {
-	case t.Heard.IsZero():
+	case t.Heard.IsZero() || t.Instance.Reason == probe.ReasonNotConfigured:
 		return ""
 	case t.Stale && t.Owner != "":
 		return fmt.Sprintf("The engine %s probed it, but this engine has heard from etcd%s: all of this may have changed since (stale).", t.Owner, before(t.Heard, now))

@@ -202,3 +202,19 @@ func TestAStreamHasTheChangesOfAllEngines(t *testing.T) {
 		}
 	}
 }
+
+func TestATargetThatItsOwnerLacksIsExplained(t *testing.T) {
+	c := newClusterOfTwo(t)
+	in := probe.Instance{Target: "b", Reason: probe.ReasonNotConfigured, Detail: `the engine "two" owns the target and does not probe it: its configuration lacks it`}
+	if err := c.others.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{{Target: "b", Kind: probe.Readiness}: {}}}); err != nil {
+		t.Fatal(err)
+	}
+	target := get[api.Target](t, c, "/v1/targets/b")
+	text := strings.Join(target.Explanation, " ")
+	if target.State != probe.StateAbsent || target.Gateway != probe.GatewayUndecided || target.Ready || target.Cause == nil || target.Cause.Reason != probe.ReasonNotConfigured {
+		t.Errorf("it is %+v", target)
+	}
+	if !strings.Contains(text, `Nothing probes it: the engine "two" owns the target`) || strings.Contains(text, "The engine two probes it") {
+		t.Error(text)
+	}
+}

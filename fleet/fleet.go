@@ -120,6 +120,9 @@ const (
 	endTimeout  = 3 * time.Second
 )
 
+// reasonInterval is how often the reasons of failures are compared with those that are stored.
+const reasonInterval = 10 * time.Second
+
 // New returns a Fleet without targets.
 func New(c Config) *Fleet {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -215,6 +218,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
 	interrupted := f.config.Coordinator.Interruptions()
+	reasons := time.NewTicker(reasonInterval)
+	defer reasons.Stop()
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -229,6 +234,8 @@ func (f *Fleet) Run(ctx context.Context) {
 			f.ledger.unverify()
 		case <-f.wake:
 		case <-again:
+		case <-reasons.C:
+			f.ledger.renewCauses()
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()

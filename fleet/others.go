@@ -135,12 +135,12 @@ func (o *others) unwatched() {
 	o.isWatched = false
 }
 
-// changed shows targets as they are in memories that were stored now. The watch may be behind what was loaded: earlier
-// memories are left out.
+// changed shows targets as they are in memories that were stored now: the last one of each. The watch may be behind what was
+// loaded: earlier memories are left out.
 func (o *others) changed(stored []coord.Memory) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	m, missing := newMemories(), []string(nil)
+	last := map[string][]byte{}
 	for _, one := range stored {
 		id := shard.Of(one.Target)
 		if one.Modified <= o.loaded[id] {
@@ -149,13 +149,17 @@ func (o *others) changed(stored []coord.Memory) {
 		if later := o.loading[id]; later != nil {
 			later[one.Target] = true
 		}
-		switch {
-		case o.shown[id] == nil:
-		case one.Value != nil:
-			o.read(m, one.Target, one.Value)
-		default:
-			missing = append(missing, one.Target)
+		if o.shown[id] != nil {
+			last[one.Target] = one.Value
 		}
+	}
+	m, missing := newMemories(), []string(nil)
+	for target, value := range last {
+		if value == nil {
+			missing = append(missing, target)
+			continue
+		}
+		o.read(m, target, value)
 	}
 	o.restate(m)
 	if o.miss(missing); len(missing) > 0 {
@@ -256,20 +260,18 @@ func (o *others) restate(m memories) {
 	}
 	results := m.results()
 	for target, probes := range byTarget {
-		in := m.restarts[target].Shown(target)
+		shown := m.shown[target]
+		in := shown.Instance.of(m.restarts[target].Shown(target))
 		if in.ID == "" { // nothing restarts it
 			in = latestInstance(target, probes)
 		}
-		of := engine.Restated{Memories: probes, Results: results, Ejections: m.ejections, Penalty: m.penalties[target]}
+		of := engine.Restated{Memories: probes, Results: results, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
 		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
 		}
 	}
 }
-
-// reasonLacking says that the engine that owns a target does not have it.
-const reasonLacking probe.Reason = "cluster.not_configured"
 
 // miss shows no verdicts of targets of which the store has no memory, and says which owners lack them: nobody has probed the
 // others yet. It needs othersMu.
@@ -283,7 +285,7 @@ func (o *others) miss(targets []string) {
 		id, in := shard.Of(target), probe.Instance{Target: target}
 		owner := o.coordinator.OwnerOf(target)
 		if theirs, isKnown := all[owner]; isKnown && !theirs[id].HasSame(own[id]) {
-			in.Reason, in.Detail = reasonLacking, fmt.Sprintf("the engine %q owns the target and does not probe it: its configuration lacks it", owner)
+			in.Reason, in.Detail = probe.ReasonNotConfigured, fmt.Sprintf("the engine %q owns the target and does not probe it: its configuration lacks it", owner)
 		}
 		o.missing[target] = true
 		if st, _ := o.engine.Target(target); st.Instance.Phase == probe.Absent && st.Instance.Detail == in.Detail {

@@ -468,3 +468,54 @@ func TestATargetThatMovesIsNeverStale(t *testing.T) {
 		}
 	})
 }
+
+// batching is a coord.Backend whose watches can show changes late, all at once.
+type batching struct {
+	coord.Backend
+	isBehind atomic.Bool
+}
+
+func (b *batching) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		var late []coord.Event
+		for events, err := range b.Backend.Watch(ctx, prefix, after) {
+			if late = append(late, events...); prefix == "memory/" && b.isBehind.Load() && err == nil {
+				continue
+			}
+			if !yield(late, err) || err != nil {
+				return
+			}
+			late = nil
+		}
+	}
+}
+
+// A target fails and is well again before another engine is shown either.
+func TestOfSeveralMemoriesTheLastIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), &batching{Backend: coordtest.NewLocal()}
+		one, two := start(t, "one", b.Backend, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		var targets []string
+		for i := 1; i < many; i += 2 { // without a driver
+			if target := fmt.Sprintf("shop/web-%d", i); one.owns(target) {
+				targets = append(targets, target)
+			}
+		}
+		healed, last := targets[0], targets[1]
+		b.isBehind.Store(true)
+		w.infect(healed, 0)
+		time.Sleep(10 * time.Second)
+		w.heal(healed)
+		time.Sleep(10 * time.Second)
+		b.isBehind.Store(false)
+		w.infect(last, 0)
+		time.Sleep(10 * time.Second)
+		if st, isOwn := two.seen(healed); isOwn || st.Gateway != probe.GatewayReady {
+			t.Errorf("%s is shown as %v to gateways, its own: %v", healed, st.Gateway, isOwn)
+		}
+		if st, _ := two.seen(last); st.Ready {
+			t.Errorf("%s is shown as %v", last, st.State)
+		}
+	})
+}

@@ -83,13 +83,18 @@ func (c *Coordinator) Hold(h Holdings) {
 	c.standing.update(func(s *standing) { s.holds = encoded })
 }
 
-// Holdings returns what the configurations of the members have, as they have said last. One that has not said it is left out.
+// Holdings returns what the configurations of the members have, as they have said last. One that has not said it is left out. Do
+// not change them.
 func (c *Coordinator) Holdings() map[string]Holdings {
-	all := map[string]Holdings{}
+	all, parsed := map[string]Holdings{}, map[string]Holdings{} // most have the same
 	if current := c.latest(); current != nil {
 		for name, m := range current.view.all() {
-			if h, ok := parseHoldings(m.holds); ok {
-				all[name] = h
+			h, ok := parsed[m.holds]
+			if !ok {
+				h, ok = parseHoldings(m.holds)
+			}
+			if ok {
+				all[name], parsed[m.holds] = h, h
 			}
 		}
 	}

@@ -68,6 +68,18 @@ type ClusterMember struct {
 
 	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
 	Refused  string `json:"refused,omitzero"`   // why it does not run the current one, or the one that it is to try
+
+	Differs *ClusterDifference `json:"differs,omitempty"` // absent if it shares the same targets as this engine, as far as that is known
+}
+
+// ClusterDifference is in what the targets that another engine shares differ from those of this engine. They are compared by
+// hashes of each shard: an example may be another target of the same shard.
+type ClusterDifference struct {
+	Lacks           int      `json:"lacks"`                     // how many targets it lacks that this engine has, at least
+	LacksExamples   []string `json:"lacksExamples,omitempty"`   // up to three of these
+	More            int      `json:"more"`                      // how many it has that this engine lacks, at least
+	Changed         int      `json:"changed"`                   // how many it probes in another way than this engine, at most
+	ChangedExamples []string `json:"changedExamples,omitempty"` // up to three of these
 }
 
 // MemberHealth is how an engine of a cluster is.

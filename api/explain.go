@@ -200,6 +200,9 @@ var instanceReasons = map[probe.Reason]string{
 
 // explain returns "" for an instance that the engine does not run.
 func (in Instance) explain(now time.Time) string {
+	if in.Reason == probe.ReasonNotConfigured {
+		return "Nothing probes it: " + in.Detail + "."
+	}
 	if in.Phase == probe.Absent || in.ID == probe.StaticID && in.Reason == "" {
 		return ""
 	}

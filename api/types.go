@@ -56,6 +56,10 @@ type Target struct {
 	Owner string    `json:"owner,omitempty"`
 	Heard time.Time `json:"heard,omitzero"` // when this engine has last heard from etcd
 
+	// Stale says that no owner has confirmed all of this for longer than a lease lasts: none is alive, or this engine has not
+	// heard of it. The target stays as it was.
+	Stale bool `json:"stale,omitempty"`
+
 	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
 	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
 

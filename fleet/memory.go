@@ -28,6 +28,7 @@ type targetMemory struct {
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
 	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
 	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
+	Shown       *shown           `json:"shown,omitempty"`       // absent if it follows from the rest
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
 }
 
@@ -37,12 +38,76 @@ type probeMemory struct {
 	Name     string          `json:"name,omitempty"`
 	Memory   json.RawMessage `json:"memory"`          // an engine.Memory
 	Cause    string          `json:"cause,omitempty"` // see cause.String
+	Blind    string          `json:"blind,omitempty"` // why its attempts cannot be made, as a cause
 	Ejection *ejection       `json:"ejection,omitempty"`
+}
+
+// shown is what engines show of a target, besides what the next owner needs to go on.
+type shown struct {
+	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
+	Since    time.Time         `json:"since,omitzero"`
+	Instance *shownInstance    `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
+}
+
+// shownInstance is a probe.Instance as it is stored, but for its target and ID.
+type shownInstance struct {
+	Phase       probe.Phase  `json:"phase"`
+	Since       time.Time    `json:"since,omitzero"`
+	Managed     bool         `json:"managed,omitempty"`
+	Terminating bool         `json:"terminating,omitempty"`
+	Retained    bool         `json:"retained,omitempty"`
+	Restarts    int32        `json:"restarts,omitempty"`
+	Reason      probe.Reason `json:"reason,omitempty"`
+	Detail      *string      `json:"detail,omitempty"` // absent if it is that of restart.Memory.Shown
+	Exit        *int         `json:"exit,omitempty"`   // status of LastExit
+}
+
+// shownInstanceOf returns an instance to be stored, nil if it is the one that follows from the memory of its restarts.
+func shownInstanceOf(in, follows probe.Instance) *shownInstance {
+	if in.Since.Equal(follows.Since) {
+		in.Since = follows.Since
+	}
+	if in == follows || in.ID != follows.ID || in.Phase == probe.Absent {
+		return nil
+	}
+	s := &shownInstance{
+		Phase: in.Phase, Since: in.Since.UTC(), Managed: in.Managed, Terminating: in.Terminating, Retained: in.Retained, Restarts: in.Restarts,
+		Reason: probe.Reason(probe.OneLine(string(in.Reason), maxCause)),
+	}
+	if in.Detail != follows.Detail {
+		detail := probe.CleanText(in.Detail, maxDetail)
+		s.Detail = &detail
+	}
+	if in.LastExit.Known {
+		s.Exit = &in.LastExit.Status
+	}
+	return s
+}
+
+// of returns the instance that was stored beside the memory from which another one follows.
+func (s *shownInstance) of(follows probe.Instance) probe.Instance {
+	if s == nil {
+		return follows
+	}
+	in := probe.Instance{
+		Target: follows.Target, ID: follows.ID, Phase: s.Phase, Since: s.Since, Managed: s.Managed, Terminating: s.Terminating, Retained: s.Retained,
+		Restarts: s.Restarts, Reason: probe.Reason(probe.OneLine(string(s.Reason), maxCause)), Detail: follows.Detail,
+	}
+	if s.Detail != nil {
+		in.Detail = probe.CleanText(*s.Detail, maxDetail)
+	}
+	if s.Exit != nil {
+		in.LastExit = probe.Exit{Known: true, Status: *s.Exit}
+	}
+	return in
 }
 
 // maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so
 // these are few.
 const maxCause = 120
+
+// maxDetail bounds the detail of an instance, in bytes, as the API does.
+const maxDetail = probe.MaxDetail
 
 // memories are what the next owner of targets has to remember.
 type memories struct {
@@ -55,12 +120,14 @@ type memories struct {
 
 	// What follows is not needed, but shown by other engines.
 	causes    map[probe.ID]cause           // of probes that fail, and of those that pass with a warning
+	blinds    map[probe.ID]cause           // of probes that are blind
 	ejections map[probe.ID]engine.Ejection // of probes that pass
+	shown     map[string]shown             // by target
 }
 
 func newMemories() memories {
 	return memories{
-		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
+		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{}, map[string]shown{},
 	}
 }
 
@@ -81,8 +148,8 @@ func ejectionOf(since, until time.Time, reason, detail string) ejection {
 	}
 }
 
-// cause is why a probe fails, as its owner has found when it began to: later attempts may have other reasons, which
-// are no transitions. Of a probe that passes it is the warning of the latest attempt.
+// cause is why a probe fails, as its owner has found when it began to, or when the reason changed: the details of later attempts
+// are not stored. Of a probe that passes it is the warning of the latest attempt.
 type cause struct {
 	since  time.Time // when the verdict was published
 	reason probe.Reason
@@ -110,7 +177,7 @@ func (f cause) isOf(m engine.Memory) bool {
 	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
 
-// results returns the results that have made probes fail, and the warnings of those that pass.
+// results returns the results that have made probes fail, the warnings of those that pass, and why others are blind.
 func (m memories) results() map[probe.ID]probe.Result {
 	all := make(map[probe.ID]probe.Result, len(m.causes))
 	for id, f := range m.causes {
@@ -119,6 +186,9 @@ func (m memories) results() map[probe.ID]probe.Result {
 			continue
 		}
 		all[id] = probe.Fail(f.reason, "%s", f.detail)
+	}
+	for id, b := range m.blinds {
+		all[id] = probe.Broken(b.reason, "%s", b.detail)
 	}
 	return all
 }
@@ -143,6 +213,9 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 		if why, isKnown := m.causes[id]; isKnown {
 			p.Cause = why.String()
 		}
+		if why, isBlind := m.blinds[id]; isBlind {
+			p.Blind = why.String()
+		}
 		if e, isEjected := m.ejections[id]; isEjected {
 			now := ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail)
 			p.Ejection = &now
@@ -166,6 +239,11 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 	for target, memory := range m.restarts {
 		of(target).Restarts = &memory
 	}
+	for target, s := range m.shown {
+		if s != (shown{}) {
+			of(target).Shown = &s
+		}
+	}
 	values = make(map[string][]byte, len(all))
 	for target, t := range all {
 		var err error
@@ -188,6 +266,9 @@ func (t *targetMemory) leaveOut() (missing error) {
 	}
 	if !isEncodable(t.Restarts, "restarts") {
 		t.Restarts = nil
+	}
+	if !isEncodable(t.Shown, "state and instance") {
+		t.Shown = nil
 	}
 	if !isEncodable(t.Penalty, "penalty") {
 		t.Penalty = nil
@@ -223,6 +304,8 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 			return bytes.TrimSpace(b.Bytes()), errors.Join(incomplete, cut)
 		case len(t.Told)+len(t.ToldOfGroup) > 0:
 			t.Told, t.ToldOfGroup = nil, nil
+		case t.Shown != nil:
+			t.Shown = nil
 		case len(t.Probes) > 0:
 			t.Probes = t.Probes[:len(t.Probes)*9/10]
 		default:
@@ -256,6 +339,9 @@ func (m memories) add(target string, b []byte) error {
 			why.since = probes[id].Since
 			m.causes[id] = why
 		}
+		if p.Blind != "" {
+			m.blinds[id] = parseCause(p.Blind)
+		}
 		if p.Ejection != nil && probes[id].State.Verdict == probe.Passing {
 			e := ejectionOf(p.Ejection.Since, p.Ejection.Until, p.Ejection.Reason, p.Ejection.Detail)
 			m.ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
@@ -267,6 +353,9 @@ func (m memories) add(target string, b []byte) error {
 	}
 	if t.Penalty != nil {
 		m.penalties[target] = *t.Penalty
+	}
+	if t.Shown != nil {
+		m.shown[target] = *t.Shown
 	}
 	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
 	return nil
@@ -290,6 +379,7 @@ func (m memories) resume(how Resume) {
 		clear(m.probes)
 		clear(m.restarts)
 		clear(m.penalties)
+		clear(m.shown)
 	}
 	for id, memory := range m.probes {
 		switch {

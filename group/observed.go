@@ -67,7 +67,8 @@ func (o *observed) port(wanted string) uint16 {
 	return port
 }
 
-// equal reports whether members are the same by both.
+// equal reports whether members are the same by both. Why one is down may change with each attempt, and makes no other member.
 func (o *observed) equal(p *observed) bool {
-	return o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
+	isSameReason := o.reason == p.reason || o.state != probe.GatewayUndecided
+	return isSameReason && o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
 }

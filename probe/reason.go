@@ -160,4 +160,5 @@ const (
 	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
 	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
+	ReasonNotConfigured   Reason = "cluster.not_configured"   // no instance is known: the engine that owns the target has no such target in its files
 )

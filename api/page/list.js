@@ -196,7 +196,7 @@ function showGroups(all) {
     const { item, button, state, text } = groups.get(g.name);
     setText(state, g.state);
     setAttribute(state, "data-state", g.state);
-    setText(text, `${(g.counts.ready + g.counts.degraded).toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed${g.zeroWeight ? `, ${g.zeroWeight.toLocaleString()} more of weight 0` : ""}${g.restartsWithheld ? `, ${g.restartsWithheld.toLocaleString()} failing and not restarted (hold_restarts)` : ""}`);
+    setText(text, `${(g.counts.ready + g.counts.degraded).toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed${g.zeroWeight ? `, ${g.zeroWeight.toLocaleString()} more of weight 0` : ""}${g.restartsWithheld ? `, ${g.restartsWithheld.toLocaleString()} failing and not restarted (hold_restarts)` : ""}${g.stale ? `, ${g.stale.toLocaleString()} stale` : ""}`);
     button.setAttribute("aria-pressed", String(query.group === g.name));
     return item;
   }));
@@ -303,7 +303,7 @@ function makeRow(name) {
 
 function fill(row, target) {
   const { cause = {}, ejection } = target;
-  setText(row.state, words(target.state));
+  setText(row.state, words(target.state) + (target.stale ? ", stale" : ""));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
   setText(row.address, [target.address, target.heard ? "by " + (target.owner || "no engine now") : target.owner && "by " + target.owner].filter(Boolean).join(", "));

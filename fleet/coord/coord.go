@@ -9,6 +9,7 @@
 //	coord.go    Config, Coordinator and what it owns
 //	state.go    state: a value that others follow
 //	session.go  membership by one lease: claims shards, and gives them up
+//	hold.go     Hold: what the configurations of members have, and which shards a member leaves to those that have more
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
@@ -72,7 +73,7 @@ type Coordinator struct {
 	acts     *Acts
 	marks    marks
 	lease    *state[Lease]       // of the membership; 0 while there is none
-	drained  *state[bool]        // by Drain
+	standing *state[standing]    // what this engine says of itself
 	eligible *state[eligibility] // see Eligible
 	missed   *state[struct{}]    // see Interruptions
 	restores atomic.Int64        // see Restores
@@ -124,7 +125,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[struct{}](),
+		lease: newState[Lease](), standing: newState[standing](), eligible: newState[eligibility](), missed: newState[struct{}](),
 		changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)

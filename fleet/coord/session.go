@@ -19,7 +19,9 @@ type session struct {
 	self  owner
 	first bool                    // this engine was no member before
 	end   context.CancelCauseFunc // ends the session
-	stale wake.Signal             // the view has changed
+	stale wake.Signal             // the view has changed, or what this engine says of itself
+
+	lacking lacking // divideOften's own
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -48,7 +50,8 @@ func (c *Coordinator) session(ctx context.Context) error {
 			end(err)
 			return
 		}
-		parts.Go(func() { s.showDrained(running) })
+		parts.Go(func() { s.showStanding(running) })
+		parts.Go(func() { s.followStanding(running) })
 		end(s.follow(running))
 	})
 	s.divideOften(running)
@@ -175,10 +178,10 @@ func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.co.config.Name
 	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
-		isDrained, _ := s.co.drained.get()
+		now, _ := s.co.standing.get()
 		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
-			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
+			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, now}.String()), Lease: s.self.lease}},
 		})
 		switch {
 		case err != nil:
@@ -240,20 +243,23 @@ func (s *session) follow(ctx context.Context) error {
 // only shards that it had. It would lose what it knows of them if another engine claimed all at first.
 func (s *session) divideOften(ctx context.Context) {
 	isComplete := s.first
-	var completes <-chan time.Time
+	var completes, again <-chan time.Time
 	for {
 		select {
 		case <-s.stale:
+		case <-again:
 		case <-completes:
 			isComplete = true
 		case <-ctx.Done():
 			return
 		}
+		again = s.sayLacks()
 		if completes == nil && s.view.hasMember(s.self) {
 			completes = time.After(s.co.config.TTL / 2)
 		}
 		before, _ := s.co.Owned()
-		owned, claims := s.view.divide(s.self, before)
+		now, _ := s.co.standing.get()
+		owned, claims := s.view.divide(s.self, now.lacks, before)
 		if !isComplete {
 			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
 		}

@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ type view struct {
 	members map[string]member
 	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
+	freed   map[shard.ID]time.Time // since when shards have no owner that had one
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
 	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
@@ -23,26 +26,46 @@ type view struct {
 	alive    map[Revision]bool // tokens, not later than since, of shards that such an owner has given up or lost
 }
 
-// member is an engine by the lease of its session.
+// member is an engine by the lease of its session, and what it says of itself.
 type member struct {
-	lease     Lease
-	isDrained bool // it is to have no shards, as it says itself
+	lease Lease
+	standing
 }
 
-// drainedMark is what the value of a drained member ends with.
-const drainedMark = "/drained"
+// standing is what an engine says of itself.
+type standing struct {
+	isDrained bool   // it is to have no shards
+	holds     string // its Holdings, encoded; "" if it has not said what it has
+	lacks     shards // of which it lacks targets that another member has: it leaves them to that one
+}
 
-// String returns the value of the key of a member: its lease, and whether it is drained.
+// memberValue is the value of the key of a member, as JSON.
+type memberValue struct {
+	Lease   string `json:"lease"`
+	Drained bool   `json:"drained,omitempty"`
+	Holds   []byte `json:"holds,omitempty"`
+	Lacks   []byte `json:"lacks,omitempty"`
+}
+
+// String returns the value of the key of a member.
 func (m member) String() string {
-	if m.isDrained {
-		return m.lease.String() + drainedMark
+	value := memberValue{Lease: m.lease.String(), Drained: m.isDrained, Holds: []byte(m.holds)}
+	if m.lacks != (shards{}) {
+		value.Lacks = m.lacks[:]
 	}
-	return m.lease.String()
+	b, _ := json.Marshal(value) // it has no part that JSON lacks
+	return string(b)
 }
 
-func parseMember(value string) member {
-	lease, isDrained := strings.CutSuffix(value, drainedMark)
-	return member{parseLease(lease), isDrained}
+// parseMember returns the member that a value names, without a lease if the value has another form.
+func parseMember(value string) (m member) {
+	var read memberValue
+	if json.Unmarshal([]byte(value), &read) != nil {
+		return m
+	}
+	m.lease, m.isDrained, m.holds = parseLease(read.Lease), read.Drained, string(read.Holds)
+	copy(m.lacks[:], read.Lacks)
+	return m
 }
 
 // owner is an engine by its name and the lease of its session: another process may have the name, too.
@@ -83,6 +106,7 @@ func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.freed = map[shard.ID]time.Time{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -134,9 +158,11 @@ func (v *view) apply(e Event) {
 			v.alive[o.token] = true
 		}
 		delete(v.owners, id)
+		v.freed[id] = time.Now()
 	default:
 		o := parseOwner(string(e.Value))
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
+		delete(v.freed, id)
 	}
 }
 
@@ -163,12 +189,21 @@ func (v *view) hasMember(self owner) bool {
 
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
 // it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
-// while it is to have the shard or is no member itself.
-func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID) {
+// while it is to have the shard or is no member itself. Lacks are the shards of which it lacks targets now.
+func (v *view) divide(self owner, lacks shards, before Owned) (owned Owned, claims []shard.ID) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	owned = Owned{}
-	for i, assigned := range shard.Assign(v.eligible()) {
+	incomplete := map[string]func(shard.ID) bool{}
+	for name, m := range v.members {
+		if name == self.name {
+			m.lacks = lacks
+		}
+		if m.lacks != (shards{}) {
+			incomplete[name] = m.lacks.has
+		}
+	}
+	for i, assigned := range shard.AssignExcept(v.eligible(), incomplete) {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
 		switch {
@@ -185,6 +220,13 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 		}
 	}
 	return owned, claims
+}
+
+// all returns the members by name.
+func (v *view) all() map[string]member {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	return maps.Clone(v.members)
 }
 
 // eligible returns the names of the members that are to have shards: those that are not drained, or all if there

@@ -65,6 +65,33 @@ func (v *view) ownerOf(id shard.ID) string {
 	return o.name
 }
 
+// claimDelay is how long a shard may be without an owner: another member claims it.
+const claimDelay = time.Second
+
+// Unconfirmed returns the shards that no member owns, by what the backend has said last, except those that one may be about to
+// claim; nil for none. The lease of an owner that has died has ended by then.
+func (c *Coordinator) Unconfirmed() (all map[shard.ID]bool) {
+	current := c.latest()
+	if current == nil {
+		return nil
+	}
+	v := &current.view
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	for id := range shard.ID(shard.Count) {
+		o, isOwned := v.owners[id]
+		isAlive := isOwned && v.members[o.name].lease == o.lease
+		if freed, wasFreed := v.freed[id]; isAlive || !isOwned && wasFreed && time.Since(freed) <= claimDelay {
+			continue
+		}
+		if all == nil {
+			all = map[shard.ID]bool{}
+		}
+		all[id] = true
+	}
+	return all
+}
+
 // hear says that the backend has answered a request that was sent at a time.
 func (c *Coordinator) hear(sent time.Time) {
 	c.stateMu.Lock()

@@ -341,11 +341,14 @@ func (c *cluster) status() api.Cluster {
 		}
 		owns[c.coordinator.OwnerOf(target)]++
 	}
-	engines := c.fleet.Engines()
+	engines, differences := c.fleet.Engines(), c.fleet.Differences()
 	for _, m := range st.Members {
 		known.Members = append(known.Members, api.ClusterMember{
 			Name: m.Name, Shards: m.Shards, Targets: owns[m.Name], Drained: m.Drained, Health: healthOf(engines, m.Name),
 		})
+		if d, differs := differences[m.Name]; differs {
+			known.Members[len(known.Members)-1].Differs = (*api.ClusterDifference)(&d)
+		}
 	}
 	for _, drain := range st.Drains {
 		known.Drains = append(known.Drains, api.ClusterDrain{Name: drain.Name, By: drain.By, At: drain.At})

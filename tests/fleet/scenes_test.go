@@ -62,7 +62,7 @@ var scenes = []scene{
 		s.fail(s.wave)
 		time.Sleep(10 * time.Second)
 		s.engines[1].signal(syscall.SIGCONT)
-		s.fail(s.wave)
+		s.failBriefly(s.wave)
 	}, true},
 	{"etcd killed", func(s *stage) {
 		s.outage(func(n *node) { n.end(syscall.SIGKILL) }, func(n *node) { n.start(s.t) })
@@ -287,14 +287,7 @@ func (s *stage) awaitShared() {
 
 // fail makes so many targets fail until they are restarted, and a few that nobody restarts for a time.
 func (s *stage) fail(n int) {
-	s.t.Helper()
-	for range min(n, len(s.unfailed)) {
-		at := s.random.IntN(len(s.unfailed))
-		name := s.unfailed[at]
-		s.unfailed = slices.Delete(s.unfailed, at, at+1)
-		s.fallen[name] = time.Now()
-		s.world.infect(s.path(name), 0)
-	}
+	s.failBriefly(n)
 	for range min(n/4, len(s.unseen)) {
 		name := s.unseen[0]
 		s.unseen = s.unseen[1:]
@@ -307,6 +300,17 @@ func (s *stage) fail(n int) {
 			defer s.noticeMu.Unlock()
 			s.cured[name] = time.Now()
 		})
+	}
+}
+
+// failBriefly makes so many targets fail until they are restarted.
+func (s *stage) failBriefly(n int) {
+	for range min(n, len(s.unfailed)) {
+		at := s.random.IntN(len(s.unfailed))
+		name := s.unfailed[at]
+		s.unfailed = slices.Delete(s.unfailed, at, at+1)
+		s.fallen[name] = time.Now()
+		s.world.infect(s.path(name), 0)
 	}
 }
 
@@ -329,7 +333,7 @@ func (s *stage) outage(stop, start func(*node)) {
 	}
 	away.end()
 	s.away = append(s.away, away)
-	s.fail(s.wave / 2)
+	s.failBriefly(s.wave / 2)
 }
 
 // replaceData replaces the data of etcd while targets fail.
@@ -454,7 +458,7 @@ func (s *stage) awaitNotices() {
 		if n := count(); n != last {
 			last, since = n, time.Now()
 		}
-		return time.Since(since) > 10*time.Second
+		return time.Since(since) > 6*time.Second
 	})
 }
 

@@ -152,7 +152,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Key == key && parseMember(string(e.Value)).lease == s.self.lease {
+		if e.Key == key && parseMember(string(e.Value)).Lease == s.self.lease {
 			return nil
 		}
 	}
@@ -238,7 +238,7 @@ func (s *session) divideOften(ctx context.Context) {
 		again = s.sayLacks()
 		before, _ := s.co.Owned()
 		now, _ := s.co.standing.get()
-		owned, claims := s.view.divide(s.self, now.lacks, before)
+		owned, claims := s.view.divide(s.self, now.Lacks, before)
 		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {

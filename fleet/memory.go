@@ -28,7 +28,7 @@ type targetMemory struct {
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
 	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
 	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
-	Shown       *shown           `json:"shown,omitempty"`       // absent if it follows from the rest
+	Shown       json.RawMessage  `json:"shown,omitempty"`       // a shown; absent if it follows from the rest
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
 }
 
@@ -215,9 +215,15 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 		of(target).Restarts = &memory
 	}
 	for target, s := range m.shown {
-		if s != (shown{}) {
-			of(target).Shown = &s
+		if s == (shown{}) {
+			continue
 		}
+		value, err := json.Marshal(s)
+		if err != nil {
+			incomplete[target] = errors.Join(incomplete[target], fmt.Errorf("state and instance: %w", err))
+			continue
+		}
+		of(target).Shown = value
 	}
 	values = make(map[string][]byte, len(all))
 	for target, t := range all {
@@ -241,9 +247,6 @@ func (t *targetMemory) leaveOut() (missing error) {
 	}
 	if !isEncodable(t.Restarts, "restarts") {
 		t.Restarts = nil
-	}
-	if !isEncodable(t.Shown, "state and instance") {
-		t.Shown = nil
 	}
 	if !isEncodable(t.Penalty, "penalty") {
 		t.Penalty = nil
@@ -329,8 +332,9 @@ func (m memories) add(target string, b []byte) error {
 	if t.Penalty != nil {
 		m.penalties[target] = *t.Penalty
 	}
-	if t.Shown != nil {
-		m.shown[target] = *t.Shown
+	var s shown
+	if json.Unmarshal(t.Shown, &s) == nil { // a later release may have more states
+		m.shown[target] = s
 	}
 	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
 	return nil

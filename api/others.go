@@ -69,7 +69,7 @@ func (t Target) explainOwner(now time.Time) string {
 	case t.Heard.IsZero() || t.Instance.Reason == probe.ReasonNotConfigured:
 		return ""
 	case t.Stale && t.Owner != "":
-		return fmt.Sprintf("The engine %s probed it, but this engine has heard from etcd%s: all of this may have changed since (stale).", t.Owner, before(t.Heard, now))
+		return fmt.Sprintf("The engine %s owns it, and has not confirmed this for longer than a lease lasts: it may have changed since (stale). This engine has heard from etcd%s.", t.Owner, before(t.Heard, now))
 	case t.Owner == "":
 		return fmt.Sprintf("No engine of the cluster probes it now: all of this is what its last owner has stored, and this engine has heard from etcd%s.", before(t.Heard, now))
 	}

@@ -33,7 +33,7 @@ func (a Admin) RestateSince(target string, state probe.TargetState, since time.T
 	sc.mu.Lock()
 	defer sc.unlock()
 	if t, _ := a.engine.registry.target(target); t != nil {
-		a.engine.registry.restateSince(t, state, sc.clock.At(since))
+		a.engine.registry.restateSince(t, state, sc.clock.At(since), sc.clock.Now())
 	}
 }
 
@@ -95,7 +95,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		sc.summaries.replacePenalty(t.name, &d.rule, sc.summaries.restoredPenalty(d.rule, of.Penalty, sc.clock.Now()))
 	}
 	sc.summaries.updateStateOf(t, false)
-	a.engine.registry.restateSince(t, of.State, sc.clock.At(of.Since))
+	a.engine.registry.restateSince(t, of.State, sc.clock.At(of.Since), sc.clock.Now())
 	sc.subscribers.notifyTarget(t.name, probeChanged)
 	return errors.Join(errs...)
 }

@@ -81,11 +81,11 @@ type restated struct {
 }
 
 // restateSince notes since when a target is in a state, as another engine knows it.
-func (r *registry) restateSince(t *target, state probe.TargetState, since int64) {
+func (r *registry) restateSince(t *target, state probe.TargetState, since, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states.restated, t)
-	if !dates(state) {
+	if !dates(state) || since > now { // by a clock that is ahead
 		return
 	}
 	if r.states.restated[t] = (restated{state, since}); t.currentState() == state {

@@ -28,7 +28,7 @@ type targetMemory struct {
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
 	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
 	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
-	Shown       *shown           `json:"shown,omitempty"`       // absent if it follows from the rest
+	Shown       json.RawMessage  `json:"shown,omitempty"`       // a shown; absent if it follows from the rest
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
 }
 
@@ -46,68 +46,43 @@ type probeMemory struct {
 type shown struct {
 	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
 	Since    time.Time         `json:"since,omitzero"`
-	Instance *shownInstance    `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
+	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
 }
 
-// shownInstance is a probe.Instance as it is stored, but for its target and ID.
-type shownInstance struct {
-	Phase       probe.Phase  `json:"phase"`
-	Since       time.Time    `json:"since,omitzero"`
-	Managed     bool         `json:"managed,omitempty"`
-	Terminating bool         `json:"terminating,omitempty"`
-	Retained    bool         `json:"retained,omitempty"`
-	Restarts    int32        `json:"restarts,omitempty"`
-	Reason      probe.Reason `json:"reason,omitempty"`
-	Detail      *string      `json:"detail,omitempty"` // absent if it is that of restart.Memory.Shown
-	Exit        *int         `json:"exit,omitempty"`   // status of LastExit
-}
-
-// shownInstanceOf returns an instance to be stored, nil if it is the one that follows from the memory of its restarts.
-func shownInstanceOf(in, follows probe.Instance) *shownInstance {
+// shownInstance returns an instance to be stored without its target and ID, nil if it follows from the memory of its restarts.
+func shownInstance(in, follows probe.Instance) *probe.Instance {
 	if in.Since.Equal(follows.Since) {
 		in.Since = follows.Since
 	}
 	if in == follows || in.ID != follows.ID || in.Phase == probe.Absent {
 		return nil
 	}
-	s := &shownInstance{
-		Phase: in.Phase, Since: in.Since.UTC(), Managed: in.Managed, Terminating: in.Terminating, Retained: in.Retained, Restarts: in.Restarts,
-		Reason: probe.Reason(probe.OneLine(string(in.Reason), maxCause)),
+	in.Target, in.ID, in.Since = "", "", in.Since.UTC()
+	if in.Detail == follows.Detail {
+		in.Detail = ""
 	}
-	if in.Detail != follows.Detail {
-		detail := probe.CleanText(in.Detail, maxDetail)
-		s.Detail = &detail
-	}
-	if in.LastExit.Known {
-		s.Exit = &in.LastExit.Status
-	}
-	return s
+	return bounded(in)
 }
 
-// of returns the instance that was stored beside the memory from which another one follows.
-func (s *shownInstance) of(follows probe.Instance) probe.Instance {
-	if s == nil {
+// instance returns the instance that was stored beside the memory from which another one follows.
+func (s shown) instance(follows probe.Instance) probe.Instance {
+	if s.Instance == nil {
 		return follows
 	}
-	in := probe.Instance{
-		Target: follows.Target, ID: follows.ID, Phase: s.Phase, Since: s.Since, Managed: s.Managed, Terminating: s.Terminating, Retained: s.Retained,
-		Restarts: s.Restarts, Reason: probe.Reason(probe.OneLine(string(s.Reason), maxCause)), Detail: follows.Detail,
-	}
-	if s.Detail != nil {
-		in.Detail = probe.CleanText(*s.Detail, maxDetail)
-	}
-	if s.Exit != nil {
-		in.LastExit = probe.Exit{Known: true, Status: *s.Exit}
-	}
-	return in
+	in := bounded(*s.Instance)
+	in.Target, in.ID, in.Detail = follows.Target, follows.ID, cmp.Or(in.Detail, follows.Detail)
+	return *in
+}
+
+// bounded returns an instance whose texts are bounded, and safe.
+func bounded(in probe.Instance) *probe.Instance {
+	in.Reason, in.Detail = probe.Reason(probe.OneLine(string(in.Reason), maxCause)), probe.CleanText(in.Detail, probe.MaxDetail)
+	return &in
 }
 
 // maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so
 // these are few.
 const maxCause = 120
-
-// maxDetail bounds the detail of an instance, in bytes, as the API does.
-const maxDetail = probe.MaxDetail
 
 // memories are what the next owner of targets has to remember.
 type memories struct {
@@ -240,9 +215,15 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 		of(target).Restarts = &memory
 	}
 	for target, s := range m.shown {
-		if s != (shown{}) {
-			of(target).Shown = &s
+		if s == (shown{}) {
+			continue
 		}
+		value, err := json.Marshal(s)
+		if err != nil {
+			incomplete[target] = errors.Join(incomplete[target], fmt.Errorf("state and instance: %w", err))
+			continue
+		}
+		of(target).Shown = value
 	}
 	values = make(map[string][]byte, len(all))
 	for target, t := range all {
@@ -266,9 +247,6 @@ func (t *targetMemory) leaveOut() (missing error) {
 	}
 	if !isEncodable(t.Restarts, "restarts") {
 		t.Restarts = nil
-	}
-	if !isEncodable(t.Shown, "state and instance") {
-		t.Shown = nil
 	}
 	if !isEncodable(t.Penalty, "penalty") {
 		t.Penalty = nil
@@ -354,8 +332,9 @@ func (m memories) add(target string, b []byte) error {
 	if t.Penalty != nil {
 		m.penalties[target] = *t.Penalty
 	}
-	if t.Shown != nil {
-		m.shown[target] = *t.Shown
+	var s shown
+	if json.Unmarshal(t.Shown, &s) == nil { // a later release may have more states
+		m.shown[target] = s
 	}
 	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
 	return nil

@@ -33,6 +33,7 @@ type others struct {
 	outdated   map[shard.ID]bool            // whose memories are to be loaded
 	loading    map[shard.ID]map[string]bool // whose memories are being loaded, and the targets with later ones
 	loaded     map[shard.ID]coord.Revision  // of the latest memory that was loaded while changes are watched
+	marked     map[shard.ID]coord.Revision  // of shown: by which their owners have marked them as loaded; 0 for none
 	isKnown    bool                         // the store has answered: before, none are shown
 	isWatched  bool                         // later memories are passed to changed
 	completeAt time.Time                    // see Fleet.Heard
@@ -43,7 +44,7 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
 		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{}, missing: map[string]bool{},
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{}, marked: map[shard.ID]coord.Revision{}, missing: map[string]bool{},
 	}
 }
 
@@ -70,7 +71,10 @@ func (f *Fleet) Heard() time.Time {
 // confirmed its verdicts for longer than the TTL, or this engine has not heard of that. They stay as they were. Any goroutine
 // may call both.
 func (f *Fleet) Stale() func(target string) bool {
-	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed()
+	f.others.othersMu.Lock()
+	marked := maps.Clone(f.others.marked)
+	f.others.othersMu.Unlock()
+	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed(marked)
 	if !isOld && unconfirmed == nil {
 		return nil
 	}
@@ -123,6 +127,7 @@ func (o *others) watched() {
 		o.begun()
 	}
 	clear(o.loaded) // the store may have been restored, with lower revisions
+	clear(o.marked)
 	o.outdate(slices.Collect(maps.Keys(o.shown)))
 	o.isWatched = true // not before, since changes may have been missed until now
 }
@@ -137,9 +142,14 @@ func (o *others) unwatched() {
 
 // changed shows targets as they are in memories that were stored now: the last one of each. The watch may be behind what was
 // loaded: earlier memories are left out.
-func (o *others) changed(stored []coord.Memory) {
+func (o *others) changed(stored []coord.Memory, marked map[shard.ID]coord.Revision) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
+	for id, token := range marked {
+		if o.shown[id] != nil {
+			o.marked[id] = max(o.marked[id], token)
+		}
+	}
 	last := map[string][]byte{}
 	for _, one := range stored {
 		id := shard.Of(one.Target)
@@ -223,6 +233,7 @@ func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 			o.outdated[id] = true
 		default:
 			o.loaded[id] = stored.Modified
+			o.marked[id] = max(o.marked[id], stored.Loaded)
 		}
 		for target, value := range stored.ByTarget {
 			if !later[target] {
@@ -261,7 +272,7 @@ func (o *others) restate(m memories) {
 	results := m.results()
 	for target, probes := range byTarget {
 		shown := m.shown[target]
-		in := shown.Instance.of(m.restarts[target].Shown(target))
+		in := shown.instance(m.restarts[target].Shown(target))
 		if in.ID == "" { // nothing restarts it
 			in = latestInstance(target, probes)
 		}
@@ -388,6 +399,7 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 		if o.shown[id] = now; now == nil {
 			delete(o.shown, id)
 			delete(o.loaded, id)
+			delete(o.marked, id)
 			delete(o.outdated, id)
 		}
 	}

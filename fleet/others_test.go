@@ -519,3 +519,28 @@ func TestOfSeveralMemoriesTheLastIsShown(t *testing.T) {
 		}
 	})
 }
+
+// An engine that has taken a shard over and cannot load it does not probe its targets.
+func TestATargetWhoseOwnerHasNotLoadedItIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		two := startRefused(t, "two", b, w.targets(many))
+		time.Sleep(coord.DefaultTTL / 2)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("after half a lease %v are stale", all)
+		}
+		time.Sleep(coord.DefaultTTL)
+		all := one.stale()
+		if n := one.fleet.Others().Count(t.Context(), engine.Filter{}); len(all) != n || n < many/4 {
+			t.Errorf("%d of %d targets that nobody probes are stale", len(all), n)
+		}
+		two.backend.isRefusing.Store(false)
+		time.Sleep(10 * time.Second)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("when they are probed %v are stale", all)
+		}
+		checkSeen(t, w, one, two)
+	})
+}

@@ -359,7 +359,7 @@ func (l *ledger) shown(target string, u restart.Unit, m restart.Memory) (s shown
 		s.State, s.Since = st.State, st.Since.UTC()
 	}
 	if u.Driver != nil {
-		s.Instance = shownInstanceOf(st.Instance, m.Shown(target))
+		s.Instance = shownInstance(st.Instance, m.Shown(target))
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 // up its shards to the members that are not drained, as it does when another one joins. While all members are
 // drained, shards are divided among all of them. An operator's PutDrain is another reason: neither changes the other.
 func (c *Coordinator) Drain(isDrained bool) {
-	c.standing.update(func(s *standing) { s.isDrained = isDrained })
+	c.standing.update(func(s *standing) { s.Drained = isDrained })
 }
 
 // eligibility says whether an engine may have shards.
@@ -66,12 +66,12 @@ func (s *session) putMember(ctx context.Context, m member) error {
 	defer cancel()
 	e, err := s.co.config.Backend.Get(ctx, keyMember+s.co.config.Name)
 	now := parseMember(string(e.Value))
-	if err != nil || now == m || now.lease != m.lease {
+	if err != nil || now == m || now.Lease != m.Lease {
 		return err
 	}
 	_, err = s.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{{Key: e.Key, Created: e.Created}},
-		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.lease}},
+		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.Lease}},
 	})
 	return err
 }

@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -34,7 +35,7 @@ type Holdings map[shard.ID]Holding
 // holdingsVersion begins the form of Holdings, which is not empty without any.
 const holdingsVersion = 1
 
-// encode returns the holdings as bytes, the same for equal ones.
+// encode returns the holdings as a text, the same for equal ones.
 func (h Holdings) encode() string {
 	b := []byte{holdingsVersion}
 	for _, id := range slices.Sorted(maps.Keys(h)) {
@@ -44,17 +45,18 @@ func (h Holdings) encode() string {
 		b = binary.BigEndian.AppendUint32(b, one.Names)
 		b = binary.BigEndian.AppendUint32(b, one.Config)
 	}
-	return string(b)
+	return base64.RawStdEncoding.EncodeToString(b)
 }
 
-// parseHoldings returns what encode has made bytes of, and false for anything else.
+// parseHoldings returns what encode has made a text of, and false for anything else.
 func parseHoldings(text string) (h Holdings, ok bool) {
 	const size = 12
-	if text == "" || text[0] != holdingsVersion || len(text) > 1+size*shard.Count {
+	b, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil || len(b) == 0 || b[0] != holdingsVersion || len(b) > 1+size*shard.Count {
 		return nil, false
 	}
 	h = Holdings{}
-	for b := []byte(text[1:]); len(b) >= size; b = b[size:] {
+	for b = b[1:]; len(b) >= size; b = b[size:] {
 		if id := binary.BigEndian.Uint16(b); id < shard.Count {
 			h[shard.ID(id)] = Holding{binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])}
 		}
@@ -65,14 +67,21 @@ func parseHoldings(text string) (h Holdings, ok bool) {
 // shards are some of the shards.
 type shards [shard.Count / 8]byte
 
-func (s *shards) add(id shard.ID)      { s[id/8] |= 1 << (id % 8) }
-func (s *shards) has(id shard.ID) bool { return s[id/8]>>(id%8)&1 != 0 }
+func (s *shards) add(id shard.ID)     { s[id/8] |= 1 << (id % 8) }
+func (s shards) has(id shard.ID) bool { return s[id/8]>>(id%8)&1 != 0 }
 
-// and returns the shards that are in both.
-func (s shards) and(t shards) shards {
-	for i := range s {
-		s[i] &= t[i]
+// encode returns the shards as a text, "" for none.
+func (s shards) encode() string {
+	if s == (shards{}) {
+		return ""
 	}
+	return base64.RawStdEncoding.EncodeToString(s[:])
+}
+
+// parseShards returns the shards that encode has made a text of, and none for anything else.
+func parseShards(text string) (s shards) {
+	b, _ := base64.RawStdEncoding.DecodeString(text)
+	copy(s[:], b)
 	return s
 }
 
@@ -80,7 +89,7 @@ func (s shards) and(t shards) shards {
 // shard up to that one: at once when it joins, or else after lackDelay. Before the first call, it lacks nothing.
 func (c *Coordinator) Hold(h Holdings) {
 	encoded := h.encode()
-	c.standing.update(func(s *standing) { s.holds = encoded })
+	c.standing.update(func(s *standing) { s.Holds = encoded })
 }
 
 // Holdings returns what the configurations of the members have, as they have said last. One that has not said it is left out. Do
@@ -89,12 +98,12 @@ func (c *Coordinator) Holdings() map[string]Holdings {
 	all, parsed := map[string]Holdings{}, map[string]Holdings{} // most have the same
 	if current := c.latest(); current != nil {
 		for name, m := range current.view.all() {
-			h, ok := parsed[m.holds]
+			h, ok := parsed[m.Holds]
 			if !ok {
-				h, ok = parseHoldings(m.holds)
+				h, ok = parseHoldings(m.Holds)
 			}
 			if ok {
-				all[name], parsed[m.holds] = h, h
+				all[name], parsed[m.Holds] = h, h
 			}
 		}
 	}
@@ -118,7 +127,7 @@ func (s *session) sayLacks() (again <-chan time.Time) {
 		return nil // not read yet
 	}
 	said, _ := s.co.standing.get()
-	now, left := s.view.lacks(s.co.config.Name, said.holds), time.Duration(0)
+	now, left := s.view.lacks(s.co.config.Name, said.Holds), time.Duration(0)
 	if !s.lacking.since.IsZero() {
 		if now != s.lacking.wanted {
 			s.lacking = lacking{now, time.Now()}
@@ -127,13 +136,15 @@ func (s *session) sayLacks() (again <-chan time.Time) {
 	} else {
 		s.lacking.wanted, s.lacking.since = now, time.Now().Add(-lackDelay)
 	}
-	lacks := now
-	if left > 0 && said.lacks != now {
-		lacks, again = said.lacks.and(now), time.After(left)
+	if left > 0 && said.Lacks != now.encode() {
+		again = time.After(left)
+		for i, before := range parseShards(said.Lacks) {
+			now[i] &= before // what it no longer lacks it may have at once
+		}
 	}
-	if lacks != said.lacks {
-		s.co.standing.update(func(to *standing) { to.lacks = lacks })
-		if lacks != (shards{}) {
+	if lacks := now.encode(); lacks != said.Lacks {
+		s.co.standing.update(func(to *standing) { to.Lacks = lacks })
+		if lacks != "" {
 			s.co.log.Warn("this engine lacks targets that other engines have, and leaves their shards to these: give all engines the same files, sonde-fleet cluster members shows what differs", "engine", s.co.config.Name)
 		}
 	}
@@ -149,7 +160,7 @@ func (v *view) lacks(name, holds string) (lacks shards) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	for _, other := range v.eligible() {
-		if theirs := v.members[other].holds; other != name && theirs != holds {
+		if theirs := v.members[other].Holds; other != name && theirs != holds {
 			more, _ := parseHoldings(theirs)
 			for id, h := range more {
 				if own[id].isLess(h) {

@@ -24,6 +24,7 @@ type Memory struct {
 type Memories struct {
 	ByTarget map[string][]byte
 	Modified Revision // of the latest of these; 0 without any
+	Loaded   Revision // the token of the owner that has marked the shard as loaded last; 0 for none
 
 	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
@@ -58,7 +59,8 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	m := Memories{ByTarget: map[string][]byte{}, IsRecent: c.config.MaxAge == 0}
 	for _, e := range entries {
 		if e.Key == prefix {
-			m.IsRecent, m.IsContinued = true, c.hasMet(parseToken(e.Value))
+			m.Loaded = parseToken(e.Value)
+			m.IsRecent, m.IsContinued = true, c.hasMet(m.Loaded)
 		} else if target, ok := targetOf(e.Key, keyMemory); ok {
 			m.ByTarget[target] = e.Value
 			m.Modified = max(m.Modified, e.Modified)

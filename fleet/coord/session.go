@@ -165,7 +165,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Key == key && parseMember(string(e.Value)).lease == s.self.lease {
+		if e.Key == key && parseMember(string(e.Value)).Lease == s.self.lease {
 			return nil
 		}
 	}
@@ -259,7 +259,7 @@ func (s *session) divideOften(ctx context.Context) {
 		}
 		before, _ := s.co.Owned()
 		now, _ := s.co.standing.get()
-		owned, claims := s.view.divide(s.self, now.lacks, before)
+		owned, claims := s.view.divide(s.self, now.Lacks, before)
 		if !isComplete {
 			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
 		}

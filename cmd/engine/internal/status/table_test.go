@@ -260,8 +260,8 @@ func TestTableFillsTheTerminalAboveItsLastLines(t *testing.T) {
 func TestATableSaysWhoProbesTheTargetsOfACluster(t *testing.T) {
 	heard := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	all := []api.Target{
-		{Name: "a", State: probe.StateReady, Owner: "engine-1"}, {Name: "b", State: probe.StateReady, Owner: "engine-2", Heard: heard},
-		{Name: "c", State: probe.StateReady, Heard: heard, Stale: true}, {Name: "d", State: probe.StateReady},
+		{Name: "a", State: probe.StateReady, Sharing: api.Sharing{Owner: "engine-1"}}, {Name: "b", State: probe.StateReady, Sharing: api.Sharing{Owner: "engine-2", Heard: heard}},
+		{Name: "c", State: probe.StateReady, Sharing: api.Sharing{Heard: heard, Stale: true}}, {Name: "d", State: probe.StateReady},
 	}
 	want := `
 TARGET  OWNER     STATE         RESTARTS  PROBE  VERDICT  RUN  NEXT  RESULT

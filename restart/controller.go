@@ -141,7 +141,11 @@ func (c *Controller) Apply(units map[string]Unit) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	err := c.checkedChange(units, c.missing(units))
+	missing := c.missing(units)
+	err := c.checkOrder(units, missing)
+	if err == nil {
+		c.change(units, missing)
+	}
 	c.unitsMu.Unlock()
 	if err == nil {
 		c.changed.Set()
@@ -173,15 +177,6 @@ func (c *Controller) own() iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// checkedChange is change, unless a target would be started after itself. It needs unitsMu.
-func (c *Controller) checkedChange(units map[string]Unit, remove []string) error {
-	if err := c.checkOrder(units, remove); err != nil {
-		return err
-	}
-	c.change(units, remove)
-	return nil
 }
 
 // change replaces some valid units and removes others. A name that is not that of a unit is not removed. It needs unitsMu.

@@ -107,9 +107,10 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 	}
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	if err := c.checkedChange(units, remove); err != nil {
+	if err := c.checkOrder(units, remove); err != nil {
 		return err
 	}
+	c.change(units, remove)
 	now := time.Now()
 	for target, m := range memories {
 		if in := c.restoreTarget(target, m, now); in.ID != "" {

@@ -26,7 +26,10 @@ type session struct {
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
-	if err := c.claimLayout(ctx); err != nil {
+	claiming, cancel := context.WithTimeout(ctx, c.config.TTL)
+	err := claimLayout(claiming, c.config.Backend)
+	cancel()
+	if err != nil {
 		return err
 	}
 	sent := c.clock.Now()
@@ -66,12 +69,6 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave() // or else the next session waits until the lease has ended that the snapshot has
 	}
 	return context.Cause(running)
-}
-
-func (c *Coordinator) claimLayout(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
-	defer cancel()
-	return claimLayout(ctx, c.config.Backend)
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {

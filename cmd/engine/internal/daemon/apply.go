@@ -76,20 +76,17 @@ func reloadGuard(c *config.Config) func(restart.Effect) error {
 // are gone, as for the kubelet.
 func anyEffect(restart.Effect) error { return nil }
 
-// brakes returns a check with which, once it has no error, restarts wait that would follow from the reload of a job if its
-// configuration is wrong: see restart.Controller.Reloading. The first revision of an engine without one is its start.
-func (d *daemon) brakes(j *job, check func(restart.Effect) error) func(restart.Effect) error {
-	if j.pushed != nil && d.pushed == nil || d.settings.Compatibility == probe.Kubelet {
-		return check
-	}
+// brakedBy returns a check with which, once it has no error, restarts wait that would follow from the reload of a job if its
+// configuration is wrong: see restart.Controller.Reloading.
+func brakedBy(restarts *restart.Controller, t *targets, j *job, check func(restart.Effect) error) func(restart.Effect) error {
 	return func(e restart.Effect) error {
 		err := check(e)
 		if err == nil {
-			r := restart.Reload{Name: "the reload", Changes: d.targets.change.preview(), Forced: j.force}
+			r := restart.Reload{Name: "the reload", Changes: t.change.preview(), Forced: j.force}
 			if j.pushed != nil {
 				r.Name = fmt.Sprintf("the push of revision %d", j.pushed.Revision.Number)
 			}
-			d.restarts.Reloading(r)
+			restarts.Reloading(r)
 		}
 		return err
 	}

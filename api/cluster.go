@@ -18,8 +18,8 @@ type Cluster struct {
 	Owned        int             `json:"owned"`          // of these, in the shards of this engine
 	Zone         string          `json:"zone"`           // where this engine is; empty if the configuration does not say
 	Polls        int             `json:"polls"`          // probes with a quorum that this engine attempts, and votes on
-	Gray         int             `json:"gray"`           // probes with a quorum, of targets that it owns, on which engines differ
-	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then its votes do not count, and it restarts nothing that is shared; empty if it does not
+	Gray         int             `json:"gray"`           // probes of targets that it owns, on which engines differ
+	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then it restarts nothing that is shared, or while it is unwell only what has answered; empty if it does not
 	Members      []ClusterMember `json:"members"`        // sorted by name; while etcd cannot be reached, as it was last
 	Drains       []ClusterDrain  `json:"drains"`         // the engines that an operator has drained, sorted by name, also those that are not members
 

@@ -188,6 +188,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
 	probe.ReasonFloor:           "It fails, and is not restarted before its group has enough ready members without it",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
+	probe.ReasonReload:          "It fails, and is not restarted before the configuration is corrected, or sonde restart or sonde reload --force is run",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonShutdown:        "It is, or was, terminated since the engine ends",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",

@@ -40,6 +40,7 @@ type attempt struct {
 	lane      schedule.Lane // that it has a place in
 	canceled  bool          // guarded by scheduler.mu
 	unsettled bool          // it has ended, and its result is in isolation.unsettled
+	asked     bool          // likewise, and others were asked about it
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -50,7 +51,8 @@ type attempt struct {
 	wake   func() // nil unless the handler is a probe.WakingHandler
 
 	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
-	// its handler may have kept a connection since then; otherwise negative.
+	// its handler may have kept a connection since then; otherwise negative. Of an attempt that others were
+	// asked about it is that of then.
 	lostBefore int64
 }
 

@@ -58,6 +58,7 @@
 //	health.go       Health: whether the engine itself is well
 //	excuse.go       what an engine that is not well excuses
 //	isolation.go    whether the engine is cut off from its targets or name servers
+//	opinion.go      SeekOpinions: who else is asked before a verdict turns to failing without an answer
 //	evidence.go     who has answered an attempt
 //	isolationlog.go log lines about isolation
 //	machine.go      which hosts are this machine

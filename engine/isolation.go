@@ -14,16 +14,17 @@ import (
 //
 // scheduler.count takes the result of each attempt. If an answer is missing, judge asks
 // health.Isolation whether the failure counts. The result is either concluded, as it is or
-// with the reason engine.isolated, or unsettled: settle judges it again.
+// with the reason engine.isolated, or unsettled: settle judges it again. If it turns a verdict to
+// failing, others may be asked first (opinion.go).
 type isolation struct {
 	addresses health.Isolation // from targets
 	names     health.Isolation // from name servers
 	plain     int              // members of addresses that need no name server
 	log       isolationLog
 
-	// unsettled are the attempts that have ended without an answer before their timeout, and
-	// whose results are judged when it has passed, by the keys of their slots. Each is the
-	// attempt in flight of its slot.
+	// unsettled are the attempts that have ended without an answer, and whose results wait: until
+	// their timeout has passed, or for an answer to a Question. They are the attempts in flight
+	// of their slots, whose keys these are.
 	unsettled timeline.Timeline
 }
 
@@ -175,10 +176,15 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) {
 		res.Detail = "engine isolated, result ignored: " + string(res.Reason) + ": " + res.Detail
 		res.Reason = reasonIsolated
 		s.flags.set(ignored, true)
-	} else if s.peer != 0 {
+		sc.conclude(a, res, now)
+		return
+	}
+	if s.peer != 0 {
 		i.setAnswered(s, answered)
 	}
-	sc.conclude(a, res, now)
+	if !sc.overrule(a, res, now) && !sc.seek(a, res, now) {
+		sc.conclude(a, res, now)
+	}
 }
 
 // judge returns whether an attempt counts that lacks an answer. Name servers are reached over the
@@ -214,8 +220,11 @@ func connectedInTime(took *probe.Timings, timeout time.Duration) bool {
 func (sc *scheduler) settle(now int64) {
 	unsettled := &sc.isolation.unsettled
 	for key, at, ok := unsettled.First(); ok && at <= now; key, at, ok = unsettled.First() {
-		a := sc.slots[key].inflight
-		sc.judge(a, &a.Result, now)
+		if a := sc.slots[key].inflight; a.asked {
+			sc.settleAsked(a, now)
+		} else {
+			sc.judge(a, &a.Result, now)
+		}
 	}
 	sc.publishIsolation(now)
 }

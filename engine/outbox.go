@@ -16,7 +16,7 @@ const (
 )
 
 // outbox has the effects of changes that were made while scheduler.mu was held, in their order: log lines, records that have
-// changed, and handlers to be closed. Each may block: scheduler.unlock calls them without the lock. scheduler.mu guards effects.
+// changed, questions, and handlers to be closed. Each may block: scheduler.unlock calls them without the lock. scheduler.mu guards effects.
 type outbox struct {
 	logger   *slog.Logger
 	recorded func(target string, r Record) // Config.Recorded; may be nil
@@ -43,6 +43,9 @@ func (o *outbox) record(target string, r Record) {
 		o.effects = append(o.effects, func() { o.recorded(target, r) })
 	}
 }
+
+// ask queues a Question.
+func (o *outbox) ask(question func()) { o.effects = append(o.effects, question) }
 
 // close queues that a handler is closed.
 func (o *outbox) close(h io.Closer) {

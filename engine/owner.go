@@ -18,6 +18,8 @@ type owner struct {
 	name   string
 	latest *Owner // may change the probes; nil for the engine's own
 	probes int    // how many it has
+
+	ask func(Question) (isAsked bool) // see SeekOpinions; may be nil. scheduler.mu guards it
 }
 
 // String returns the owner as errors name it.

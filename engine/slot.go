@@ -83,6 +83,7 @@ type rare struct {
 	// scheduler.mu guards what follows.
 	lost   int64 // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 	waived uint8 // how many failures in a row, up to maxWaived, were waived
+	sought sought
 }
 
 // makeRare returns what few probes have. It needs mu.

@@ -237,6 +237,11 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 
 // conclude folds a result into its probe's state, and makes the probe due again.
 func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
+	sc.concludeAs(a, res, sc.eventOf(a, res), now)
+}
+
+// concludeAs publishes a result, and folds an event into its probe's state, which may be another one.
+func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
 	sc.counters.attempt(s.kind, sp.handlerName, res)
@@ -248,7 +253,11 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 		sc.monitor.Blame(now)
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
-	ev := verdict.Event{Attempted: true, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
+	if of := s.currentRare(); passed(res) && of.sought != (sought{}) {
+		of.sought = sought{}
+	} else if of.sought.overruled > 0 {
+		of.sought.overruled = 0
+	}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next
 		if next.adapted {
@@ -263,6 +272,12 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 		sc.reconcileAll(s.target)
 		sc.summaries.updateState(s.target)
 	}
+}
+
+// eventOf returns the result of an attempt as an event of its probe.
+func (sc *scheduler) eventOf(a *attempt, res *probe.Result) verdict.Event {
+	t := a.slot.target
+	return verdict.Event{Attempted: true, Instance: t.public(t.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 }
 
 // isUnwell reports whether a reason says that the engine lacks time or resources now.

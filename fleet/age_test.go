@@ -301,6 +301,12 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 // is not forgotten.
 func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 	tier.Slow(t)
+	for name, isLazy := range map[string]bool{"": false, "it reads the memories before it knows that its lease has ended": true} {
+		t.Run(name, func(t *testing.T) { testInterimOwner(t, isLazy) })
+	}
+}
+
+func testInterimOwner(t *testing.T, isLazy bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
 		targets := func() fleet.Targets { // whose driver does not see what others restart
@@ -321,6 +327,7 @@ func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 			t.Fatalf("the interim owner has restarted it %d times", s.Instance.Restarts)
 		}
 		two.stop()
+		one.backend.isLazy.Store(isLazy)
 		one.backend.isCut.Store(false)
 		time.Sleep(coord.DefaultTTL)
 		if now, _ := one.engine.Target(crippled); now.Instance.Restarts < s.Instance.Restarts {

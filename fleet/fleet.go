@@ -28,6 +28,7 @@
 //	votes.go   the votes of all engines, as the store shows them, and which of them count
 //	vantage.go the probes that this engine attempts to vote on them
 //	voter.go   the votes of this engine in the store
+//	opinion.go what other engines see of a target that does not answer this one
 //	doubt.go   whether this engine doubts its own verdicts
 package fleet
 
@@ -91,20 +92,21 @@ type Targets struct {
 // Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
 // goroutines.
 type Fleet struct {
-	config  Config
-	owner   *engine.Owner
-	desired *desired
-	changes *changes
-	ledger  *ledger // Run's own
-	votes   *votes
-	vantage *vantage
-	doubts  *doubts
-	joints  *joints
-	others  *others
-	union   *engine.Union // of Config.Engine and others.engine
-	floors  *floors
-	wake    wake.Signal       // desired or changes were changed
-	sparse  *sparselog.Logger // what is tried again in each pass
+	config   Config
+	owner    *engine.Owner
+	desired  *desired
+	changes  *changes
+	ledger   *ledger // Run's own
+	votes    *votes
+	vantage  *vantage
+	doubts   *doubts
+	opinions *opinions
+	joints   *joints
+	others   *others
+	union    *engine.Union // of Config.Engine and others.engine
+	floors   *floors
+	wake     wake.Signal       // desired or changes were changed
+	sparse   *sparselog.Logger // what is tried again in each pass
 }
 
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
@@ -139,6 +141,8 @@ func New(c Config) *Fleet {
 	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
+	f.opinions = newOpinions(c, f.votes, f.desired, f.doubts)
+	f.owner.SeekOpinions(f.opinions.ask)
 	return f
 }
 
@@ -212,6 +216,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.watchTargets(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
+	parts.Go(func() { f.opinions.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
 	parts.Go(func() { f.floors.follow(ctx) })
 	parts.Go(func() { f.floors.unreserve(ctx) })
@@ -343,7 +348,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
 			m = f.ledger.recall(id, o.Token, l)
-			c.stored[id] = f.ledger.storedOf(o.Token, l)
+			c.stored[id] = f.ledger.storedOf(id, o.Token, l)
 			c.stored[id].causes = m.causes
 		}
 		c.replace(id, f.ledger.applied[id], cmp.Or(desired[id], noTargets), m)

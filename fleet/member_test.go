@@ -30,6 +30,7 @@ type cutOff struct {
 	isRefusing  atomic.Bool // memories cannot be read
 	isSilent    atomic.Bool // changes of memories and votes are not shown by watches that began before it was unset
 	isSlow      atomic.Bool // what changes votes takes a second
+	isLazy      atomic.Bool // leases are kept alive half a second late
 
 	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
 	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
@@ -55,6 +56,9 @@ func (c *cutOff) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, err
 }
 
 func (c *cutOff) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if c.isLazy.Load() {
+		time.Sleep(500 * time.Millisecond)
+	}
 	if err := c.err(); err != nil {
 		return err
 	}

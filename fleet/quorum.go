@@ -207,11 +207,13 @@ func (t *Targets) joints() (all []joint) {
 // Quorum is what an engine knows of the probes that vantages decide.
 type Quorum struct {
 	Polls int // how many probes this engine attempts as a vantage
-	Gray  int // of those that this engine owns: about how many the vantages differ
+	Gray  int // of those that this engine owns: about how many engines differ, with a quorum or without
 }
 
 // Quorum returns what this engine knows now.
-func (f *Fleet) Quorum() Quorum { return Quorum{Polls: f.vantage.polls(), Gray: f.joints.gray()} }
+func (f *Fleet) Quorum() Quorum {
+	return Quorum{Polls: f.vantage.polls(), Gray: f.joints.gray() + f.opinions.gray()}
+}
 
 // verdictOf returns the verdict of a target by some of its probes: failing if one of them fails.
 func verdictOf(e *engine.Engine, target string, counts func(probe.ID) bool) (v probe.Verdict) {

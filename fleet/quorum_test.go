@@ -25,6 +25,7 @@ type network struct {
 	networkMu sync.Mutex // guards all below
 	random    *rand.Rand
 	loss      float64         // part of the attempts that fail
+	lossy     string          // the engine whose attempts these are; "" for all
 	isCut     map[string]bool // engines that reach no target, and engines with a target that they do not reach
 }
 
@@ -35,7 +36,7 @@ func newNetwork() *network {
 func (n *network) set(loss float64, cut ...string) {
 	n.networkMu.Lock()
 	defer n.networkMu.Unlock()
-	n.loss, n.isCut = loss, map[string]bool{}
+	n.loss, n.lossy, n.isCut = loss, "", map[string]bool{}
 	for _, from := range cut {
 		n.isCut[from] = true
 	}
@@ -44,7 +45,8 @@ func (n *network) set(loss float64, cut ...string) {
 func (n *network) carries(engine, target string) bool {
 	n.networkMu.Lock()
 	defer n.networkMu.Unlock()
-	return !n.isCut[engine] && !n.isCut[engine+" "+target] && n.random.Float64() >= n.loss
+	isLost := (n.lossy == "" || n.lossy == engine) && n.random.Float64() < n.loss
+	return !n.isCut[engine] && !n.isCut[engine+" "+target] && !isLost
 }
 
 // jury is a fleet of engines that decide about all targets together.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -43,6 +44,7 @@ type stored struct {
 	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
 	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
 	isOld    bool           // changes of the store were missed, which may have been restored from a snapshot
+	restores int64          // of the store by then: see coord.Coordinator.Restores
 	sums     map[string]sums
 	at       time.Time // when this engine has stored some last
 
@@ -89,11 +91,20 @@ func (l *ledger) note(c *change) {
 	maps.Copy(l.stored, c.stored)
 }
 
-// storedOf notes what was loaded.
-func (l *ledger) storedOf(token coord.Revision, loaded coord.Memories) *stored {
-	s := &stored{token: token, sums: make(map[string]sums, len(loaded.ByTarget))}
+// foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
+const foreign = math.MaxUint64
+
+// storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before: what is
+// there then, and is not its own, another engine has stored, and recall has to go on with it by the next token.
+func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
+	known := l.stored[id]
+	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
-		s.sums[target] = sums{l.sum(value)}
+		sum := l.sum(value)
+		if known != nil && known.token == token && !slices.Contains(known.sums[target], sum) {
+			sum = foreign
+		}
+		s.sums[target] = sums{sum}
 	}
 	return s
 }
@@ -156,6 +167,10 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 	switch {
 	case known != nil:
 		clear(m.probes)
+		if known.restores != l.config.Coordinator.Restores() { // receivers were told more since
+			clear(m.told)
+			clear(m.toldOfGroups)
+		}
 		clear(m.shown)
 		maps.DeleteFunc(m.restarts, func(target string, of restart.Memory) bool {
 			own, isKnown := l.config.Restarts.Memory(target)

@@ -287,7 +287,7 @@ func TestClusterMetrics(t *testing.T) {
 # HELP sonde_cluster_allowed 1 while the lease of this engine lasts, otherwise 0.
 # TYPE sonde_cluster_allowed gauge
 sonde_cluster_allowed 1
-# HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.
+# HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets, or only those that have answered; otherwise 0.
 # TYPE sonde_cluster_doubtful gauge
 sonde_cluster_doubtful 1
 # HELP sonde_cluster_drained 1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.
@@ -302,7 +302,7 @@ sonde_cluster_members 3
 # HELP sonde_cluster_shards_owned Number of shards whose targets this engine probes.
 # TYPE sonde_cluster_shards_owned gauge
 sonde_cluster_shards_owned 1362
-# HELP sonde_quorum_gray Number of probes with a quorum, of targets that this engine owns, on which engines differ.
+# HELP sonde_quorum_gray Number of probes of targets that this engine owns, on which engines differ.
 # TYPE sonde_quorum_gray gauge
 sonde_quorum_gray 2
 # HELP sonde_quorum_polls Number of probes with a quorum that this engine attempts, and votes on.

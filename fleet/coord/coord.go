@@ -35,6 +35,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -75,6 +76,7 @@ type Coordinator struct {
 	standing *state[standing]    // what this engine says of itself
 	eligible *state[eligibility] // see Eligible
 	missed   *state[struct{}]    // see Interruptions
+	restores atomic.Int64        // see Restores
 
 	stateMu  sync.Mutex // guards all below, to current
 	deadline int64      // by clock, from which on this engine may not act
@@ -127,7 +129,7 @@ func New(c Config) (*Coordinator, error) {
 		changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)
-	co.config.Backend = observe(c.Backend, func() { co.endSession(errRestored) })
+	co.config.Backend = observe(c.Backend, co.restored)
 	return co, nil
 }
 
@@ -187,6 +189,17 @@ func (c *Coordinator) Lease() (Lease, <-chan struct{}) { return c.lease.get() }
 func (c *Coordinator) Interruptions() <-chan struct{} {
 	_, missed := c.missed.get()
 	return missed
+}
+
+// Restores returns how often the backend was found to have a lower revision than before, since it was restored from a snapshot:
+// what it has of a shard that this engine has had all along is older than what this engine knows.
+func (c *Coordinator) Restores() int64 { return c.restores.Load() }
+
+// restored ends the session after a restore. The lease of the marks may be gone as well, which would end the next session.
+func (c *Coordinator) restored() {
+	c.restores.Add(1)
+	c.marks.lease.Store(0)
+	c.endSession(errRestored)
 }
 
 // Acts returns what this engine does at most once for an instance.

@@ -1,13 +1,44 @@
 package coord
 
 import (
+	"context"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
+// layout is the version of the keys and values that engines share. A release that engines of an earlier one cannot read has the next one.
+const layout = 1
+
+// CheckLayout returns an error if a later release of Sonde has written what is in a Backend.
+func CheckLayout(ctx context.Context, b Backend) error {
+	e, err := b.Get(ctx, keyLayout)
+	if err != nil || e.Created == 0 {
+		return err
+	}
+	if n, err := strconv.Atoi(string(e.Value)); err != nil || n > layout {
+		return fmt.Errorf("etcd has the layout %.20q of a later version of Sonde, and this one knows layouts up to %d: update this program", e.Value, layout)
+	}
+	return nil
+}
+
+// claimLayout is CheckLayout for an engine that is about to join, which is the first to write if there is no layout.
+func claimLayout(ctx context.Context, b Backend) error {
+	if err := CheckLayout(ctx, b); err != nil {
+		return err
+	}
+	_, err := b.Commit(ctx, Transaction{
+		If:   []Condition{{Key: keyLayout}},
+		Then: []Change{{Key: keyLayout, Value: []byte(strconv.Itoa(layout))}},
+	})
+	return err
+}
+
 // The keys of a Backend.
 const (
+	keyLayout = "layout"       // the version of what follows
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
@@ -19,6 +50,9 @@ const (
 	// KeyVote and the name of an engine are the key of what that says of itself as a vantage; those, a slash and a target
 	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
 	KeyVote = "vote/"
+
+	// KeyOpinion and the name of an engine are the key of what that asks others, or answers them, under its lease (package fleet).
+	KeyOpinion = "opinion/"
 
 	// KeyFloor and the name of a group, escaped, are the key of the restarts that are reserved there (package fleet).
 	KeyFloor = "floor/"

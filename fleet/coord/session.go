@@ -17,6 +17,7 @@ type session struct {
 	co    *Coordinator
 	view  view
 	self  owner
+	first bool                    // this engine was no member before
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed, or what this engine says of itself
 
@@ -25,6 +26,9 @@ type session struct {
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
+	if err := c.claimLayout(ctx); err != nil {
+		return err
+	}
 	sent := c.clock.Now()
 	lease, err := c.grant(ctx, c.config.TTL)
 	if err != nil {
@@ -33,7 +37,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{co: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New()}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -58,7 +62,16 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave()
 	}
 	c.lose()
+	if err := context.Cause(running); errors.Is(err, errRestored) && len(c.acts.Shards()) == 0 {
+		s.leave() // or else the next session waits until the lease has ended that the snapshot has
+	}
 	return context.Cause(running)
+}
+
+func (c *Coordinator) claimLayout(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
+	defer cancel()
+	return claimLayout(ctx, c.config.Backend)
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {
@@ -226,19 +239,30 @@ func (s *session) follow(ctx context.Context) error {
 
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
+// After an outage the engines join one after the other: until others have had the time, one that was a member before claims
+// only shards that it had. It would lose what it knows of them if another engine claimed all at first.
 func (s *session) divideOften(ctx context.Context) {
-	var again <-chan time.Time
+	isComplete := s.first
+	var completes, again <-chan time.Time
 	for {
 		select {
 		case <-s.stale:
 		case <-again:
+		case <-completes:
+			isComplete = true
 		case <-ctx.Done():
 			return
 		}
 		again = s.sayLacks()
+		if completes == nil && s.view.hasMember(s.self) {
+			completes = time.After(s.co.config.TTL / 2)
+		}
 		before, _ := s.co.Owned()
 		now, _ := s.co.standing.get()
 		owned, claims := s.view.divide(s.self, now.Lacks, before)
+		if !isComplete {
+			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
+		}
 		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {

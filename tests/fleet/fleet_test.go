@@ -87,7 +87,9 @@ func (f *fleet) path(target string) string { return fmt.Sprintf("%d/%s", f.numbe
 // config returns the configuration of all engines.
 func (f *fleet) config() string {
 	var c strings.Builder
-	fmt.Fprintf(&c, `cluster {
+	fmt.Fprintf(&c, `engine { restart_budget = { share = "100%%", per = "5m" } }
+
+cluster {
   endpoints = split(" ", env("ENDPOINTS"))
   prefix    = %q
   ttl       = "%v"
@@ -133,8 +135,8 @@ target %q {
 	return c.String()
 }
 
-// start starts an engine, or another one of its name.
-func (f *fleet) start(i int) {
+// start starts an engine, or another one of its name, with variables of its environment.
+func (f *fleet) start(i int, env ...string) {
 	f.t.Helper()
 	var endpoints []string
 	for _, n := range f.nodes {
@@ -142,7 +144,7 @@ func (f *fleet) start(i int) {
 			endpoints = append(endpoints, fmt.Sprintf("http://%s:%d", f.way(i, way), n.port))
 		}
 	}
-	p := startProcess(f.t, f.program, f.dir, fmt.Sprint("engine-", i), "ENDPOINTS="+strings.Join(endpoints, " "))
+	p := startProcess(f.t, f.program, f.dir, fmt.Sprint("engine-", i), append(env, "ENDPOINTS="+strings.Join(endpoints, " "))...)
 	f.world.know(p)
 	f.engines[i] = p
 }

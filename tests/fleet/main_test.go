@@ -9,7 +9,9 @@
 //	engine_test.go   the processes of engines
 //	fleet_test.go    several engines with their targets, and what must hold of them
 //	faults_test.go   random faults
+//	scenes_test.go   what operators meet: how soon failed targets are restarted and told of
 //	outage_test.go   etcd is stopped, or its leader killed
+//	cut_test.go      an engine is cut off from a part of its targets
 //	scale_test.go    many targets: who takes over what, how soon, and what engines need
 package fleet
 
@@ -40,6 +42,13 @@ var (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == restartCommand {
 		if err := restart(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == hostsCommand {
+		if err := serveHosts(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

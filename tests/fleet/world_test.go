@@ -96,6 +96,7 @@ type world struct {
 // target is something that is probed at /NAME.
 type target struct {
 	isSick   bool
+	isMute   bool          // it is sick, and answers nothing
 	asked    int           // attempts of probes
 	takes    time.Duration // what a restart takes
 	cured    *act          // the last restart that was completed
@@ -172,6 +173,20 @@ func (w *world) infect(name string, takes time.Duration) {
 	of.isSick, of.takes = true, takes
 }
 
+// mute makes a target answer nothing until it is restarted.
+func (w *world) mute(name string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.targets[name].isSick, w.targets[name].isMute = true, true
+}
+
+// heal makes a target healthy that nobody restarts.
+func (w *world) heal(name string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.targets[name].isSick = false
+}
+
 // know says that a process is an engine.
 func (w *world) know(p *process) {
 	w.worldMu.Lock()
@@ -196,11 +211,14 @@ func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.worldMu.Lock()
 	w.asked++
 	of := w.targets[strings.TrimPrefix(r.URL.Path, "/")]
-	isSick := of == nil || of.isSick
+	isSick, isMute := of == nil || of.isSick, of != nil && of.isMute
 	if of != nil {
 		of.asked++
 	}
 	w.worldMu.Unlock()
+	if isMute {
+		<-r.Context().Done()
+	}
 	if isSick {
 		to.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -246,7 +264,7 @@ func (w *world) end(a *act, isCompleted bool) {
 	defer w.worldMu.Unlock()
 	a.ended, a.isCompleted = time.Now(), isCompleted
 	if of := w.targets[a.target]; isCompleted {
-		of.isSick, of.cured = false, a
+		of.isSick, of.isMute, of.cured = false, false, a
 	}
 }
 

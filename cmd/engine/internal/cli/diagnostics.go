@@ -2,12 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sonde-probe/sonde/config"
 )
@@ -19,8 +16,7 @@ func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics, code int) error
 		return nil
 	}
 	w := c.ErrOrStderr()
-	color := IsTerminal(w) && os.Getenv("NO_COLOR") == "" // https://no-color.org
-	if err := diags.WriteText(w, color); err != nil {
+	if err := diags.WriteText(w, ScreenOf(w).Color); err != nil {
 		return err
 	}
 	errs, warnings := diags.Count()
@@ -55,10 +51,4 @@ func SomeNames(names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

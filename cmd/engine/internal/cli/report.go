@@ -29,21 +29,24 @@ func Show(w io.Writer, reports []Report, asJSON bool) error {
 		return worst(reports)
 	}
 	for _, r := range reports {
-		if _, err := fmt.Fprint(w, r); err != nil {
+		if _, err := fmt.Fprint(w, r.text(ScreenOf(w))); err != nil {
 			return err
 		}
 	}
 	return worst(reports)
 }
 
-// String returns the report as text:
+// outcomeColors are the colours of outcomes on a terminal.
+var outcomeColors = map[probe.Outcome]Color{probe.Success: Green, probe.Warning: Yellow, probe.Failure: Red, probe.Unknown: Yellow}
+
+// text returns the report for a screen:
 //
 //	shop/web:readiness: failure http.status
 //	  the status is 503
 //	  took 3.1ms: connect 0.2ms, first byte 2.5ms
-func (r Report) String() string {
+func (r Report) text(on Screen) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %s", cmp.Or(r.Label, r.ID.String()), r.Result.Outcome)
+	fmt.Fprintf(&s, "%s: %s", cmp.Or(r.Label, r.ID.String()), on.Paint(outcomeColors[r.Result.Outcome], r.Result.Outcome.String()))
 	if r.Result.Reason != "" {
 		fmt.Fprintf(&s, " %s", r.Result.Reason)
 	}

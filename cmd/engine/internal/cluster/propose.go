@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 	"github.com/sonde-probe/sonde/config"
@@ -55,7 +56,7 @@ func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(w, status.PlanText(plan)); err != nil {
+	if _, err := io.WriteString(w, status.PlanText(cli.ScreenOf(w), plan)); err != nil {
 		return err
 	}
 	switch {

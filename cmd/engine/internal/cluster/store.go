@@ -63,6 +63,11 @@ func (f *flags) use(c *cobra.Command, do func(*store) error) error {
 		return err
 	}
 	defer s.Close()
+	checking, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := coord.CheckLayout(checking, s); err != nil {
+		return s.advise(err)
+	}
 	return do(s)
 }
 

@@ -38,7 +38,7 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	if j.force {
 		check = anyEffect
 	}
-	changed, err := d.apply(r.config, check)
+	changed, err := d.apply(r.config, d.brakes(j, check))
 	if err != nil {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", append(rejectionAttrs(err), "trigger", j.trigger)...)

@@ -18,7 +18,7 @@ type entrypoints map[string][]string
 
 // register adds the flag to a command.
 func (e entrypoints) register(c *cobra.Command) {
-	c.Flags().Func("entrypoint", "the entrypoint of an image, `image=program arguments…`, for containers without a command; can be repeated", e.set)
+	c.Flags().Func("entrypoint", "`image=program` and its arguments, the entrypoint of an image for containers without a command; can be repeated", e.set)
 }
 
 // command returns the program and the arguments of a container. When only the

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -94,7 +95,7 @@ func newRoot(o Options) *cobra.Command {
 	root := &cobra.Command{
 		Use:           o.Program,
 		Short:         "Probe services as the kubelet probes containers, anywhere",
-		Long:          "Sonde probes services as the kubelet probes containers, restarts those that fail,\nand shows their status.",
+		Long:          "Sonde probes services as the kubelet probes containers, restarts those that fail,\nand shows their status. NO_COLOR=1 in the environment turns colours off.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -108,7 +109,32 @@ func newRoot(o Options) *cobra.Command {
 	root.AddCommand(status.Commands()...)
 	root.AddCommand(simulate.Commands()...)
 	root.AddCommand(cluster.Push(o.OpenStore))
+	sortCommands(root)
 	return root
+}
+
+// groups are the commands as the help shows them.
+var groups = []struct {
+	title    string
+	commands []string
+}{
+	{"Run", []string{"run"}},
+	{"Look", []string{"explain", "history", "status"}},
+	{"Operate", []string{"beat", "cluster", "pause", "plan", "push", "reload", "restart", "start", "stop", "test-notify", "unpause"}},
+	{"Write a configuration", []string{"docs", "fmt", "import", "plugin", "probe", "validate"}},
+	{"Tune", []string{"simulate", "tune"}},
+}
+
+// sortCommands assigns the commands to their groups.
+func sortCommands(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range root.Commands() {
+			if slices.Contains(g.commands, c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
 }
 
 // clusterCommand returns sonde cluster.

@@ -146,7 +146,7 @@ func doubtText(d api.Doubt) string {
 	case api.DoubtRecovering:
 		return "it alone saw many targets fail until a moment ago: it restarts none of its targets yet"
 	}
-	return "the engine is not well: " + effect + "; its log says why"
+	return "the engine is not well: its votes do not count, and it restarts only targets that have answered; its log says why"
 }
 
 // revisionText says which revision of the pushed configuration an engine runs.
@@ -183,7 +183,7 @@ func leaseLeft(c api.Cluster) time.Duration {
 func writeMembers(w io.Writer, c api.Cluster) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	revisions := c.Config != nil
-	fmt.Fprintln(table, "ENGINE\tSHARDS\tTARGETS\tHEALTH\t"+column(revisions, "REVISION"))
+	fmt.Fprintln(table, "ENGINE\tSHARDS\tTARGETS\tHEALTH\t"+cellIf(revisions, "REVISION"))
 	now := time.Now()
 	for _, m := range c.Members {
 		revision := "unknown"
@@ -191,11 +191,11 @@ func writeMembers(w io.Writer, c api.Cluster) error {
 			revision = revisionNumber(*m.Revision)
 		}
 		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, m.Targets,
-			probe.OneLine(string(m.Health), maxHealth), column(revisions, revision), memberNotes(c, m, now))
+			probe.OneLine(string(m.Health), maxHealth), cellIf(revisions, revision), memberNotes(c, m, now))
 	}
 	for _, d := range c.Drains {
 		if !slices.ContainsFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == d.Name }) {
-			fmt.Fprintf(table, "%s\t-\t-\t-\t%snot a member, drained %s\n", probe.OneLine(d.Name, probe.MaxGroupName), column(revisions, "-"), orderText(d, now))
+			fmt.Fprintf(table, "%s\t-\t-\t-\t%snot a member, drained %s\n", probe.OneLine(d.Name, probe.MaxGroupName), cellIf(revisions, "-"), orderText(d, now))
 		}
 	}
 	return table.Flush()
@@ -252,8 +252,8 @@ func differenceText(d api.ClusterDifference) string {
 	return strings.Join(parts, "; ")
 }
 
-// column returns a cell of a column of a table, or nothing if the table is without it.
-func column(isShown bool, cell string) string {
+// cellIf returns a cell of a column of a table, or nothing if the table is without it.
+func cellIf(isShown bool, cell string) string {
 	if isShown {
 		return cell + "\t"
 	}

@@ -60,7 +60,7 @@ func ask[T any](ctx context.Context, f connection, request func(context.Context,
 }
 
 // ofTarget completes a command that shows what request returns of one target, as JSON or as text.
-func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context, string) (T, error), text func(context.Context, *api.Client, T) string) *cobra.Command {
+func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context, string) (T, error), text func(context.Context, cli.Screen, *api.Client, T) string) *cobra.Command {
 	var f connection
 	output := ""
 	c.Args = cli.Args(1, 1, "one TARGET is required")
@@ -73,7 +73,7 @@ func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context
 			case output == "json":
 				return 0, cli.WriteJSON(c.OutOrStdout(), answer)
 			}
-			return io.WriteString(c.OutOrStdout(), text(ctx, client, answer))
+			return io.WriteString(c.OutOrStdout(), text(ctx, cli.ScreenOf(c.OutOrStdout()), client, answer))
 		})
 		return err
 	}

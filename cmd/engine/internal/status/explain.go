@@ -2,12 +2,12 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -20,14 +20,31 @@ func explainCommand() *cobra.Command {
 			"for each probe, those that fail first, what its attempts add up to, how the last one went, and when\n" +
 			"the next one is due, or what it waits for.",
 		Example: "  sonde explain shop/web\n  sonde explain shop/web -o json",
-	}, (*api.Client).Target, func(ctx context.Context, client *api.Client, t api.Target) string {
-		var s strings.Builder
-		for _, text := range t.Explanation {
-			fmt.Fprintln(&s, probe.OneLine(text, 2*probe.MaxDetail))
-		}
+	}, (*api.Client).Target, func(ctx context.Context, on cli.Screen, client *api.Client, t api.Target) string {
+		text := explanation(on, t)
 		if stats, err := client.Stats(ctx); err == nil {
-			s.WriteString(engineLines(stats))
+			text += engineLines(on, stats)
 		}
-		return s.String()
+		return text
 	})
+}
+
+// explanation returns the sentences about a target, those about its state and its probes in colour.
+func explanation(on cli.Screen, t api.Target) string {
+	colors := map[string]cli.Color{}
+	for _, p := range t.Probes {
+		colors[strings.TrimPrefix(p.ID, p.Target+":")] = probeColor(p)
+	}
+	var s strings.Builder
+	for i, text := range t.Explanation {
+		text = on.Wrap(probe.OneLine(text, 2*probe.MaxDetail), indent)
+		subject, rest, _ := strings.Cut(text, " ")
+		if color := colors[subject]; i > 0 && color != "" {
+			text = on.Paint(color, subject) + " " + rest
+		} else if state, meaning, hasMeaning := strings.Cut(text, ": "); i == 0 && hasMeaning {
+			text = on.Paint(stateColor(t.State), state) + ": " + meaning
+		}
+		s.WriteString(text + "\n")
+	}
+	return s.String()
 }

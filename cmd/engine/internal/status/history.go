@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -25,16 +25,33 @@ func historyCommand() *cobra.Command {
 }
 
 // historyText returns the transitions as text, with a line for each.
-func historyText(_ context.Context, _ *api.Client, h api.History) string {
+func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History) string {
 	var s strings.Builder
 	if h.Owner != "" {
-		fmt.Fprintf(&s, "the engine %s probes the target and has its history: ask that one, by --address\n", probe.OneLine(h.Owner, probe.MaxGroupName))
+		fmt.Fprintln(&s, on.Wrap(fmt.Sprintf("the engine %s probes the target and has its history: ask that one, by --address", probe.OneLine(h.Owner, probe.MaxGroupName)), indent))
 	}
 	for _, t := range h.Transitions {
-		fmt.Fprintf(&s, "%s  %s\n", t.At.Local().Format(time.DateTime), probe.OneLine(t.Text, probe.MaxDetail))
+		at := local(t.At)
+		text := on.Wrap(at+"  "+probe.OneLine(t.Text, probe.MaxDetail), strings.Repeat(" ", len(at)+2))
+		fmt.Fprintln(&s, at+on.Paint(transitionColor(t), strings.TrimPrefix(text, at)))
 	}
 	if s.Len() == 0 {
 		return "nothing has happened to the target that the engine remembers\n"
 	}
 	return s.String()
+}
+
+// transitionColor returns the colour of the verdict, or of the state that the target has afterwards.
+func transitionColor(t api.Transition) cli.Color {
+	switch {
+	case t.Blind:
+		return cli.Yellow
+	case t.Verdict != nil && *t.Verdict == probe.Failing:
+		return cli.Red
+	case t.Verdict != nil && *t.Verdict == probe.Passing:
+		return cli.Green
+	case t.Verdict != nil:
+		return ""
+	}
+	return stateColor(t.State)
 }

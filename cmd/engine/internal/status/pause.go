@@ -67,8 +67,8 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 	f.register(c)
 	c.Flags().StringVar(&p.Group, "group", "", "all members of a `group`, instead of one TARGET")
 	if o == api.OperationPause {
-		cli.DurationVar(c.Flags(), &p.For, "for", 0, "`how long`, such as 30m, 1h or 2d; without it until sonde unpause")
-		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
+		cli.DurationVar(c.Flags(), &p.For, "for", 0, "`duration` of the pause, such as 30m, 1h or 2d (default: until sonde unpause)")
+		c.Flags().StringVar(&p.Reason, "reason", "", "`text` for people: sonde status, the history and the log show it")
 	}
 	return c
 }

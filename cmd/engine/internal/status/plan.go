@@ -84,7 +84,7 @@ func absolute(paths []string) (out []string, err error) {
 
 // showPlan writes a plan, and returns the error with its exit code.
 func showPlan(c *cobra.Command, p api.Plan, asJSON bool) error {
-	switch err := show(c, p, asJSON, p.Problems, PlanText(p)); {
+	switch err := show(c, p, asJSON, p.Problems, PlanText(cli.ScreenOf(c.OutOrStdout()), p)); {
 	case err != nil:
 		return err
 	case p.Error != nil && asJSON:
@@ -106,8 +106,25 @@ var effects = map[string]string{
 	"start": "starts its process", "restart": "restarts its process", "end": "ends its process",
 }
 
+// signColors are the colours of the signs on a terminal.
+var signColors = map[byte]cli.Color{'+': cli.Green, '~': cli.Yellow, '-': cli.Red}
+
+// paintSigns paints the lines that begin with a sign.
+func paintSigns(on cli.Screen, text string) string {
+	var s strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		body := strings.TrimLeft(line, " ")
+		if len(body) > 1 && body[1] == ' ' {
+			line = line[:len(line)-len(body)] + on.Paint(signColors[body[0]], body)
+		}
+		s.WriteString(line + "\n")
+	}
+	return s.String()
+}
+
 // PlanText returns a plan as text, with a line for each target, probe and argument.
-func PlanText(p api.Plan) string {
+func PlanText(on cli.Screen, p api.Plan) string {
 	var s strings.Builder
 	line := func(indent int, sign, name, effect string) {
 		text := strings.Repeat(" ", indent) + sign + " " + probe.OneLine(name, maxID)
@@ -142,7 +159,7 @@ func PlanText(p api.Plan) string {
 	if p.Error == nil || p.Changed {
 		s.WriteString(summary(p))
 	}
-	return s.String()
+	return paintSigns(on, s.String())
 }
 
 func writeArguments(s *strings.Builder, indent int, all []api.ArgumentChange) {

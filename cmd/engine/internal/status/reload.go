@@ -46,7 +46,7 @@ func reloadCommand() *cobra.Command {
 func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	text, cure := "", ""
 	if r.Error == nil {
-		text = reloadText(r)
+		text = paintSigns(cli.ScreenOf(c.OutOrStdout()), reloadText(r))
 	} else if r.Guarded {
 		cure = "; if this is meant: sonde reload --force"
 	}

@@ -3,7 +3,8 @@
 //
 //	status.go    the command, and the three ways to show: once, as a table on a terminal, as events
 //	connect.go   which engine is asked, and how
-//	table.go     the table
+//	table.go     the table, and the lines below it
+//	grid.go      how the table fits the terminal
 //	explain.go   why a target is in its state
 //	history.go   what has happened to a target
 //	plan.go      what a reload would change
@@ -87,7 +88,7 @@ func statusCommand() *cobra.Command {
 	}
 	f.register(c)
 	c.Flags().StringVar(&f.group, "group", "", "only members of the `group`")
-	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with a label, `NAME=VALUE or NAME!=VALUE`; may be given several times")
+	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with the label `name=value`, or without it: name!=value; can be repeated")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.failing, "failing", false, "only targets in trouble: failing, crash-looping, blind and so on")
 	cli.WordVar(c.Flags(), &f.sort, "sort", "", "", "`order` of targets: trouble or name (default trouble, name with -o json and -o name)", "trouble", "name")
@@ -195,8 +196,8 @@ func (s viewer) write(ctx context.Context, all api.Targets) error {
 		_, err := io.WriteString(s.out, names(all.Targets))
 		return err
 	case s.isTable():
-		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.output == "wide")+s.foot(ctx, all.Targets, maxGroupLines))
+		on := cli.ScreenOf(s.out)
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), on, s.output == "wide")+s.foot(ctx, on, all.Targets, maxGroupLines))
 		return err
 	case s.target != "":
 		return cli.WriteJSON(s.out, all.Targets[0])
@@ -215,7 +216,7 @@ func (s viewer) none(targets int) string {
 	case s.failing || selected:
 		return "no target matches\n"
 	}
-	return ""
+	return "the engine has no targets\n"
 }
 
 // targets returns the targets to show, with their probes, as one page.
@@ -273,16 +274,16 @@ func (s viewer) redraw(ctx context.Context) error {
 // screen returns the part of the table that fits on the terminal. It asks for no more
 // targets than that.
 func (s viewer) screen(ctx context.Context) (string, error) {
-	width, height := size(s.out)
-	page, err := s.page(ctx, s.query(min(height, api.MaxListed)))
+	on := cli.ScreenOf(s.out)
+	page, err := s.page(ctx, s.query(min(on.Height, api.MaxListed)))
 	if err != nil {
 		return "", err
 	}
-	foot := s.foot(ctx, page.Targets, min(height/4, maxGroupLines))
+	foot := s.foot(ctx, on, page.Targets, min(on.Height/4, maxGroupLines))
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
-	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), width, s.output == "wide"), foot, height), nil
+	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), on, s.output == "wide"), foot, on.Height), nil
 }
 
 // follow writes a line for each probe, and then one for each change, until ctx
@@ -301,29 +302,29 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 
 // foot returns lines about logs, groups, gateways, maintenances, the cluster and notifiers, up to most of each, and about the
 // engine itself, as far as they have to do with the targets to show.
-func (s viewer) foot(ctx context.Context, targets []api.Target, most int) string {
-	now, text := time.Now(), logLines(targets, most)
+func (s viewer) foot(ctx context.Context, on cli.Screen, targets []api.Target, most int) string {
+	now, text := time.Now(), logLines(on, targets, most)
 	if s.target == "" {
 		if all, err := s.client.Groups(ctx); err == nil {
-			text += groupLines(all.Groups, s.group, most)
+			text += groupLines(on, all.Groups, s.group, most)
 		}
 		if all, err := s.client.Gateways(ctx); err == nil {
-			text += gatewayLines(all.Gateways, s.group, most, now)
+			text += gatewayLines(on, all.Gateways, s.group, most, now)
 		}
 		if all, err := s.client.Maintenances(ctx); err == nil {
-			text += maintenanceLines(all.Maintenances, most, now)
+			text += maintenanceLines(on, all.Maintenances, most, now)
 		}
 	}
 	if s.target == "" && s.group == "" {
 		if c, err := s.client.Cluster(ctx); err == nil && c.Name != "" {
-			text += clusterLine(c, now)
+			text += on.Wrap(clusterLine(c, now), indent)
 		}
 		if all, err := s.client.Notifiers(ctx); err == nil {
-			text += notifierLines(all.Notifiers, most, now)
+			text += notifierLines(on, all.Notifiers, most, now)
 		}
 	}
 	if stats, err := s.client.Stats(ctx); err == nil {
-		text += engineLines(stats)
+		text += engineLines(on, stats)
 	}
 	return text
 }

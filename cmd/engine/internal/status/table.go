@@ -2,17 +2,11 @@ package status
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
-
-	"golang.org/x/term"
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -21,25 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// unlimited is the width and the height where there is no terminal: a pipe and a file get
-// the whole lines.
-const unlimited = 1 << 20
-
-// size returns the columns and lines of a terminal.
-func size(w io.Writer) (width, height int) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return unlimited, unlimited
-	}
-	width, height, err := term.GetSize(int(f.Fd()))
-	if err != nil || width <= 0 || height <= 1 {
-		return unlimited, unlimited
-	}
-	return width, height
-}
-
 // table returns the targets as text, with a line for each probe, and one more for the
-// reason why a target is not running.
+// reason why a target is not running. Without targets it is empty.
 //
 //	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  RESULT
 //	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
@@ -47,41 +24,26 @@ func size(w io.Writer) (width, height int) {
 //
 // With targets of a cluster, the engine that probes each follows its name. A wide table also says how long the target has been in its state, what it is to gateways, its
 // address and its labels, and the exit status of the latest instance that has exited.
-func table(all []api.Target, now time.Time, width int, wide bool) string {
-	var s strings.Builder
-	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
-	header := []string{"TARGET", "STATE", "RESTARTS", "PROBE", "VERDICT", "RUN", "NEXT", "RESULT"}
+func table(all []api.Target, now time.Time, on cli.Screen, wide bool) string {
+	if len(all) == 0 {
+		return ""
+	}
 	inCluster := slices.ContainsFunc(all, func(t api.Target) bool { return t.Owner != "" || !t.Heard.IsZero() })
-	owner := "OWNER"
-	write := func(line []string, more ...string) {
-		if wide {
-			line = slices.Insert(line, 3, more...)
+	g := grid{on: on}
+	for c := range columns {
+		switch c {
+		case columnOwner:
+			g.shown[c] = inCluster
+		case columnFor, columnExit, columnGateway, columnAddress, columnLabels:
+			g.shown[c] = wide
+		default:
+			g.shown[c] = true
 		}
-		if inCluster {
-			line = slices.Insert(line, 1, owner)
-		}
-		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
-	write(header, "FOR", "EXIT", "GATEWAY", "ADDRESS", "LABELS")
 	for _, t := range all {
-		more := []string{age(t.Since, now), exitStatus(t.Instance), t.Gateway.String(), probe.OneLine(t.Address, probe.MaxTargetName), probe.OneLine(labels(t.Labels), probe.MaxDetail)}
-		owner = ownerOf(t)
-		for _, line := range lines(t, now) {
-			write(line, more...)
-			owner = ""
-			more = []string{"", "", "", "", ""}
-		}
+		g.rows = append(g.rows, rows(t, now)...)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
-	var cut strings.Builder
-	for line := range strings.Lines(s.String()) {
-		line = strings.TrimRight(line, " \n")
-		if utf8.RuneCountInString(line) > width {
-			line = string([]rune(line)[:max(width-1, 0)]) + "…"
-		}
-		cut.WriteString(line + "\n")
-	}
-	return cut.String()
+	return g.text()
 }
 
 // ownerOf returns the engine that probes a target of a cluster, or "-".
@@ -132,15 +94,27 @@ func labels(all map[string]string) string {
 // maxGroupLines bounds the lines about groups.
 const maxGroupLines = 20
 
-// listed returns a line for each of some things up to most, and how many more there are.
-func listed[T any](all []T, most int, noun string, line func(T) string) string {
+// listing is a list of things below the table: on which screen, up to how many lines, and which are not well.
+type listing[T any] struct {
+	on      cli.Screen
+	most    int
+	noun    string
+	isWorse func(T) bool // nil: none
+}
+
+// text returns a line for each of some things, and how many more there are.
+func (l listing[T]) text(all []T, line func(T) string) string {
 	var s strings.Builder
 	for i, one := range all {
-		if i == most {
-			fmt.Fprintf(&s, "… and %d more %s\n", len(all)-i, noun)
+		if i == l.most {
+			fmt.Fprintf(&s, "… and %d more %s\n", len(all)-i, l.noun)
 			break
 		}
-		s.WriteString(line(one) + "\n")
+		color := cli.Color("")
+		if l.isWorse != nil && l.isWorse(one) {
+			color = cli.Yellow
+		}
+		s.WriteString(l.on.Paint(color, l.on.Wrap(line(one), indent)) + "\n")
 	}
 	return s.String()
 }
@@ -164,9 +138,10 @@ func ordered[T any](all []T, isShown, goesFirst func(T) bool) []T {
 // first that are not ready.
 //
 //	group web: ready, 3 of 4 ready, 2 needed
-func groupLines(groups []api.Group, only string, most int) string {
-	groups = ordered(groups, func(g api.Group) bool { return only == "" || g.Name == only }, func(g api.Group) bool { return g.State != "ready" })
-	return listed(groups, most, "groups", func(g api.Group) string {
+func groupLines(on cli.Screen, groups []api.Group, only string, most int) string {
+	isWorse := func(g api.Group) bool { return g.State != "ready" }
+	groups = ordered(groups, func(g api.Group) bool { return only == "" || g.Name == only }, isWorse)
+	return listing[api.Group]{on, most, "groups", isWorse}.text(groups, func(g api.Group) string {
 		text := fmt.Sprintf("group %s: %s, %d of %d ready, %d needed", probe.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
 		if g.Counts.Undecided > 0 {
 			text += fmt.Sprintf(", %d not known yet", g.Counts.Undecided)
@@ -189,10 +164,10 @@ func groupLines(groups []api.Group, only string, most int) string {
 //
 //	gateway edge (agent): up to date, 3s ago
 //	gateway lb (haproxy): not up to date for 3m12s: dial unix /run/haproxy.sock: no such file
-func gatewayLines(gateways []api.Gateway, of string, most int, now time.Time) string {
+func gatewayLines(on cli.Screen, gateways []api.Gateway, of string, most int, now time.Time) string {
 	isFailing := func(g api.Gateway) bool { return g.State == api.GatewayFailing }
 	gateways = ordered(gateways, func(g api.Gateway) bool { return of == "" || slices.Contains(g.Groups, of) }, isFailing)
-	return listed(gateways, most, "gateways", func(g api.Gateway) string {
+	return listing[api.Gateway]{on, most, "gateways", isFailing}.text(gateways, func(g api.Gateway) string {
 		text := fmt.Sprintf("up to date, %s ago", age(g.Last, now))
 		switch g.State {
 		case api.GatewayFailing:
@@ -205,9 +180,9 @@ func gatewayLines(gateways []api.Gateway, of string, most int, now time.Time) st
 }
 
 // logLines returns a line for each target up to most whose log file cannot be written.
-func logLines(targets []api.Target, most int) string {
+func logLines(on cli.Screen, targets []api.Target, most int) string {
 	failing := slices.DeleteFunc(slices.Clone(targets), func(t api.Target) bool { return t.Process == nil || t.Process.LogError == "" })
-	return listed(failing, most, "logs", func(t api.Target) string {
+	return listing[api.Target]{on, most, "logs", func(api.Target) bool { return true }}.text(failing, func(t api.Target) string {
 		return fmt.Sprintf("log of %s: not written: %s", probe.OneLine(t.Name, probe.MaxTargetName), probe.OneLine(t.Process.LogError, probe.MaxDetail))
 	})
 }
@@ -220,9 +195,9 @@ const upcoming = 24 * time.Hour
 //
 //	maintenance nightly: 3 targets, until 2026-01-31 04:00:00 (backup)
 //	maintenance weekly: next from 2026-02-01 03:00:00 to 2026-02-01 05:00:00
-func maintenanceLines(all []api.Maintenance, most int, now time.Time) string {
+func maintenanceLines(on cli.Screen, all []api.Maintenance, most int, now time.Time) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(m api.Maintenance) bool { return !m.Active && m.From.Sub(now) > upcoming })
-	return listed(all, most, "maintenances", func(m api.Maintenance) string {
+	return listing[api.Maintenance]{on, most, "maintenances", nil}.text(all, func(m api.Maintenance) string {
 		text := fmt.Sprintf("next from %s to %s", local(m.From), local(m.To))
 		if m.Active {
 			text = fmt.Sprintf("%s, until %s", cli.Plural(m.Targets, "target"), local(m.To))
@@ -238,10 +213,10 @@ func maintenanceLines(all []api.Maintenance, most int, now time.Time) string {
 // those first that fail.
 //
 //	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 transitions to tell: connection refused
-func notifierLines(notifiers []api.Notifier, most int, now time.Time) string {
+func notifierLines(on cli.Screen, notifiers []api.Notifier, most int, now time.Time) string {
 	isFailing := func(n api.Notifier) bool { return n.State == api.NotifierFailing }
 	notifiers = ordered(notifiers, func(n api.Notifier) bool { return n.State != api.NotifierUpToDate }, isFailing)
-	return listed(notifiers, most, "receivers of notifiers", func(n api.Notifier) string {
+	return listing[api.Notifier]{on, most, "receivers of notifiers", isFailing}.text(notifiers, func(n api.Notifier) string {
 		text := fmt.Sprintf("%d transitions to tell", n.Pending)
 		if isFailing(n) {
 			text = fmt.Sprintf("failing for %s, ", age(n.ErrorSince, now)) + text
@@ -258,21 +233,21 @@ func local(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 // engineLines returns lines about an engine that has skipped attempts, or is degraded or
 // isolated.
-func engineLines(stats api.Stats) string {
-	var s strings.Builder
+func engineLines(on cli.Screen, stats api.Stats) string {
+	var all []string
 	if stats.Shed > 0 {
-		fmt.Fprintf(&s, "overloaded: skipped %d attempts of passing probes\n", stats.Shed)
+		all = append(all, fmt.Sprintf("overloaded: skipped %d attempts of passing probes", stats.Shed))
 	}
 	if h := stats.Health; h.Degraded {
-		fmt.Fprintf(&s, "degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score %d, 0 is healthy and %d the worst; stalled for %.1fs in all)\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
+		all = append(all, fmt.Sprintf("degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score %d, 0 is healthy and %d the worst; stalled for %.1fs in all)", h.Score, engine.MaxHealthScore, h.StalledSeconds))
 	}
 	switch {
 	case stats.Health.Isolated:
-		fmt.Fprintln(&s, "isolated: no target answers; failures without an answer do not count")
+		all = append(all, "isolated: no target answers; failures without an answer do not count")
 	case stats.Health.NamesIsolated:
-		fmt.Fprintln(&s, "isolated: no name server answers, or no target with a name; their failures without an answer do not count")
+		all = append(all, "isolated: no name server answers, or no target with a name; their failures without an answer do not count")
 	}
-	return s.String()
+	return listing[string]{on, len(all), "", func(string) bool { return true }}.text(all, func(line string) string { return line })
 }
 
 // verdictOf returns the verdict of a probe, or that there is none yet: until then it counts as an initial one.
@@ -283,11 +258,14 @@ func verdictOf(p api.Probe) string {
 	return p.Verdict.String()
 }
 
-// lines returns the cells of one target.
-func lines(t api.Target, now time.Time) [][]string {
-	first := []string{probe.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
-	var all [][]string
-	add := func(text string) { all = append(all, []string{"", "", "", "-", "", "", "", text}) }
+// rows returns the rows of one target.
+func rows(t api.Target, now time.Time) []row {
+	var all []row
+	add := func(text string) {
+		r := row{isFailing: t.InTrouble, color: stateColor(t.State)}
+		r.cells[columnProbe], r.cells[columnResult] = "-", text
+		all = append(all, r)
+	}
 	if in := t.Instance; in.Reason != "" {
 		add(join(string(in.Reason), in.Detail))
 	}
@@ -304,14 +282,58 @@ func lines(t api.Target, now time.Time) [][]string {
 		add("ejected: " + join(string(e.Reason), e.Detail))
 	}
 	for _, p := range t.Probes {
-		name := strings.TrimPrefix(p.ID, p.Target+":")
-		all = append(all, []string{"", "", "", probe.OneLine(name, maxID), verdictOf(p), progress(p), due(p, now), result(p)})
+		all = append(all, probeRow(p, now))
 	}
 	if len(all) == 0 {
-		all = append(all, []string{"", "", "", "-"})
+		add("")
 	}
-	copy(all[0], first)
+	first := &all[0]
+	first.state = stateColor(t.State)
+	for c, text := range map[column]string{
+		columnTarget: probe.OneLine(t.Name, probe.MaxTargetName), columnOwner: ownerOf(t), columnState: state(t), columnRestarts: fmt.Sprint(t.Instance.Restarts),
+		columnFor: age(t.Since, now), columnExit: exitStatus(t.Instance), columnGateway: t.Gateway.String(),
+		columnAddress: probe.OneLine(t.Address, probe.MaxTargetName), columnLabels: probe.OneLine(labels(t.Labels), probe.MaxDetail),
+	} {
+		first.cells[c] = text
+	}
 	return all
+}
+
+// probeRow returns the row of a probe.
+func probeRow(p api.Probe, now time.Time) row {
+	r := row{color: probeColor(p)}
+	r.isFailing = r.color != ""
+	name := strings.TrimPrefix(p.ID, p.Target+":")
+	for c, text := range map[column]string{
+		columnProbe: probe.OneLine(name, maxID), columnVerdict: verdictOf(p), columnRun: progress(p), columnNext: due(p, now), columnResult: result(p),
+	} {
+		r.cells[c] = text
+	}
+	return r
+}
+
+// stateColor returns red for trouble, green for a target that is ready, and yellow where the next minutes will tell.
+func stateColor(s probe.TargetState) cli.Color {
+	switch {
+	case s.Severity() == probe.SeverityCritical:
+		return cli.Red
+	case s.InTrouble(), s == probe.StateUnreachable, s == probe.StateDamped, s == probe.StateRestarting, s == probe.StateStarting:
+		return cli.Yellow
+	case s == probe.StateReady:
+		return cli.Green
+	}
+	return ""
+}
+
+// probeColor returns red for a probe that fails, and yellow for one whose last attempt has failed or could not be made.
+func probeColor(p api.Probe) cli.Color {
+	switch {
+	case p.Decided && p.Verdict == probe.Failing:
+		return cli.Red
+	case p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
+		return cli.Yellow
+	}
+	return ""
 }
 
 // pausedLine says until when nothing is done about a target, and why.

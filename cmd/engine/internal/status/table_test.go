@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -36,14 +37,14 @@ shop/web  not ready  2         -                                           resta
                                readiness/db  undecided  4 unknown    now   exec.start: no such file
                                liveness      passing    2/3 failure  1.3s  http.status: status 503
 `
-	if got := "\n" + table([]api.Target{target}, now, unlimited, false); got != want {
+	if got := "\n" + table([]api.Target{target}, now, cli.Plain, false); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
 
 func TestTableFitsItsWidth(t *testing.T) {
 	wide := api.Target{Name: strings.Repeat("é", 300)}
-	for line := range strings.Lines(table([]api.Target{wide}, time.Time{}, 20, false)) {
+	for line := range strings.Lines(table([]api.Target{wide}, time.Time{}, cli.Screen{Width: 20, Height: 20}, false)) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 20 {
 			t.Errorf("a line has %d characters: %q", n, line)
 		}
@@ -52,7 +53,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 
 func TestTableHasNoControlCharacters(t *testing.T) {
 	rude := api.Target{Name: "a\x1b[2J", Probes: []api.Probe{{ID: "\x1b[31mx", Result: &api.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
-	if got := table([]api.Target{rude}, time.Time{}, unlimited, false); strings.ContainsAny(got, "\x1b\a\r\t") {
+	if got := table([]api.Target{rude}, time.Time{}, cli.Plain, false); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
 	}
 }
@@ -80,17 +81,17 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 		{Name: "c", State: "undecided", Need: 1, Counts: api.GroupCounts{Total: 2, Undecided: 2}, ZeroWeight: 3},
 	}
 	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet, 3 more of weight 0\ngroup a: ready, 3 of 4 ready, 2 needed\n"
-	if got := groupLines(groups, "", maxGroupLines); got != want {
+	if got := groupLines(cli.Plain, groups, "", maxGroupLines); got != want {
 		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
 	}
-	if got := groupLines(groups, "a", maxGroupLines); got != "group a: ready, 3 of 4 ready, 2 needed\n" {
+	if got := groupLines(cli.Plain, groups, "a", maxGroupLines); got != "group a: ready, 3 of 4 ready, 2 needed\n" {
 		t.Errorf("the line of one group is %q", got)
 	}
-	if got := groupLines(groups, "", 1); got != "group b: down, 1 of 2 ready, 2 needed\n… and 2 more groups\n" {
+	if got := groupLines(cli.Plain, groups, "", 1); got != "group b: down, 1 of 2 ready, 2 needed\n… and 2 more groups\n" {
 		t.Errorf("one line of groups is %q", got)
 	}
 	many := make([]api.Group, maxGroupLines+2)
-	if got := groupLines(many, "", maxGroupLines); !strings.HasSuffix(got, "… and 2 more groups\n") {
+	if got := groupLines(cli.Plain, many, "", maxGroupLines); !strings.HasSuffix(got, "… and 2 more groups\n") {
 		t.Errorf("the lines of many groups are %s", got)
 	}
 }
@@ -114,7 +115,7 @@ func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 		{"", 1, c + "… and 2 more gateways\n"},
 		{"none", maxGroupLines, ""},
 	} {
-		if got := gatewayLines(gateways, test.of, test.most, now); got != test.want {
+		if got := gatewayLines(cli.Plain, gateways, test.of, test.most, now); got != test.want {
 			t.Errorf("of %q, %d at most:\n%s\nwant\n%s", test.of, test.most, got, test.want)
 		}
 	}
@@ -128,10 +129,10 @@ func TestMaintenancesThatAreNearAreShown(t *testing.T) {
 		{Name: "weekly", From: now.Add(24*time.Hour + 1), To: now.Add(25 * time.Hour)},
 	}
 	nightly := "maintenance nightly: 1 target, until 2026-01-31 04:00:00 (back up)\n"
-	if got, want := maintenanceLines(all, maxGroupLines, now), nightly+"maintenance daily: next from 2026-02-01 03:00:00 to 2026-02-01 04:00:00\n"; got != want {
+	if got, want := maintenanceLines(cli.Plain, all, maxGroupLines, now), nightly+"maintenance daily: next from 2026-02-01 03:00:00 to 2026-02-01 04:00:00\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got, want := maintenanceLines(all, 1, now), nightly+"… and 1 more maintenances\n"; got != want {
+	if got, want := maintenanceLines(cli.Plain, all, 1, now), nightly+"… and 1 more maintenances\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -142,7 +143,7 @@ func TestTheTableSaysUntilWhenATargetIsDamped(t *testing.T) {
 		"damped until 2026-01-31 03:30:00: it has flapped, penalty 2866\n": {Penalty: 2866, Flapped: now, Since: now, Until: now.Add(30 * time.Minute)},
 		"-\n": {Penalty: 1000, Flapped: now},
 	} {
-		if got := table([]api.Target{{Name: "web", State: probe.StateDamped, Damping: &d}}, now, unlimited, false); !strings.HasSuffix(got, want) {
+		if got := table([]api.Target{{Name: "web", State: probe.StateDamped, Damping: &d}}, now, cli.Plain, false); !strings.HasSuffix(got, want) {
 			t.Errorf("the table is\n%s", got)
 		}
 	}
@@ -157,7 +158,7 @@ func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 		{api.Pause{Reason: probe.ReasonMaintenance, Until: now, Detail: "nightly: backup"}, "restart.maintenance until 2026-01-31 03:00:00: nightly: backup\n"},
 		{api.Pause{Reason: probe.ReasonPaused, Detail: "by alice"}, "restart.paused until sonde unpause: by alice\n"},
 	} {
-		if got := table([]api.Target{{Name: "web", State: probe.StatePaused, Pause: &c.pause}}, now, unlimited, false); !strings.HasSuffix(got, c.want) {
+		if got := table([]api.Target{{Name: "web", State: probe.StatePaused, Pause: &c.pause}}, now, cli.Plain, false); !strings.HasSuffix(got, c.want) {
 			t.Errorf("the table is\n%s", got)
 		}
 	}
@@ -175,7 +176,7 @@ func TestReceiversThatWereNotToldEverythingAreShown(t *testing.T) {
 		9: mail + "notify oncall (alertmanager), http://am-2:9093: 2 transitions to tell\n",
 		1: mail + "… and 1 more receivers of notifiers\n",
 	} {
-		if got := notifierLines(notifiers, most, now); got != want {
+		if got := notifierLines(cli.Plain, notifiers, most, now); got != want {
 			t.Errorf("%d at most:\n%s\nwant\n%s", most, got, want)
 		}
 	}
@@ -215,7 +216,7 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 		{api.Stats{Health: api.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
 			"degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score 5, 0 is healthy and 8 the worst; stalled for 5.0s in all)\n"},
 	} {
-		if got := engineLines(c.stats); got != c.want {
+		if got := engineLines(cli.Plain, c.stats); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -234,7 +235,7 @@ web     ready, ejected  0         1m30s  -     down     10.0.0.7  team=shop,tier
                                                                                          readiness/a  undecided  -    -
                                                                                          readiness/b  undecided  -    -
 `
-	if got := "\n" + table([]api.Target{target}, now, unlimited, true); got != want {
+	if got := "\n" + table([]api.Target{target}, now, cli.Plain, true); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
@@ -269,7 +270,7 @@ b       engine-2  ready         0         -
 c       none      ready, stale  0         -
 d       -         ready         0         -
 `
-	if got := "\n" + table(all, heard, unlimited, false); got != want {
+	if got := "\n" + table(all, heard, cli.Plain, false); got != want {
 		t.Errorf("got:%swant:%s", got, want)
 	}
 	if got := clusterLine(api.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {

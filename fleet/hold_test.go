@@ -122,7 +122,7 @@ func TestATargetWhoseOwnerLacksItIsUndecided(t *testing.T) {
 		if err := two.fleet.Apply(without(w.targets(many), lacked)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		st, _ := one.seen(lacked)
 		if st.Ready || st.Gateway != probe.GatewayUndecided || st.Cause.Reason != "cluster.not_configured" || !strings.Contains(st.Cause.Detail, `engine "two"`) {
 			t.Errorf("%s is shown as %v, to gateways %v, because of %+v", lacked, st.State, st.Gateway, st.Cause)

@@ -67,8 +67,7 @@ func (o *observed) port(wanted string) uint16 {
 	return port
 }
 
-// equal reports whether members are the same by both. Why one is down may change with each attempt, and makes no other member.
+// equal reports whether members are the same by both.
 func (o *observed) equal(p *observed) bool {
-	isSameReason := o.reason == p.reason || o.state != probe.GatewayUndecided
-	return isSameReason && o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
+	return o.reason == p.reason && o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
 }

@@ -3,7 +3,7 @@
 // POST is read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
-//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
+//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true ?groups=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true

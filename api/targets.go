@@ -53,6 +53,9 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 			target.Process.Nice, target.Process.Rlimits = nil, nil
 		}
 		target.Beat = s.beatOf(t.Target)
+		if q.Groups {
+			target.Groups = s.groupsOf(t)
+		}
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, maxListText)
 		}
@@ -146,5 +149,7 @@ func (s *Server) history(name string) (any, error) {
 
 // stats serves /v1/stats.
 func (s *Server) stats(http.ResponseWriter, *http.Request) (any, error) {
-	return newStats(s.config.Engine.Stats()), nil
+	stats := newStats(s.config.Engine.Stats())
+	stats.Version = s.config.Version
+	return stats, nil
 }

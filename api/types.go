@@ -66,7 +66,7 @@ type Target struct {
 	Probes []Probe `json:"probes,omitempty"`
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
-	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name}
+	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name} and with ?groups=true
 }
 
 // Sharing is who probes a target that the engines of a cluster share.
@@ -325,6 +325,7 @@ const (
 
 // Stats is the response of /v1/stats: the engine's counters since it started.
 type Stats struct {
+	Version     string         `json:"version,omitempty"` // of the program
 	Probes      int            `json:"probes"`
 	InFlight    int            `json:"inFlight"`    // attempts in progress
 	Queued      int            `json:"queued"`      // attempts that are due and wait for a free slot

@@ -147,6 +147,7 @@ func (d *daemon) apiConfig() api.Config {
 		Process:      d.processOf,
 		Beats:        d.beats,
 		Self:         sync.OnceValue(d.self),
+		Version:      d.version,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}

@@ -69,7 +69,7 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"targets or more, unless its engine block says reload_guard = \"100%\". SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
-			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
+			"log. SIGPIPE, SIGUSR1 and SIGUSR2 have no effect.\n\n" +
 			"An engine that is started again, by hand or by a service manager, keeps to the same rules: where a\n" +
 			"reload would be rejected it goes on with the configuration that was accepted last, which it keeps beside its\n" +
 			"state file, if that is not too old, or processes have outlived it. --force starts it with the files or not\n" +

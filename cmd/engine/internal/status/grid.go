@@ -64,7 +64,7 @@ const (
 
 	leastResult    = 24 // columns of the terminal for the results, before a column that is not about attempts goes
 	leastTarget    = 12
-	wantedResult   = 40 // columns of the terminal for results that do not matter
+	wantedResult   = 40 // columns of the terminal for results that may be cut
 	maxResultLines = 2  // of a row that fails
 )
 
@@ -87,10 +87,13 @@ func (g *grid) text() string {
 
 // fit leaves out columns until the results have the room that they need, and then shortens the names.
 func (g *grid) fit() {
-	want := 0
+	most, want := g.room(), 0
+	for _, c := range []column{columnNext, columnRun} {
+		most += g.widths[c] + len(gap)
+	}
 	for _, r := range g.rows {
 		length := utf8.RuneCountInString(r.cells[columnResult])
-		if !r.isFailing {
+		if !r.isFailing || length > most { // it is cut, or gets lines of its own
 			length = min(length, wantedResult)
 		}
 		want = max(want, length)

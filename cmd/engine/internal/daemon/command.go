@@ -104,9 +104,11 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
+	progress := handlers.StartProgress(c)
+	defer progress.Stop()
 	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
-		p.Inputs = &accepted.Inputs{}
+		p.Inputs, p.Progress = &accepted.Inputs{}, progress
 		return p
 	}}
 	first := background(start.load)
@@ -117,6 +119,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	case loaded = <-first:
 	}
 	if loaded.diags.HasErrors() {
+		progress.Stop()
 		signals.release() // so that they end a program whose standard error is not read
 		return cli.ShowDiagnostics(c, loaded.diags, cli.ExitFailed)
 	}
@@ -131,7 +134,9 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
-	if isStopped, err := d.awaitPrepared(loaded.config); isStopped || err != nil {
+	progress.Step("starting, and taking over the state")
+	isStopped, err := d.awaitPrepared(loaded.config)
+	if progress.Stop(); isStopped || err != nil {
 		return err
 	}
 	d.logRejection(loaded.rejected)

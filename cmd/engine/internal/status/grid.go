@@ -135,7 +135,7 @@ func (g *grid) write(s *strings.Builder, r row) {
 		if !g.shown[c] {
 			continue
 		}
-		text = cut(text, min(g.widths[c], left-blank))
+		text = cli.Cut(text, min(g.widths[c], left-blank))
 		length := utf8.RuneCountInString(text)
 		if length > 0 {
 			s.WriteString(strings.Repeat(" ", blank) + g.on.Paint(r.colorOf(column(c)), text))
@@ -158,17 +158,6 @@ func (g *grid) writeBelow(s *strings.Builder, result string, c cli.Color) {
 		lines[maxResultLines-1] += " …"
 	}
 	for _, line := range lines {
-		s.WriteString(indent + g.on.Paint(c, cut(line, narrow.Width)) + "\n")
+		s.WriteString(indent + g.on.Paint(c, cli.Cut(line, narrow.Width)) + "\n")
 	}
-}
-
-// cut returns the beginning of a text that is longer than width.
-func cut(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	if width <= 0 {
-		return ""
-	}
-	return string([]rune(text)[:width-1]) + "…"
 }

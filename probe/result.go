@@ -165,8 +165,10 @@ func Brief(d time.Duration) string {
 		return "0s"
 	case d < time.Millisecond:
 		d = d.Round(time.Microsecond)
-	case d < time.Second:
+	case d < 100*time.Millisecond:
 		d = d.Round(100 * time.Microsecond)
+	case d < time.Second:
+		d = d.Round(time.Millisecond)
 	case d < 10*time.Second:
 		d = d.Round(100 * time.Millisecond)
 	case d < time.Hour:

@@ -110,7 +110,7 @@ func FuzzCleanText(f *testing.F) {
 
 func TestADurationForPeopleHasTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 1234 * time.Nanosecond: "1µs", 32052852 * time.Nanosecond: "32.1ms", 400 * time.Millisecond: "400ms",
+		-time.Second: "0s", 0: "0s", 1234 * time.Nanosecond: "1µs", 32052852 * time.Nanosecond: "32.1ms", 639300 * time.Microsecond: "639ms", 400 * time.Millisecond: "400ms",
 		3240 * time.Millisecond: "3.2s", 42 * time.Second: "42s", 5 * time.Minute: "5m", 192 * time.Second: "3m12s",
 		time.Hour - time.Millisecond: "1h", time.Hour: "1h", 5*time.Hour + 3*time.Minute + 9*time.Second: "5h3m", 10 * time.Hour: "10h",
 		26 * time.Hour: "1d2h", 336 * time.Hour: "14d", 24*time.Hour + 59*time.Minute: "1d",

@@ -101,7 +101,7 @@ func (b *Beat) explain(now time.Time) string {
 			text += ", and reports a failure"
 		}
 		if b.DurationSeconds > 0 {
-			text += ", after a run of " + brief(seconds(b.DurationSeconds))
+			text += ", after a run of " + probe.Brief(seconds(b.DurationSeconds))
 		}
 		text += "."
 	}

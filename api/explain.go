@@ -78,21 +78,21 @@ func (p *Process) explain() (all []string) {
 
 // meanings says what the states of a target mean.
 var meanings = map[probe.TargetState]string{
-	probe.StateAbsent:         "no instance of it was reported, so that no probe is attempted",
+	probe.StateAbsent:         "no instance of it was reported, so no probe is attempted",
 	probe.StateCannotStart:    "an instance cannot be started",
-	probe.StateCrashLooping:   "its instances exit, or are ended, one after another",
-	probe.StateExited:         "its last instance has exited with an error, and no other follows",
-	probe.StateRestartBlocked: "a startup or liveness probe fails, and the restart has to wait",
+	probe.StateCrashLooping:   "it keeps exiting or being restarted",
+	probe.StateExited:         "its last instance exited with an error, and no other follows",
+	probe.StateRestartBlocked: "a startup or liveness probe fails, and the restart waits",
 	probe.StateFailing:        "a startup or liveness probe fails",
 	probe.StateNotReady:       "a readiness probe fails",
-	probe.StateBlind:          "the attempts of a probe cannot be made",
+	probe.StateBlind:          "the attempts of a probe cannot run",
 	probe.StateUnreachable:    "it fails, and a target that it depends on is in trouble",
 	probe.StateDamped:         "it has flapped too often",
-	probe.StatePaused:         "nothing is done about it",
-	probe.StateStopped:        "it was terminated, as was asked for",
+	probe.StatePaused:         "the engine does nothing about it",
+	probe.StateStopped:        "it was stopped on request",
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
 	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
-	probe.StateCompleted:      "its last instance has exited with status 0, and no other follows",
+	probe.StateCompleted:      "its last instance exited with status 0, and no other follows",
 	probe.StateReady:          "it has started, and no readiness probe fails",
 }
 
@@ -107,7 +107,7 @@ func (t Target) explainState(now time.Time) string {
 		more = append(more, "state "+state)
 	}
 	if !t.Since.IsZero() {
-		more = append(more, "for "+brief(now.Sub(t.Since)))
+		more = append(more, "for "+probe.Brief(now.Sub(t.Since)))
 	}
 	if len(more) > 0 {
 		is += " (" + strings.Join(more, ", ") + ")"
@@ -129,7 +129,7 @@ func (t Target) explainDamping(now time.Time) string {
 		return fmt.Sprintf("It has a penalty of %d, since it has flapped, last%s.", d.Penalty, before(d.Flapped, now))
 	}
 	return fmt.Sprintf("It has been damped for %s, for another %s unless it flaps again (penalty %d, last flap%s): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests.",
-		brief(now.Sub(d.Since)), brief(d.Until.Sub(now)), d.Penalty, before(d.Flapped, now))
+		probe.Brief(now.Sub(d.Since)), probe.Brief(d.Until.Sub(now)), d.Penalty, before(d.Flapped, now))
 }
 
 // explainPause says who has paused the target, and until when.
@@ -140,12 +140,12 @@ func (t Target) explainPause(now time.Time) string {
 	}
 	text := "An operator has paused it" + before(p.Since, now)
 	if p.Reason == probe.ReasonMaintenance {
-		text = "It has been under maintenance for " + brief(now.Sub(p.Since))
+		text = "It has been under maintenance for " + probe.Brief(now.Sub(p.Since))
 	}
 	if p.Until.IsZero() {
 		text += ", until sonde unpause"
 	} else {
-		text += ", for another " + brief(p.Until.Sub(now))
+		text += ", for another " + probe.Brief(p.Until.Sub(now))
 	}
 	if text += ": its probes go on, and it is not restarted because they fail"; p.Detail != "" {
 		text += " (" + p.Detail + ")"
@@ -158,7 +158,7 @@ func (t Target) explainGateway(now time.Time) string {
 	switch e := t.Ejection; {
 	case e != nil:
 		text := fmt.Sprintf("Gateways send it no requests, for another %s at most: theirs have failed, the last of them%s: %s",
-			brief(e.Until.Sub(now)), before(e.Since, now), e.Reason)
+			probe.Brief(e.Until.Sub(now)), before(e.Since, now), e.Reason)
 		if e.Detail != "" {
 			text += ": " + e.Detail
 		}
@@ -175,27 +175,27 @@ func (t Target) explainGateway(now time.Time) string {
 
 // instanceReasons says what the reasons of an instance mean. Others are shown as they are.
 var instanceReasons = map[probe.Reason]string{
-	probe.ReasonBackOff:         "The next one waits for its back-off",
-	probe.ReasonStartAfter:      "It is started after other targets",
-	probe.ReasonOperatorStop:    "An operator has stopped the target, until sonde start starts it",
-	probe.ReasonOperatorRestart: "An operator has asked for its restart",
-	probe.ReasonCrashLoop:       "Those before it exited one after another, and it has not run for longer than the last back-off yet",
-	probe.ReasonDegraded:        "It fails, and is not restarted before the engine itself is well",
+	probe.ReasonBackOff:         "The next one starts after its back-off",
+	probe.ReasonStartAfter:      "It starts after other targets",
+	probe.ReasonOperatorStop:    "An operator stopped the target; sonde start starts it",
+	probe.ReasonOperatorRestart: "An operator requested its restart",
+	probe.ReasonCrashLoop:       "Earlier instances kept exiting, and this one has not outlasted the last back-off yet",
+	probe.ReasonDegraded:        "It fails, and is not restarted while the engine itself is degraded",
 	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
 	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
 	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
-	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act, and, with a quorum, enough vantages say that it fails",
+	probe.ReasonOwnership:       "It fails, and is not restarted until an engine of the fleet owns the target and may act and, with a quorum, enough vantages agree",
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
-	probe.ReasonFloor:           "It fails, and is not restarted before its group has enough ready members without it",
-	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
-	probe.ReasonReload:          "It fails, and is not restarted before the configuration is corrected, or sonde restart or sonde reload --force is run",
+	probe.ReasonFloor:           "It fails, and is not restarted until its group has enough ready members without it",
+	probe.ReasonBudget:          "It fails, and is not restarted until the restart budget allows it",
+	probe.ReasonReload:          "It fails, and is not restarted until the configuration is corrected, or sonde restart or sonde reload --force is run",
 	probe.ReasonEnding:          "It fails and is being terminated",
-	probe.ReasonShutdown:        "It is, or was, terminated since the engine ends",
+	probe.ReasonShutdown:        "The engine stops, and terminates it",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
 	probe.ReasonExited:          "It exited on its own",
 	probe.ReasonCompleted:       "It exited with status 0",
 	probe.ReasonNoStart:         "It could not be started",
-	probe.ReasonStarting:        "The process of the next one runs, and has not said yet that it is ready",
+	probe.ReasonStarting:        "The process of the next one runs, and has not reported yet that it is ready",
 }
 
 // explain returns "" for an instance that the engine does not run.
@@ -216,9 +216,12 @@ func (in Instance) explain(now time.Time) string {
 	case probe.Running:
 		text += continuing("running", in.Since, now)
 	case probe.Ended:
-		text += " ended" + before(in.Since, now) + in.explainExit() + ", another one follows"
+		text += " ended" + before(in.Since, now) + in.explainExit()
+		if in.Reason != probe.ReasonBackOff { // which says it
+			text += "; the next one follows"
+		}
 	default:
-		text += " ended" + before(in.Since, now) + in.explainExit() + ", no other follows"
+		text += " ended" + before(in.Since, now) + in.explainExit() + "; no other follows"
 	}
 	text += "."
 	if in.Reason != "" {
@@ -263,7 +266,7 @@ func (p Probe) importance() int {
 func (p Probe) explain(now time.Time) string {
 	parts := []string{p.explainState(now)}
 	if p.Result != nil {
-		parts = append(parts, p.Result.explain(now))
+		parts = append(parts, p.Result.explain(now, p.Errors > 0))
 	}
 	return strings.Join(append(parts, p.explainNext(now)), " ")
 }
@@ -289,22 +292,25 @@ func (p Probe) explainVerdict(now time.Time) string {
 
 // explainRun says how far the run of equal outcomes, or the score, is from what decides.
 func (p Probe) explainRun() string {
-	text := ""
+	text, turned := "", p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
 	switch {
 	case p.Score != nil && p.OnHold:
 	case p.Score != nil && p.Decided && p.Verdict == probe.Failing:
 		text = fmt.Sprintf(": score %d of %d, passes at 0", *p.Score, p.Threshold)
 	case p.Score != nil && (*p.Score > 0 || p.Decided):
 		text = fmt.Sprintf(": score %d of %d, fails at %[2]d", *p.Score, p.Threshold)
+	case p.Run > 0 && turned && p.Last == probe.Success: // passing says it
 	case p.Run > 0:
 		text = fmt.Sprintf(": %s %s", p.Progress, plural(p.Threshold, p.Last.String()))
-		turned := p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
 		if left := p.Threshold - p.Run; left > 0 && !turned {
 			text += fmt.Sprintf(", %d more in a row %s it", left, decide(left))
 		}
 	}
-	if p.Errors > 0 {
-		text += fmt.Sprintf("; the last %s could not be made", counted(int64(p.Errors), "attempt"))
+	switch {
+	case p.Errors == 1:
+		text += "; 1 attempt could not run"
+	case p.Errors > 1:
+		text += fmt.Sprintf("; %d attempts in a row could not run", p.Errors)
 	}
 	return text
 }
@@ -316,20 +322,25 @@ func decide(n int32) string {
 	return "decide"
 }
 
-// explain says how an attempt went.
-func (r Result) explain(now time.Time) string {
-	text := "The last attempt"
-	switch r.Outcome {
-	case probe.Success:
+// explain says how an attempt went. If it is one of a run that could not run, that is known.
+func (r Result) explain(now time.Time, isKnown bool) string {
+	text, ago, took := "The last attempt", before(r.At, now), ", and took "
+	switch {
+	case r.Outcome == probe.Success:
 		text += " succeeded"
-	case probe.Warning:
+	case r.Outcome == probe.Warning:
 		text += " succeeded with a warning"
-	case probe.Failure:
+	case r.Outcome == probe.Failure:
 		text += " failed"
+	case isKnown:
+		text, took = "The last one", " took "
+		if ago != "" {
+			ago = "," + ago + ","
+		}
 	default:
-		text += " could not be made"
+		text += " could not run"
 	}
-	text += before(r.At, now) + ", and took " + brief(seconds(r.DurationSeconds)) + r.Timings.explain()
+	text += ago + took + probe.Brief(seconds(r.DurationSeconds)) + r.Timings.explain()
 	if r.Tries > 1 {
 		text += fmt.Sprintf(", in %d tries", r.Tries)
 	}
@@ -373,7 +384,7 @@ func (t Timings) explain() string {
 		took float64
 	}{{"resolve", t.ResolveSeconds}, {"connect", t.ConnectSeconds}, {"TLS", t.TLSSeconds}, {"first byte", t.FirstByteSeconds}} {
 		if step.took > 0 {
-			steps = append(steps, step.name+" "+brief(seconds(step.took)))
+			steps = append(steps, step.name+" "+probe.Brief(seconds(step.took)))
 		}
 	}
 	if len(steps) == 0 {
@@ -388,9 +399,9 @@ var waits = map[verdict.WaitReason]string{
 	verdict.NotRunning:   "It waits until the instance runs.",
 	verdict.InitialDelay: "It waits for its initial delay.",
 	verdict.NotStarted:   "It waits until the startup probes have passed.",
-	verdict.Started:      "The target has started, so that it makes no more attempts.",
-	verdict.Held:         "It makes no attempts until the next instance.",
-	verdict.Finished:     "It makes no more attempts, since no other instance follows.",
+	verdict.Started:      "The target has started; the next attempt follows the next start.",
+	verdict.Held:         "The next attempt follows the next start.",
+	verdict.Finished:     "No attempt follows, since no other instance does.",
 	verdict.Preparing:    "It waits for its handler, which is being prepared.",
 }
 
@@ -399,7 +410,7 @@ func (p Probe) explainNext(now time.Time) string {
 	left := p.Next.Sub(now)
 	switch {
 	case p.WaitReason == verdict.InitialDelay && left > 0:
-		return "It waits for its initial delay, for " + brief(left) + "."
+		return "It waits for its initial delay, for " + probe.Brief(left) + "."
 	case p.WaitReason != verdict.NotWaiting:
 		return cmp.Or(waits[p.WaitReason], "It waits: "+p.WaitReason.String()+".")
 	case p.Attempting:
@@ -409,7 +420,7 @@ func (p Probe) explainNext(now time.Time) string {
 	case left <= 0:
 		return "The next attempt is due now."
 	}
-	return "The next attempt is due in " + brief(left) + "."
+	return "The next attempt is due in " + probe.Brief(left) + "."
 }
 
 // continuing returns " has been failing for 3m12s", or " is failing" if it is not known since when.
@@ -417,7 +428,7 @@ func continuing(what string, since, now time.Time) string {
 	if since.IsZero() {
 		return " is " + what
 	}
-	return " has been " + what + " for " + brief(now.Sub(since))
+	return " has been " + what + " for " + probe.Brief(now.Sub(since))
 }
 
 // before returns " 3m12s ago", or "" if it is not known.
@@ -425,30 +436,10 @@ func before(at, now time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return " " + brief(now.Sub(at)) + " ago"
+	return " " + probe.Brief(now.Sub(at)) + " ago"
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// brief returns a duration with two or three digits: 1.2ms, 3.2s, 42s, 3m12s, 5h3m, 3d4h.
-func brief(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "0s"
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(100 * time.Microsecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	const day = 24 * time.Hour
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-}
 
 // words returns a state in words.
 func words(s probe.TargetState) string { return strings.ReplaceAll(s.String(), "_", " ") }

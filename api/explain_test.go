@@ -25,9 +25,9 @@ func TestAnExplanationBeginsWithTheState(t *testing.T) {
 		{api.Target{Name: "web", State: probe.StateNotReady, Since: ago(192 * time.Second)},
 			"web is not ready (for 3m12s): a readiness probe fails."},
 		{api.Target{Name: "web", State: probe.StateBlind, Ready: true, Since: ago(3200 * time.Millisecond)},
-			"web is ready (state blind, for 3.2s): the attempts of a probe cannot be made."},
+			"web is ready (state blind, for 3.2s): the attempts of a probe cannot run."},
 		{api.Target{Name: "web", State: probe.StateCrashLooping},
-			"web is not ready (state crash looping): its instances exit, or are ended, one after another."},
+			"web is not ready (state crash looping): it keeps exiting or being restarted."},
 	} {
 		if got := test.target.Explain(explained)[0]; got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
@@ -50,19 +50,19 @@ func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
 	}{
 		{api.Instance{}, nil},
 		{api.Instance{ID: "4711", Phase: probe.Gone, Reason: probe.ReasonOperatorStop, Detail: "stopped by alice", ExitStatus: new(143)},
-			[]string{"Instance 4711 ended with exit status 143, no other follows. An operator has stopped the target, until sonde start starts it: stopped by alice"}},
+			[]string{"Instance 4711 ended with exit status 143; no other follows. An operator stopped the target; sonde start starts it: stopped by alice"}},
 		{api.Instance{ID: "4711", Phase: probe.Gone, Reason: probe.ReasonExited, Detail: "exit status 3: out of memory", ExitStatus: new(3)},
-			[]string{"Instance 4711 ended, no other follows. It exited on its own: exit status 3: out of memory"}},
+			[]string{"Instance 4711 ended; no other follows. It exited on its own: exit status 3: out of memory"}},
 		{api.Instance{ID: "static", Phase: probe.Running}, nil},
 		{api.Instance{ID: "web-1", Phase: probe.Waiting}, []string{"Instance web-1 does not run yet."}},
-		{api.Instance{ID: "web-1", Phase: probe.Running, Since: ago(time.Minute)}, []string{"Instance web-1 has been running for 1m0s."}},
+		{api.Instance{ID: "web-1", Phase: probe.Running, Since: ago(time.Minute)}, []string{"Instance web-1 has been running for 1m."}},
 		{api.Instance{ID: "web-3", Phase: probe.Running, Since: ago(time.Minute), Restarts: 2, Detail: "exit status 3"},
-			[]string{"Instance web-3 (after 2 restarts) has been running for 1m0s. The one before it: exit status 3"}},
+			[]string{"Instance web-3 (after 2 restarts) has been running for 1m. The one before it: exit status 3"}},
 		{api.Instance{ID: "web-3", Phase: probe.Running, Since: ago(5*time.Hour + 3*time.Minute), Restarts: 1, Reason: probe.ReasonBudget},
-			[]string{"Instance web-3 (after 1 restart) has been running for 5h3m. It fails, and is not restarted before the restart budget allows it."}},
+			[]string{"Instance web-3 (after 1 restart) has been running for 5h3m. It fails, and is not restarted until the restart budget allows it."}},
 		{api.Instance{ID: "web-3", Phase: probe.Ended, Since: ago(42 * time.Second), Reason: probe.ReasonBackOff, Detail: "exit status 3; restarting in 5m0s:\n  last\twords"},
-			[]string{"Instance web-3 ended 42s ago, another one follows. The next one waits for its back-off: exit status 3; restarting in 5m0s: last words"}},
-		{api.Instance{ID: "job", Phase: probe.Gone, Reason: "own.reason"}, []string{"Instance job ended, no other follows. own.reason."}},
+			[]string{"Instance web-3 ended 42s ago. The next one starts after its back-off: exit status 3; restarting in 5m0s: last words"}},
+		{api.Instance{ID: "job", Phase: probe.Gone, Reason: "own.reason"}, []string{"Instance job ended; no other follows. own.reason."}},
 	} {
 		target := api.Target{Name: "web", Instance: test.instance}
 		if got := target.Explain(explained)[1:]; !slices.Equal(got, test.want) {
@@ -89,15 +89,15 @@ func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
 			"db is undecided, and counts as failing until then. It waits for its initial delay, for 3.2s."},
 		{api.Probe{Verdict: probe.Undecided, WaitReason: verdict.NotStarted}, "db is undecided. It waits until the startup probes have passed."},
 		{api.Probe{Verdict: probe.Passing, Blind: true, Errors: 4, Result: &api.Result{Outcome: probe.Unknown, Reason: "exec.start", Tries: 3}},
-			"db cannot be attempted; the last 4 attempts could not be made. The last attempt could not be made, and took 0s, in 3 tries: exec.start. No attempt is due."},
+			"db cannot be attempted; 4 attempts in a row could not run. The last one took 0s, in 3 tries: exec.start. No attempt is due."},
 		{api.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Score: new(int32(12)), Threshold: 20, Progress: "12/20", Attempting: true},
 			"db is passing: score 12 of 20, fails at 20. The next attempt is under way."},
 		{api.Probe{Verdict: probe.Failing, Decided: true, Last: probe.Success, Score: new(int32(3)), Threshold: 20, Progress: "3/20", Attempting: true},
 			"db is failing: score 3 of 20, passes at 0. The next attempt is under way."},
 		{api.Probe{Verdict: probe.Failing, Decided: true, OnHold: true, Last: probe.Failure, Score: new(int32(0)), Threshold: 20, Progress: "0/20", WaitReason: verdict.Held},
-			"db is failing. It makes no attempts until the next instance."},
+			"db is failing. The next attempt follows the next start."},
 		{api.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Run: 1, Threshold: 1, Progress: "1/1", WaitReason: verdict.Held},
-			"db is passing: 1/1 success. It makes no attempts until the next instance."},
+			"db is passing. The next attempt follows the next start."},
 	} {
 		test.probe.ID, test.probe.Target = "web:db", "web"
 		target := api.Target{Name: "web", Probes: []api.Probe{test.probe}}
@@ -133,10 +133,10 @@ func TestAnExplanationSaysUntilWhenATargetIsDamped(t *testing.T) {
 		want   []string
 	}{
 		{api.Target{Name: "web", State: probe.StateReady, Ready: true, Damping: &api.Damping{Penalty: 1433, Flapped: ago(5 * time.Minute)}},
-			[]string{"web is ready: it has started, and no readiness probe fails.", "It has a penalty of 1433, since it has flapped, last 5m0s ago."}},
+			[]string{"web is ready: it has started, and no readiness probe fails.", "It has a penalty of 1433, since it has flapped, last 5m ago."}},
 		{api.Target{Name: "web", State: probe.StateDamped, Gateway: probe.GatewayDown, Damping: &api.Damping{Penalty: 2866, Flapped: ago(time.Minute), Since: ago(2 * time.Minute), Until: explained.Add(29 * time.Minute)}},
 			[]string{"web is not ready (state damped): it has flapped too often.",
-				"It has been damped for 2m0s, for another 29m0s unless it flaps again (penalty 2866, last flap 1m0s ago): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests."}},
+				"It has been damped for 2m, for another 29m unless it flaps again (penalty 2866, last flap 1m ago): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests."}},
 	} {
 		if got := test.target.Explain(explained); !slices.Equal(got, test.want) {
 			t.Errorf("got  %q\nwant %q", got, test.want)

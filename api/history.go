@@ -59,7 +59,7 @@ func probeSentence(t engine.Transition) string {
 	case t.Readmitted:
 		return "no longer ejected"
 	case t.Blind:
-		return fmt.Sprintf("%s is blind: %s could not be made", name, attempts(t.Attempts))
+		return fmt.Sprintf("%s is blind: %s could not run", name, attempts(t.Attempts))
 	case t.Attempts == 0 && t.Policy != probe.PolicyEvidence:
 		return fmt.Sprintf("%s is %v, because of the instance", name, t.Verdict)
 	case t.Verdict == t.Previous && t.Verdict != probe.Failing:

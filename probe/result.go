@@ -157,6 +157,40 @@ func OneLine(s string, limit int) string {
 	return CleanText(strings.Join(strings.Fields(s), " "), limit)
 }
 
+// Brief returns a duration for people, with two or three digits, or two units: 1.2ms, 3.2s, 42s, 3m12s, 5m, 5h3m, 3d4h.
+func Brief(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		d = d.Round(time.Microsecond)
+	case d < 100*time.Millisecond:
+		d = d.Round(100 * time.Microsecond)
+	case d < time.Second:
+		d = d.Round(time.Millisecond)
+	case d < 10*time.Second:
+		d = d.Round(100 * time.Millisecond)
+	case d < time.Hour:
+		d = d.Round(time.Second)
+	case d < day:
+		d = d.Truncate(time.Minute)
+	default:
+		return withoutZero(fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour))
+	}
+	return withoutZero(d.String())
+}
+
+// withoutZero returns a duration without its last units that are 0: 5m for 5m0s.
+func withoutZero(text string) string {
+	for _, zero := range []string{"m0s", "h0m", "d0h"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 func clean(s string, lines bool) string {
 	return strings.Map(func(r rune) rune {
 		if (r == '\n' || r == '\t') && lines {

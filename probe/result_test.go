@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -105,4 +106,17 @@ func FuzzCleanText(f *testing.F) {
 			t.Errorf("%q is cleaned to %q, and that to %q", s, got, probe.CleanText(got, most))
 		}
 	})
+}
+
+func TestADurationForPeopleHasTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", 1234 * time.Nanosecond: "1µs", 32052852 * time.Nanosecond: "32.1ms", 639300 * time.Microsecond: "639ms", 400 * time.Millisecond: "400ms",
+		3240 * time.Millisecond: "3.2s", 42 * time.Second: "42s", 5 * time.Minute: "5m", 192 * time.Second: "3m12s",
+		time.Hour - time.Millisecond: "1h", time.Hour: "1h", 5*time.Hour + 3*time.Minute + 9*time.Second: "5h3m", 10 * time.Hour: "10h",
+		26 * time.Hour: "1d2h", 336 * time.Hour: "14d", 24*time.Hour + 59*time.Minute: "1d",
+	} {
+		if got := probe.Brief(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
 }

@@ -245,7 +245,7 @@ function makeRow(name) {
 
 function fill(row, target) {
   row.isProcess = row.isProcess || Boolean(target.process); // an event does not say so
-  setText(row.state, words(target.state));
+  setText(row.state, words(target.state) + (target.stale ? ", stale" : ""));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
   setAttribute(row.line, "data-part", stateOf[target.state]);

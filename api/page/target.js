@@ -56,6 +56,7 @@ function showTarget(target) {
   fact("State since", target.since, showTime);
   fact("Probed by", target.heard ? target.owner || "no engine now" : target.owner);
   fact("Heard of", target.heard, showTime);
+  fact("Stale", target.stale && "its owner has not confirmed this for longer than a lease lasts");
   fact("Address", target.process ? "" : target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 const (
@@ -38,7 +40,7 @@ func (l *listening) look(now, wall int64) (why string) {
 		l.all = now
 	case gap > int64(margin):
 		l.all = now
-		why = "the engine was stopped or short of processor time, or its machine suspended, for " + brief(time.Duration(gap))
+		why = "the engine was stopped or short of processor time, or its machine suspended, for " + probe.Brief(time.Duration(gap))
 	}
 	l.looked = now
 	wasSetBack := l.isSetBack
@@ -46,7 +48,7 @@ func (l *listening) look(now, wall int64) (why string) {
 		l.udp = now
 	}
 	if l.isSetBack && !wasSetBack {
-		why = "the clock of this machine was set back by " + brief(time.Duration(l.latest-wall))
+		why = "the clock of this machine was set back by " + probe.Brief(time.Duration(l.latest-wall))
 	}
 	l.latest = max(l.latest, wall)
 	if why != "" {

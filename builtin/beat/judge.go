@@ -51,7 +51,7 @@ func (s sighting) judge(by rhythm) probe.Result {
 	case has && s.report.Status == Failed && !excused:
 		return s.failed(ago)
 	case has && s.report.Status == OK && s.now <= due+late:
-		return probe.Succeed("last beat " + brief(ago) + " ago")
+		return probe.Succeed("last beat " + probe.Brief(ago) + " ago")
 	case excused:
 		due, _ = by.due(s, s.heard, false)
 	}
@@ -63,7 +63,7 @@ func (s sighting) judge(by rhythm) probe.Result {
 
 // failed is the result after a beat that reports a failure.
 func (s sighting) failed(ago time.Duration) probe.Result {
-	text := "the target has reported a failure " + brief(ago) + " ago"
+	text := "the target has reported a failure " + probe.Brief(ago) + " ago"
 	if s.report.Exit != 0 {
 		text += fmt.Sprintf(", exit status %d", s.report.Exit)
 	}
@@ -77,24 +77,16 @@ func (s sighting) failed(ago time.Duration) probe.Result {
 func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
 	switch {
 	case excused && has:
-		return unheard("last beat %s ago; the engine may have missed one since, and waits for another %s", brief(time.Duration(s.now-s.last)), brief(left))
+		return unheard("last beat %s ago; the engine may have missed one since, and waits for another %s", probe.Brief(time.Duration(s.now-s.last)), probe.Brief(left))
 	case excused:
-		return unheard("no beat since the engine listens; it waits for another %s", brief(left))
+		return unheard("no beat since the engine listens; it waits for another %s", probe.Brief(left))
 	}
-	return unheard("no beat yet; the first one is due in %s", brief(left))
+	return unheard("no beat yet; the first one is due in %s", probe.Brief(left))
 }
 
 func (s sighting) missed(has bool, ago time.Duration, expected string) probe.Result {
 	if !has {
-		return probe.Fail(reasonMissed, "no beat for %s, since they are expected; %s", brief(time.Duration(s.now-s.expected)), expected)
+		return probe.Fail(reasonMissed, "no beat for %s, since they are expected; %s", probe.Brief(time.Duration(s.now-s.expected)), expected)
 	}
-	return probe.Fail(reasonMissed, "last beat %s ago; %s", brief(ago), expected)
-}
-
-// brief returns a duration for people: to the second if it is longer.
-func brief(d time.Duration) string {
-	if d = max(d, 0); d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
+	return probe.Fail(reasonMissed, "last beat %s ago; %s", probe.Brief(ago), expected)
 }

@@ -21,10 +21,10 @@ func TestJudgement(t *testing.T) {
 		reason probe.Reason
 		detail string
 	}{
-		"a beat has come":              {sighting{now: base + 60*second, expected: 1, heard: 1, last: base, report: ok}, probe.Success, "", "last beat 1m0s ago"},
+		"a beat has come":              {sighting{now: base + 60*second, expected: 1, heard: 1, last: base, report: ok}, probe.Success, "", "last beat 1m ago"},
 		"a beat came in the grace":     {sighting{now: base + 90*second, expected: 1, heard: 1, last: base, report: ok}, probe.Success, "", ""},
 		"the engine itself is late":    {sighting{now: base + 91*second, expected: 1, heard: 1, last: base, report: ok}, probe.Success, "", ""},
-		"a beat is missing":            {sighting{now: base + 91*second + 1, expected: 1, heard: 1, last: base, report: ok}, probe.Failure, reasonMissed, "last beat 1m31s ago; one is expected every 1m0s, 30s later at most"},
+		"a beat is missing":            {sighting{now: base + 91*second + 1, expected: 1, heard: 1, last: base, report: ok}, probe.Failure, reasonMissed, "last beat 1m31s ago; one is expected every 1m, 30s later at most"},
 		"the instance has started":     {sighting{now: base + 91*second, expected: base, heard: 1}, probe.Unknown, probe.ReasonNoBeatDue, "no beat yet; the first one is due in 0s"},
 		"the first beat is missing":    {sighting{now: base + 92*second, expected: base, heard: 1}, probe.Failure, reasonMissed, "no beat for 1m32s"},
 		"an instance before has sent":  {sighting{now: base + 10*second, expected: base, heard: 1, last: base - second, report: ok}, probe.Unknown, probe.ReasonNoBeatDue, "no beat yet"},
@@ -125,7 +125,7 @@ func TestStopsAndClocksThatAreSetBackAreInterruptions(t *testing.T) {
 	if why := look(2.5, 3602.5); why != "" || l.udp != 0 {
 		t.Errorf("after the clock was set forward: %q", why)
 	}
-	if why := look(3, 3); !strings.Contains(why, "set back by 1h0m0s") || l.udp != at(3) || l.all != at(2.1) {
+	if why := look(3, 3); !strings.Contains(why, "set back by 1h") || l.udp != at(3) || l.all != at(2.1) {
 		t.Errorf("after the clock was set back: %q, %+v", why, l)
 	}
 	if why := look(3.5, 3.5); why != "" || l.udp != at(3.5) {

@@ -78,7 +78,7 @@ func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
 // expected says for people when a beat that is missing was due.
 func (r rhythm) expected(s sighting, due int64) string {
 	if r.in == nil {
-		return "one is expected every " + brief(r.every) + ", " + brief(r.grace) + " later at most"
+		return "one is expected every " + probe.Brief(r.every) + ", " + probe.Brief(r.grace) + " later at most"
 	}
-	return "one was due at " + s.time(due).In(r.in).Format(time.RFC3339) + ", " + brief(r.grace) + " later at most"
+	return "one was due at " + s.time(due).In(r.in).Format(time.RFC3339) + ", " + probe.Brief(r.grace) + " later at most"
 }

@@ -45,14 +45,18 @@ func (t *TLS) Judge(r probe.Result, until time.Time) probe.Result {
 	if t == nil || t.MinValidity == 0 || until.IsZero() || !passed {
 		return r
 	}
-	if earliest, _ := observeClock(); until.Sub(earliest) >= t.MinValidity {
+	earliest, _ := observeClock()
+	if until.Sub(earliest) >= t.MinValidity {
 		return r
 	}
 	r.Outcome, r.Reason = probe.Failure, probe.ReasonTLSExpiring
 	if t.OnShortValidity == "warn" {
 		r.Outcome = probe.Warning
 	}
-	r.Detail = fmt.Sprintf("the certificate is valid until %s, but not for another %v, as min_validity demands",
-		until.UTC().Format("2006-01-02 15:04 MST"), t.MinValidity)
+	when := "expires in " + probe.Brief(until.Sub(earliest))
+	if until.Before(earliest) {
+		when = "expired " + probe.Brief(earliest.Sub(until)) + " ago"
+	}
+	r.Detail = fmt.Sprintf("the certificate %s (%s); min_validity is %s", when, until.UTC().Format("2006-01-02 15:04 MST"), probe.Brief(t.MinValidity))
 	return r
 }

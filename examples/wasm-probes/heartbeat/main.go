@@ -95,7 +95,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return link.late(t.Settings, took)
 	}
 	t.Gauge("round_trip_milliseconds", float64(took)/float64(time.Millisecond))
-	detail := "beat " + strconv.FormatUint(link.sent, 10) + " was answered in " + took.String()
+	detail := "beat " + strconv.FormatUint(link.sent, 10) + " was answered in " + took.Round(100*time.Microsecond).String()
 	if slow := t.Settings.Slow; slow > 0 && took > slow {
 		return guest.Warn("heartbeat.slow", detail)
 	}

@@ -141,15 +141,15 @@ func (im *importer) module(name string, all *fields) {
 	switch {
 	case reason != "":
 	case len(lost) > 0 && im.options.Lax:
-		im.warn(name, body, "Ignored, so that an attempt can succeed where blackbox_exporter fails: %s.", strings.Join(lost, ", "))
+		im.warn(name, body, "Ignored, so this module is laxer than in blackbox_exporter: %s.", strings.Join(lost, ", "))
 	case len(lost) > 0:
-		reason = fmt.Sprintf("an attempt could succeed where blackbox_exporter fails, since these fields are not supported: %s; --lax writes the module without them", strings.Join(lost, ", "))
+		reason = fmt.Sprintf("Sonde does not support %s, which would make this module laxer; --lax converts it anyway", strings.Join(lost, ", "))
 	}
 	if reason == "" {
 		im.body.Append(own)
 		return
 	}
-	im.warn(name, &im.body.Body, "Left out: %s.", reason)
+	im.warn(name, &im.body.Body, "Not converted: %s.", reason)
 	im.body.CommentOut(own)
 }
 

@@ -7,6 +7,7 @@
 //	logqueue.go    keeps a log's reader from blocking the program
 //	report.go      writes the result of one attempt
 //	screen.go      the terminal: its width and its colours
+//	progress.go    what a command waits for
 //	text.go        small helpers for text and JSON output
 //	flag.go        flags with a duration, such as 14d, or with one of some words
 //	file.go        token files, and replacing files

@@ -85,3 +85,14 @@ func (s Screen) Wrap(line, indent string) string {
 	}
 	return out.String()
 }
+
+// Cut returns the beginning of a text that is longer than width, in characters.
+func Cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	if width <= 0 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}

@@ -20,7 +20,7 @@ const exitRefused = 3
 const lookPeriod = 200 * time.Millisecond
 
 // await waits until all engines that are to run a revision use it or have refused it, and writes which.
-func (s *store) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
+func (s *store) await(ctx context.Context, out, errs io.Writer, progress *cli.Progress, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var last answers // as far as they are known
@@ -31,8 +31,10 @@ func (s *store) await(ctx context.Context, out, errs io.Writer, r revision.Revis
 				return fmt.Errorf("%s was replaced by another push before all engines had answered", nameOf(r))
 			}
 			if len(last.waiting) == 0 {
+				progress.Stop()
 				return last.write(out, errs, r)
 			}
+			progress.Step("waiting for " + cli.SomeNames(last.waiting))
 		}
 		select {
 		case <-time.After(lookPeriod):
@@ -42,6 +44,7 @@ func (s *store) await(ctx context.Context, out, errs io.Writer, r revision.Revis
 		if len(last.waiting) == 0 {
 			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), s.advise(err))
 		}
+		progress.Stop()
 		return last.write(out, errs, r)
 	}
 }

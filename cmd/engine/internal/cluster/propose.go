@@ -38,13 +38,15 @@ func (f *pushFlags) propose(c *cobra.Command, to *store, p proposal) error {
 			return err
 		}
 	}
+	progress := cli.StartProgress(c.ErrOrStderr(), "pushing the configuration")
+	defer progress.Stop()
 	r, err := revision.Push(c.Context(), to.Store, p.seen, revision.Revision{
 		Author: author(), Message: f.message, Restores: p.restores, Force: f.force, Engine: f.to,
 	}, p.files)
 	if err != nil {
 		return to.advise(err)
 	}
-	return to.await(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), r, f.timeout)
+	return to.await(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), progress, r, f.timeout)
 }
 
 // showPlan writes what a revision changes. It is an error if engines would refuse that.

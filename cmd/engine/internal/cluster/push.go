@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
@@ -105,6 +106,8 @@ func (s *store) revisions(ctx context.Context) (revision.Overview, error) {
 
 // push pushes the configuration of paths.
 func (f *pushFlags) push(c *cobra.Command, to *store, paths []string) error {
+	progress := handlers.StartProgress(c)
+	defer progress.Stop()
 	after, files, err := to.readToPush(c, paths)
 	if err != nil {
 		return err
@@ -124,7 +127,9 @@ func (f *pushFlags) push(c *cobra.Command, to *store, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", seen.Wanted(f.to).Number)
 		return err
 	}
+	progress.Step("comparing with the revision in use")
 	before, err := to.loadRevision(c.Context(), seen.InUse())
+	progress.Stop()
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)

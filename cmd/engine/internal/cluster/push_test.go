@@ -216,7 +216,7 @@ func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
 	to := &store{Store: lasting{b}}
 	for i, want := range []string{"revision 1 was replaced by another push", "the trial of revision 2 was replaced", "revision 3 is current"} {
 		var out strings.Builder
-		if err := to.await(t.Context(), &out, &out, pushed[i], time.Minute); err != nil {
+		if err := to.await(t.Context(), &out, &out, nil, pushed[i], time.Minute); err != nil {
 			out.WriteString(err.Error())
 		}
 		if !strings.HasPrefix(out.String(), want) {
@@ -287,7 +287,7 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			to := &store{Store: c.store, config: &config.Config{Cluster: &config.Cluster{}}}
-			err := to.await(t.Context(), &out, &out, third, time.Minute)
+			err := to.await(t.Context(), &out, &out, nil, third, time.Minute)
 			if err != nil {
 				out.WriteString(err.Error())
 			}

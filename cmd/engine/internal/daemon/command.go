@@ -69,7 +69,7 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"targets or more, unless its engine block says reload_guard = \"100%\". SIGTERM and SIGINT stop all processes within their grace\n" +
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
-			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
+			"log. SIGPIPE, SIGUSR1 and SIGUSR2 have no effect.\n\n" +
 			"An engine that is started again, by hand or by a service manager, keeps to the same rules: where a\n" +
 			"reload would be rejected it goes on with the configuration that was accepted last, which it keeps beside its\n" +
 			"state file, if that is not too old, or processes have outlived it. --force starts it with the files or not\n" +
@@ -104,9 +104,11 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
+	progress := handlers.StartProgress(c)
+	defer progress.Stop()
 	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
-		p.Inputs = &accepted.Inputs{}
+		p.Inputs, p.Progress = &accepted.Inputs{}, progress
 		return p
 	}}
 	first := background(start.load)
@@ -117,6 +119,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	case loaded = <-first:
 	}
 	if loaded.diags.HasErrors() {
+		progress.Stop()
 		signals.release() // so that they end a program whose standard error is not read
 		return cli.ShowDiagnostics(c, loaded.diags, cli.ExitFailed)
 	}
@@ -131,7 +134,9 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
-	if isStopped, err := d.awaitPrepared(loaded.config); isStopped || err != nil {
+	progress.Step("starting, and taking over the state")
+	isStopped, err := d.awaitPrepared(loaded.config)
+	if progress.Stop(); isStopped || err != nil {
 		return err
 	}
 	d.logRejection(loaded.rejected)

@@ -8,6 +8,7 @@ import (
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -40,8 +41,18 @@ func (in *Inputs) Register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
-// Load reads a configuration and loads its plugins. It starts nothing.
-func (in *Inputs) Load(paths []string, p *Plugins) (*config.Config, config.Diagnostics) {
+// reading is the first step of a command with a configuration.
+const reading = "reading the configuration"
+
+// StartProgress shows what a command with a configuration waits for: see cli.Progress.
+func StartProgress(c *cobra.Command) *cli.Progress {
+	return cli.StartProgress(c.ErrOrStderr(), reading)
+}
+
+// Load reads a configuration for a command, and loads its plugins. It starts nothing.
+func (in *Inputs) Load(c *cobra.Command, paths []string, p *Plugins) (*config.Config, config.Diagnostics) {
+	p.Progress = StartProgress(c)
+	defer p.Progress.Stop()
 	sources, files, diags := in.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags

@@ -3,6 +3,7 @@ package handlers
 import (
 	"bytes"
 	"flag"
+	"github.com/spf13/cobra"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,7 @@ func TestOperatorsMistakesAreAnswered(t *testing.T) {
 // answer returns the diagnostics of a file as sonde validate shows them.
 func answer(t *testing.T, name string) string {
 	in := Inputs{LookUp: true}
-	_, diags := in.Load([]string{name}, NewPlugins(t.Context(), WaitForNone, Silent))
+	_, diags := in.Load(&cobra.Command{}, []string{name}, NewPlugins(t.Context(), WaitForNone, Silent))
 	if len(diags) == 0 {
 		t.Error("there are no diagnostics")
 	}

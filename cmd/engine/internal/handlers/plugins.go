@@ -38,6 +38,9 @@ type Plugins struct {
 	// Describe is config.Options.Describe.
 	Describe bool
 
+	// Progress shows what a command waits for; nil: nothing is shown.
+	Progress *cli.Progress
+
 	ctx    context.Context // ends the wait for the compiler
 	wait   wait
 	logger func(config.Engine) *slog.Logger
@@ -118,6 +121,8 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 		return config.Handler{}, err
 	}
 	if p.wait != WaitForNone {
+		p.Progress.Step("compiling the plugin " + block.Name)
+		defer p.Progress.Step(reading)
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}

@@ -59,6 +59,8 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	if shares {
 		host = p.share(host, block.Name)
 	}
+	p.Progress.Step("compiling the interpreter of scripts")
+	defer p.Progress.Step(reading)
 	if err := host.Wait(p.ctx); err != nil {
 		return config.Handler{}, fmt.Errorf("the interpreter of scripts cannot be used: %w", err)
 	}

@@ -170,6 +170,8 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 func check(c *cobra.Command, text []byte) config.Diagnostics {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
 	defer p.Close()
+	p.Progress = handlers.StartProgress(c)
+	defer p.Progress.Stop()
 	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
 	return diags
 }

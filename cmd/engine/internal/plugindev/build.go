@@ -66,7 +66,9 @@ func build(c *cobra.Command, dir, module, out string) error {
 	if err != nil {
 		return err
 	}
-	if err := accept(c.Context(), packed, 0); err != nil {
+	progress := cli.StartProgress(c.ErrOrStderr(), "checking that an engine loads "+m.Name)
+	err = accept(c.Context(), packed, 0)
+	if progress.Stop(); err != nil {
 		return err
 	}
 	if out == "" {

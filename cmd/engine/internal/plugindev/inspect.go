@@ -45,6 +45,8 @@ func inspectCommand() *cobra.Command {
 			if err := write(c.OutOrStdout()); err != nil || one.Manifest == nil {
 				return err
 			}
+			progress := cli.StartProgress(c.ErrOrStderr(), "compiling the plugin")
+			defer progress.Stop()
 			return accept(c.Context(), one.module, max(one.Memory.Least, wasmhost.DefaultMemory))
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os/signal"
@@ -40,6 +41,8 @@ type trial struct {
 	env      []string
 	dns      []string
 	verbose  bool
+
+	stderr io.Writer
 }
 
 func (t *trial) flags(c *cobra.Command) {
@@ -56,6 +59,7 @@ func (t *trial) flags(c *cobra.Command) {
 // echo server. The context is done after SIGINT or SIGTERM. The caller must call end.
 func (t *trial) begin(c *cobra.Command, args []string) (ctx context.Context, end func(), err error) {
 	closeEcho := func() {}
+	t.stderr = c.ErrOrStderr()
 	switch {
 	case t.timeout < time.Millisecond || t.timeout > probe.MaxDuration:
 		err = cli.UsageError("--timeout must be from 1ms to %s", probe.FormatDuration(probe.MaxDuration))
@@ -130,7 +134,9 @@ func (t *trial) open(ctx context.Context) (p *wasmhost.Plugin, h *wasmhost.Handl
 	if p, err = handlers.LoadModule(t.host, nil); err != nil {
 		return nil, nil, target, err
 	}
-	if err = p.Wait(ctx); err == nil {
+	progress := cli.StartProgress(t.stderr, "compiling "+probe.OneLine(p.Manifest().Name, probe.MaxTargetName))
+	err = p.Wait(ctx)
+	if progress.Stop(); err == nil {
 		h, target, err = t.handler(p)
 	}
 	if err != nil {

@@ -47,7 +47,7 @@ func probeCommand() *cobra.Command {
 func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report, error) {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
 	defer p.Close()
-	loaded, diags := in.Load(args[:1], p)
+	loaded, diags := in.Load(c, args[:1], p)
 	if err := cli.ShowDiagnostics(c, diags, cli.ExitNoAttempt); err != nil {
 		return nil, err
 	}

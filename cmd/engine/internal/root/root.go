@@ -2,6 +2,7 @@
 //
 //	root.go       the root command and exit codes
 //	inherited_*.go  descriptors of the parent
+//	init.go       sonde init: a first configuration
 //	validate.go   sonde validate
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
@@ -104,7 +105,7 @@ func newRoot(o Options) *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
-	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(),
+	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), initCommand(), fmtCommand(), probeCommand(),
 		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
 	root.AddCommand(simulate.Commands()...)
@@ -121,7 +122,7 @@ var groups = []struct {
 	{"Run", []string{"run"}},
 	{"Look", []string{"explain", "history", "status"}},
 	{"Operate", []string{"beat", "cluster", "pause", "plan", "push", "reload", "restart", "start", "stop", "test-notify", "unpause"}},
-	{"Write a configuration", []string{"docs", "fmt", "import", "plugin", "probe", "validate"}},
+	{"Write a configuration", []string{"docs", "fmt", "import", "init", "plugin", "probe", "validate"}},
 	{"Tune", []string{"simulate", "tune"}},
 }
 

@@ -36,7 +36,7 @@ func validateCommand(hasStore bool) *cobra.Command {
 }
 
 func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, strict bool) error {
-	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent))
+	loaded, diags := in.Load(c, paths, handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent))
 	if strict {
 		for i := range diags {
 			diags[i].IsWarning = false

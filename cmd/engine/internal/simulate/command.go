@@ -104,7 +104,7 @@ func (f *simulation) run(c *cobra.Command, args []string) error {
 func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, managed bool, err error) {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
 	defer p.Close()
-	loaded, diags := f.inputs.Load(args[:1], p)
+	loaded, diags := f.inputs.Load(c, args[:1], p)
 	if err := cli.ShowDiagnostics(c, diags, 1); err != nil {
 		return r, false, err
 	}

@@ -63,7 +63,7 @@ func clusterCommand(c *cobra.Command, show func(io.Writer, api.Cluster) error) *
 }
 
 func writeClusterStatus(w io.Writer, c api.Cluster) error {
-	lease := "ended: it restarts none of its targets, and tells nothing about them"
+	lease := "ended: it restarts none of its targets and sends no notices"
 	if c.Allowed {
 		lease = fmt.Sprintf("lasts at least %v more", leaseLeft(c))
 	}

@@ -16,9 +16,8 @@ func explainCommand() *cobra.Command {
 	return ofTarget(&cobra.Command{
 		Use:   "explain TARGET",
 		Short: "Say why a target of a running engine is or is not ready",
-		Long: "Explain says in sentences what state a target is in and since when, what becomes of its instance, and\n" +
-			"for each probe, those that fail first, what its attempts add up to, how the last one went, and when\n" +
-			"the next one is due, or what it waits for.",
+		Long: "Explain writes sentences about the state of a target, its instance and its probes, those that fail\n" +
+			"first: how far a probe is from another verdict, how the last attempt went, and when the next one is due.",
 		Example: "  sonde explain shop/web\n  sonde explain shop/web -o json",
 	}, (*api.Client).Target, func(ctx context.Context, on cli.Screen, client *api.Client, t api.Target) string {
 		text := explanation(on, t)

@@ -64,7 +64,7 @@ const (
 
 	leastResult    = 24 // columns of the terminal for the results, before a column that is not about attempts goes
 	leastTarget    = 12
-	wantedResult   = 40 // columns of the terminal for results that do not matter
+	wantedResult   = 40 // columns of the terminal for results that may be cut
 	maxResultLines = 2  // of a row that fails
 )
 
@@ -87,10 +87,13 @@ func (g *grid) text() string {
 
 // fit leaves out columns until the results have the room that they need, and then shortens the names.
 func (g *grid) fit() {
-	want := 0
+	most, want := g.room(), 0
+	for _, c := range []column{columnNext, columnRun} {
+		most += g.widths[c] + len(gap)
+	}
 	for _, r := range g.rows {
 		length := utf8.RuneCountInString(r.cells[columnResult])
-		if !r.isFailing {
+		if !r.isFailing || length > most { // it is cut, or gets lines of its own
 			length = min(length, wantedResult)
 		}
 		want = max(want, length)
@@ -132,7 +135,7 @@ func (g *grid) write(s *strings.Builder, r row) {
 		if !g.shown[c] {
 			continue
 		}
-		text = cut(text, min(g.widths[c], left-blank))
+		text = cli.Cut(text, min(g.widths[c], left-blank))
 		length := utf8.RuneCountInString(text)
 		if length > 0 {
 			s.WriteString(strings.Repeat(" ", blank) + g.on.Paint(r.colorOf(column(c)), text))
@@ -155,17 +158,6 @@ func (g *grid) writeBelow(s *strings.Builder, result string, c cli.Color) {
 		lines[maxResultLines-1] += " …"
 	}
 	for _, line := range lines {
-		s.WriteString(indent + g.on.Paint(c, cut(line, narrow.Width)) + "\n")
+		s.WriteString(indent + g.on.Paint(c, cli.Cut(line, narrow.Width)) + "\n")
 	}
-}
-
-// cut returns the beginning of a text that is longer than width.
-func cut(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	if width <= 0 {
-		return ""
-	}
-	return string([]rune(text)[:width-1]) + "…"
 }

@@ -19,7 +19,7 @@ func historyCommand() *cobra.Command {
 		Short: "Show what has happened to a target of a running engine",
 		Long: "History shows the latest transitions of a target, the oldest first: verdicts that turned, with the\n" +
 			"attempts and the reason, and instances that started or ended, with their exit status and last output.\n" +
-			"A target that has been well since its start has none. With a state file the history outlives the engine.",
+			"A target without trouble since its start has none. With a state file the history outlives the engine.",
 		Example: "  sonde history shop/web\n  sonde history shop/web -o json",
 	}, (*api.Client).History, historyText)
 }
@@ -28,7 +28,7 @@ func historyCommand() *cobra.Command {
 func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History) string {
 	var s strings.Builder
 	if h.Owner != "" {
-		fmt.Fprintln(&s, on.Wrap(fmt.Sprintf("the engine %s probes the target and has its history: ask that one, by --address", probe.OneLine(h.Owner, probe.MaxGroupName)), indent))
+		fmt.Fprintln(&s, on.Wrap(fmt.Sprintf("the engine %s probes the target and has its history: ask it, by --address", probe.OneLine(h.Owner, probe.MaxGroupName)), indent))
 	}
 	for _, t := range h.Transitions {
 		at := local(t.At)
@@ -36,7 +36,7 @@ func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History)
 		fmt.Fprintln(&s, at+on.Paint(transitionColor(t), strings.TrimPrefix(text, at)))
 	}
 	if s.Len() == 0 {
-		return "nothing has happened to the target that the engine remembers\n"
+		return "the engine remembers no transition of the target\n"
 	}
 	return s.String()
 }

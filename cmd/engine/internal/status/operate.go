@@ -61,7 +61,9 @@ func operation(o api.Operation, c *cobra.Command) *cobra.Command {
 	c.RunE = func(c *cobra.Command, targets []string) error {
 		_, err := withController(c, f, func(ctx context.Context, client *api.Client) (struct{}, error) {
 			for _, target := range targets {
+				progress := cli.StartProgress(c.ErrOrStderr(), "waiting for "+probe.OneLine(target, probe.MaxTargetName))
 				text, err := operate(ctx, c, client, target, o, !noWait)
+				progress.Stop()
 				if err != nil {
 					return struct{}{}, adviseName(err, target)
 				}

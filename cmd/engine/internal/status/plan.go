@@ -40,6 +40,8 @@ func planCommand() *cobra.Command {
 			}
 			interrupted := false
 			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) {
+				progress := cli.StartProgress(c.ErrOrStderr(), "waiting until the engine has planned")
+				defer progress.Stop()
 				client.Engine = nil // nothing becomes of it
 				p, err := client.Plan(ctx, paths)
 				interrupted = ctx.Err() != nil

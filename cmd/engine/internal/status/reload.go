@@ -28,6 +28,8 @@ func reloadCommand() *cobra.Command {
 		Args:    cli.Args(0, 0, "reload takes no arguments: the engine reads the files that it was started with"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Reload, error) {
+				progress := cli.StartProgress(c.ErrOrStderr(), "waiting until the engine has reloaded")
+				defer progress.Stop()
 				return client.Reload(ctx, force)
 			})
 			if err != nil {

@@ -65,8 +65,9 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [TARGET]",
 		Short: "Show the targets and probes of a running engine",
-		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards its threshold\n" +
-			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one.\n\n" +
+		Long: "Status shows for each probe its verdict, the current run of equal outcomes towards another one\n" +
+			"(\"2/3 failure\"), the time until the next attempt, and the result of the last one. On a narrow terminal\n" +
+			"the results keep the room, and other columns go.\n\n" +
 			"Targets in trouble come first, the worst state first. In TARGET, * stands for any text and ? for\n" +
 			"one character.",
 		Example: "  sonde status --watch\n  sonde status --failing -o wide\n  sonde status shop/web --json\n  sonde status 'shop/*' --label team=checkout --label tier!=canary",

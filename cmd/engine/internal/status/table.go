@@ -18,9 +18,9 @@ import (
 // table returns the targets as text, with a line for each probe, and one more for the
 // reason why a target is not running. Without targets it is empty.
 //
-//	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT  RESULT
-//	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
-//	                         liveness  passing  2/3 failure  400ms http.status: status 503
+//	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT        RESULT
+//	demo    ready  1         startup   passing  -            next start  exit status 0
+//	                         liveness  passing  2/3 failure  400ms       http.status: status 503
 //
 // With targets of a cluster, the engine that probes each follows its name. A wide table also says how long the target has been in its state, what it is to gateways, its
 // address and its labels, and the exit status of the latest instance that has exited.
@@ -71,7 +71,7 @@ func age(since, now time.Time) string {
 	if since.IsZero() {
 		return "-"
 	}
-	return max(now.Sub(since), 0).Round(time.Second).String()
+	return probe.Brief(max(now.Sub(since), 0).Round(time.Second))
 }
 
 // exitStatus returns the exit status of the latest instance that has exited, or "-".
@@ -144,7 +144,7 @@ func groupLines(on cli.Screen, groups []api.Group, only string, most int) string
 	return listing[api.Group]{on, most, "groups", isWorse}.text(groups, func(g api.Group) string {
 		text := fmt.Sprintf("group %s: %s, %d of %d ready, %d needed", probe.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
 		if g.Counts.Undecided > 0 {
-			text += fmt.Sprintf(", %d not known yet", g.Counts.Undecided)
+			text += fmt.Sprintf(", %d undecided", g.Counts.Undecided)
 		}
 		if g.Stale > 0 {
 			text += fmt.Sprintf(", %d stale", g.Stale)
@@ -173,7 +173,7 @@ func gatewayLines(on cli.Screen, gateways []api.Gateway, of string, most int, no
 		case api.GatewayFailing:
 			text = fmt.Sprintf("not up to date for %s: %s", age(g.ErrorSince, now), probe.OneLine(g.Error, probe.MaxDetail))
 		case api.GatewayWaiting:
-			text = "waiting, it was given nothing yet"
+			text = "waiting for its first update"
 		}
 		return fmt.Sprintf("gateway %s (%s): %s", probe.OneLine(g.Gateway, probe.MaxGroupName), g.Output, text)
 	})
@@ -209,15 +209,15 @@ func maintenanceLines(on cli.Screen, all []api.Maintenance, most int, now time.T
 	})
 }
 
-// notifierLines returns a line for each receiver of a notifier that was not told everything, up to most,
+// notifierLines returns a line for each receiver of a notifier with pending notices, up to most,
 // those first that fail.
 //
-//	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 transitions to tell: connection refused
+//	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 notices pending: connection refused
 func notifierLines(on cli.Screen, notifiers []api.Notifier, most int, now time.Time) string {
 	isFailing := func(n api.Notifier) bool { return n.State == api.NotifierFailing }
 	notifiers = ordered(notifiers, func(n api.Notifier) bool { return n.State != api.NotifierUpToDate }, isFailing)
 	return listing[api.Notifier]{on, most, "receivers of notifiers", isFailing}.text(notifiers, func(n api.Notifier) string {
-		text := fmt.Sprintf("%d transitions to tell", n.Pending)
+		text := cli.Plural(int(n.Pending), "notice") + " pending"
 		if isFailing(n) {
 			text = fmt.Sprintf("failing for %s, ", age(n.ErrorSince, now)) + text
 		}
@@ -239,7 +239,7 @@ func engineLines(on cli.Screen, stats api.Stats) string {
 		all = append(all, fmt.Sprintf("overloaded: skipped %d attempts of passing probes", stats.Shed))
 	}
 	if h := stats.Health; h.Degraded {
-		all = append(all, fmt.Sprintf("degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score %d, 0 is healthy and %d the worst; stalled for %.1fs in all)", h.Score, engine.MaxHealthScore, h.StalledSeconds))
+		all = append(all, fmt.Sprintf("degraded (%d of %d): the engine is short of CPU, memory or descriptors; restarts are paused", h.Score, engine.MaxHealthScore))
 	}
 	switch {
 	case stats.Health.Isolated:
@@ -358,14 +358,14 @@ func state(t api.Target) string {
 	return text
 }
 
-// progress returns the current run of equal outcomes, or the score.
+// progress returns the current run of equal outcomes, or the score, or "-" if it is as the verdict says.
 func progress(p api.Probe) string {
 	switch {
 	case p.Errors > 0:
 		return fmt.Sprintf("%d unknown", p.Errors)
 	case p.Score != nil:
 		return "score " + p.Progress
-	case p.Run == 0:
+	case p.Run == 0, p.Decided && p.Verdict == probe.Passing && p.Last == probe.Success: // VERDICT says it
 		return "-"
 	}
 	return p.Progress + " " + p.Last.String()
@@ -374,6 +374,8 @@ func progress(p api.Probe) string {
 // due returns the time until the next attempt, or why none is due.
 func due(p api.Probe, now time.Time) string {
 	switch {
+	case p.WaitReason == verdict.Held || p.WaitReason == verdict.Started:
+		return "next start"
 	case p.WaitReason != verdict.NotWaiting:
 		return strings.ReplaceAll(p.WaitReason.String(), "_", " ")
 	case p.Attempting:
@@ -381,7 +383,10 @@ func due(p api.Probe, now time.Time) string {
 	case p.Next.IsZero():
 		return "-"
 	}
-	return max(p.Next.Sub(now), 0).Round(100 * time.Millisecond).String()
+	if left := p.Next.Sub(now).Round(100 * time.Millisecond); left > 0 {
+		return probe.Brief(left)
+	}
+	return "now"
 }
 
 // result returns the reason and the detail of the last result.

@@ -31,11 +31,11 @@ func TestTableHasALineForEachProbe(t *testing.T) {
 		},
 	}
 	want := `
-TARGET    STATE      RESTARTS  PROBE         VERDICT    RUN          NEXT  RESULT
-shop/web  not ready  2         -                                           restart.budget: exit status 1: bad
-                               startup       passing    -            hold
-                               readiness/db  undecided  4 unknown    now   exec.start: no such file
-                               liveness      passing    2/3 failure  1.3s  http.status: status 503
+TARGET    STATE      RESTARTS  PROBE         VERDICT    RUN          NEXT        RESULT
+shop/web  not ready  2         -                                                 restart.budget: exit status 1: bad
+                               startup       passing    -            next start
+                               readiness/db  undecided  4 unknown    now         exec.start: no such file
+                               liveness      passing    2/3 failure  1.3s        http.status: status 503
 `
 	if got := "\n" + table([]api.Target{target}, now, cli.Plain, false); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
@@ -80,7 +80,7 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 		{Name: "b", State: "down", Need: 2, Counts: api.GroupCounts{Total: 2, Ready: 1, Down: 1}},
 		{Name: "c", State: "undecided", Need: 1, Counts: api.GroupCounts{Total: 2, Undecided: 2}, ZeroWeight: 3},
 	}
-	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet, 3 more of weight 0\ngroup a: ready, 3 of 4 ready, 2 needed\n"
+	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 undecided, 3 more of weight 0\ngroup a: ready, 3 of 4 ready, 2 needed\n"
 	if got := groupLines(cli.Plain, groups, "", maxGroupLines); got != want {
 		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
 	}
@@ -103,7 +103,7 @@ func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 		{GatewayStatus: group.GatewayStatus{Gateway: "b", Output: "oracle", Groups: []string{"db"}}, State: api.GatewayWaiting},
 		{GatewayStatus: group.GatewayStatus{Gateway: "c", Output: "haproxy", Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)}, State: api.GatewayFailing},
 	}
-	a, b := "gateway a (agent): up to date, 3s ago\n", "gateway b (oracle): waiting, it was given nothing yet\n"
+	a, b := "gateway a (agent): up to date, 3s ago\n", "gateway b (oracle): waiting for its first update\n"
 	c := "gateway c (haproxy): not up to date for 3m12s: dial unix /run/h.sock: no such file\n"
 	for _, test := range []struct {
 		of   string
@@ -164,16 +164,16 @@ func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 	}
 }
 
-func TestReceiversThatWereNotToldEverythingAreShown(t *testing.T) {
+func TestReceiversWithPendingNoticesAreShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	notifiers := []api.Notifier{
 		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", State: api.NotifierUpToDate},
 		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", State: api.NotifierBehind, Pending: 2},
 		{Name: "mail", Output: "run", Receiver: "sh", State: api.NotifierFailing, Pending: 17, Error: "exit status 1:\nbusy", ErrorSince: now.Add(-192 * time.Second)},
 	}
-	mail := "notify mail (run), sh: failing for 3m12s, 17 transitions to tell: exit status 1: busy\n"
+	mail := "notify mail (run), sh: failing for 3m12s, 17 notices pending: exit status 1: busy\n"
 	for most, want := range map[int]string{
-		9: mail + "notify oncall (alertmanager), http://am-2:9093: 2 transitions to tell\n",
+		9: mail + "notify oncall (alertmanager), http://am-2:9093: 2 notices pending\n",
 		1: mail + "… and 1 more receivers of notifiers\n",
 	} {
 		if got := notifierLines(cli.Plain, notifiers, most, now); got != want {
@@ -214,7 +214,7 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 		{api.Stats{Health: api.Health{Score: 1, Stalls: 3, StalledSeconds: 1}}, ""},
 		{api.Stats{Shed: 7}, "overloaded: skipped 7 attempts of passing probes\n"},
 		{api.Stats{Health: api.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
-			"degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score 5, 0 is healthy and 8 the worst; stalled for 5.0s in all)\n"},
+			"degraded (5 of 8): the engine is short of CPU, memory or descriptors; restarts are paused\n"},
 	} {
 		if got := engineLines(cli.Plain, c.stats); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

@@ -258,7 +258,8 @@ func TestAnEngineThatCanAskNobodyPublishesWhatItSees(t *testing.T) {
 				c.world.infect(target, 0)
 				time.Sleep(5500 * time.Millisecond) // three periods, the timeout, and a second
 				if failed := strings.Join(*c.members[0].failures.Load(), " "); !strings.Contains(failed, target+":") {
-					t.Errorf("%s was not published as failing, but %s", target, failed)
+					st, _ := c.members[0].engine.Target(target)
+					t.Errorf("%s was not published as failing, but %q: it is %v, with %+v", target, failed, st.State, st.Probes)
 				}
 			})
 		})

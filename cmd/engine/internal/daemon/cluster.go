@@ -185,8 +185,8 @@ func (c *cluster) isBrought(target string) bool {
 	return !isOwn
 }
 
-// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it: see
-// fleet.MayTell. Any goroutine may call it.
+// mayTell reports whether this engine may notify receivers about a target. About a shared one it may while fleet.MayTell reports
+// true and the pauses of the target are known. Any goroutine may call it.
 func (c *cluster) mayTell(target string) bool {
 	return !c.isShared(target) || c.fleet.MayTell(target) && c.pauses.IsSynced(target)
 }

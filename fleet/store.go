@@ -142,12 +142,14 @@ func (l *ledger) sum(value []byte) uint64 {
 
 // recall returns the memories with which this engine goes on from what was loaded by a token. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
-// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along.
+// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along, or no
+// other engine has loaded the shard since.
 func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
 	known, m := l.stored[id], newMemories()
 	if known != nil {
 		m.causes = maps.Clone(known.causes)
-		if known.token == token {
+		wasNobodys := known.restores == l.config.Coordinator.Restores() && loaded.Loaded <= known.token
+		if known.token == token || wasNobodys {
 			return m
 		}
 	}

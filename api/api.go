@@ -121,6 +121,8 @@ type Config struct {
 	Self      func() string
 	NoControl func() error
 
+	Version string // of the program, for the status page; default: not shown
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP

@@ -19,7 +19,7 @@ type Cluster struct {
 	Zone         string          `json:"zone"`           // where this engine is; empty if the configuration does not say
 	Polls        int             `json:"polls"`          // probes with a quorum that this engine attempts, and votes on
 	Gray         int             `json:"gray"`           // probes of targets that it owns, on which engines differ
-	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then its votes do not count, and it restarts nothing that is shared; empty if it does not
+	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then it restarts nothing that is shared, or while it is unwell only what has answered; empty if it does not
 	Members      []ClusterMember `json:"members"`        // sorted by name; while etcd cannot be reached, as it was last
 	Drains       []ClusterDrain  `json:"drains"`         // the engines that an operator has drained, sorted by name, also those that are not members
 
@@ -68,6 +68,18 @@ type ClusterMember struct {
 
 	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
 	Refused  string `json:"refused,omitzero"`   // why it does not run the current one, or the one that it is to try
+
+	Differs *ClusterDifference `json:"differs,omitempty"` // absent if it shares the same targets as this engine, as far as that is known
+}
+
+// ClusterDifference is in what the targets that another engine shares differ from those of this engine. They are compared by
+// hashes of each shard: an example may be another target of the same shard.
+type ClusterDifference struct {
+	Lacks           int      `json:"lacks"`                     // how many targets it lacks that this engine has, at least
+	LacksExamples   []string `json:"lacksExamples,omitempty"`   // up to three of these
+	More            int      `json:"more"`                      // how many it has that this engine lacks, at least
+	Changed         int      `json:"changed"`                   // how many it probes in another way than this engine, at most
+	ChangedExamples []string `json:"changedExamples,omitempty"` // up to three of these
 }
 
 // MemberHealth is how an engine of a cluster is.

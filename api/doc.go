@@ -3,7 +3,7 @@
 // POST is read-only.
 //
 //	GET /                    the status page; loads nothing from other hosts
-//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true
+//	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true ?groups=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
@@ -34,7 +34,7 @@
 //	cannot_start     an instance cannot be started
 //	crash_looping    its instances exit, or are ended, one after another
 //	exited           its last instance has exited with an error, and no other follows
-//	restart_blocked  a startup or liveness probe fails, and the restart waits for the budget, a group, the engine or a target that it depends on
+//	restart_blocked  a startup or liveness probe fails, and the restart waits for the budget, a group, the engine, a target that it depends on or the correction of a reload
 //	failing          a startup or liveness probe fails
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)

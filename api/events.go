@@ -126,7 +126,7 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 			kind = TargetEvent
 		}
 		t := newTarget(status, probe.MaxDetail)
-		s.config.Others.setOwner(&t)
+		s.config.Others.setOwner(&t, s.config.Others.stale())
 		return kind, t, nil
 	}, changes.Close
 }

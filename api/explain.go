@@ -188,6 +188,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
 	probe.ReasonFloor:           "It fails, and is not restarted until its group has enough ready members without it",
 	probe.ReasonBudget:          "It fails, and is not restarted until the restart budget allows it",
+	probe.ReasonReload:          "It fails, and is not restarted until the configuration is corrected, or sonde restart or sonde reload --force is run",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonShutdown:        "The engine stops, and terminates it",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
@@ -199,6 +200,9 @@ var instanceReasons = map[probe.Reason]string{
 
 // explain returns "" for an instance that the engine does not run.
 func (in Instance) explain(now time.Time) string {
+	if in.Reason == probe.ReasonNotConfigured {
+		return "Nothing probes it: " + in.Detail + "."
+	}
 	if in.Phase == probe.Absent || in.ID == probe.StaticID && in.Reason == "" {
 		return ""
 	}

@@ -36,6 +36,8 @@ type Group struct {
 	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
 	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: the group waits for its members to be decided, or the engine is isolated
 
+	Stale int `json:"stale,omitzero"` // how many members are stale: see Member.Stale
+
 	Counts     GroupCounts `json:"counts"`              // members by state, without those of the weight 0
 	ZeroWeight int         `json:"zeroWeight,omitzero"` // members of the weight 0, which get no requests and count for nothing
 
@@ -63,6 +65,8 @@ type Member struct {
 	State   string            `json:"state"` // "ready", "degraded", "draining", "down" or "undecided"
 	Since   time.Time         `json:"since,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it is not ready
+
+	Stale bool `json:"stale,omitempty"` // no engine of the cluster has confirmed its state for longer than a lease lasts: it stays as it was
 
 	InRotation bool `json:"inRotation"` // gateways send requests to it
 	Weight     int  `json:"weight"`     // with which weight, 0 to 256
@@ -119,7 +123,7 @@ func (s *Server) groups(http.ResponseWriter, *http.Request) (any, error) {
 	list := GroupList{Groups: []Group{}}
 	if s.config.Groups != nil {
 		for _, v := range s.config.Groups.Views() {
-			list.Groups = append(list.Groups, newGroup(v))
+			list.Groups = append(list.Groups, s.newGroup(v))
 		}
 	}
 	return list, nil
@@ -194,7 +198,7 @@ func (s *Server) members(name, after string) (any, error) {
 		return nil, err
 	}
 	v := found.View()
-	g := newGroup(v)
+	g, stale := s.newGroup(v), s.config.Others.stale()
 	for m := range v.MembersAfter(after) {
 		if n := len(g.Members); n == MaxListed {
 			g.Next = g.Members[n-1].Target
@@ -203,6 +207,7 @@ func (s *Server) members(name, after string) (any, error) {
 		g.Members = append(g.Members, Member{
 			Target: m.Target, Address: m.Address, Port: int(m.Port), Labels: m.Labels, State: m.State.String(), Since: utc(m.Since),
 			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight, ZeroWeight: m.ZeroWeight,
+			Stale: stale.has(m.Target),
 		})
 	}
 	return g, nil
@@ -231,9 +236,18 @@ func (s *Server) groupsOf(t engine.TargetStatus) (names []string) {
 	return names
 }
 
-func newGroup(v *group.View) Group {
+func (s *Server) newGroup(v *group.View) Group {
+	n := 0
+	if stale := s.config.Others.stale(); stale != nil {
+		for m := range v.Members() {
+			if stale(m.Target) {
+				n++
+			}
+		}
+	}
 	return Group{
-		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Since: utc(v.Since), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
+		Stale: n,
+		Name:  v.Group, State: v.State.String(), Last: v.Last.String(), Since: utc(v.Since), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
 		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
 		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
 		Counts: GroupCounts{

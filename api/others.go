@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Others says which targets other engines of a cluster probe. Its functions must not block, and must be safe for concurrent use
@@ -12,16 +14,30 @@ type Others struct {
 	Has     func(target string) bool   // another engine probes the target, and Config.Engine shows what that has found out
 	Name    string                     // of this engine in the cluster
 	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if it is not shared
+	Stale   func() func(string) bool   // which targets of other engines are stale now: see Target.Stale; nil for none
 	Heard   func() time.Time           // when what the engines share has last answered this engine while Config.Engine showed all of it; zero if never
 }
 
+// staleness says which targets are stale; nil: none is.
+type staleness func(target string) bool
+
+func (s staleness) has(target string) bool { return s != nil && s(target) }
+
+// stale returns which targets are stale now.
+func (o *Others) stale() staleness {
+	if o.Stale == nil {
+		return nil
+	}
+	return o.Stale()
+}
+
 // setOwner says who probes a target, in a cluster.
-func (o *Others) setOwner(to *Target) {
+func (o *Others) setOwner(to *Target, stale staleness) {
 	if o.OwnerOf == nil {
 		return
 	}
 	if to.Owner = o.OwnerOf(to.Name); o.Has(to.Name) {
-		to.Heard = utc(o.Heard())
+		to.Heard, to.Stale = utc(o.Heard()), stale.has(to.Name)
 	}
 }
 
@@ -50,8 +66,10 @@ func (s *Server) checkOwner(target string) error {
 // explainOwner says who probes the target, if another engine does.
 func (t Target) explainOwner(now time.Time) string {
 	switch {
-	case t.Heard.IsZero():
+	case t.Heard.IsZero() || t.Instance.Reason == probe.ReasonNotConfigured:
 		return ""
+	case t.Stale && t.Owner != "":
+		return fmt.Sprintf("The engine %s owns it, and has not confirmed this for longer than a lease lasts: it may have changed since (stale). This engine has heard from etcd%s.", t.Owner, before(t.Heard, now))
 	case t.Owner == "":
 		return fmt.Sprintf("No engine of the cluster probes it now: all of this is what its last owner has stored, and this engine has heard from etcd%s.", before(t.Heard, now))
 	}

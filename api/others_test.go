@@ -41,6 +41,7 @@ func newClusterOfTwo(t *testing.T) clusterOfTwo {
 	both := engine.NewUnion(c.own, c.others)
 	c.Server, err = api.New(api.Config{Engine: both, Token: clusterToken, Others: api.Others{
 		Has: both.IsOther, Name: "one", OwnerOf: func(target string) string { return c.owners[target] }, Heard: func() time.Time { return time.Now().Add(-12 * time.Second) },
+		Stale: func() func(string) bool { return func(target string) bool { return target == "d" } },
 	}, Operate: func(context.Context, string, api.Operation, string) (bool, bool, error) { return true, true, nil },
 		Pause: func(context.Context, api.PauseRequest) (api.Paused, error) { return api.Paused{}, nil }})
 	if err != nil {
@@ -97,6 +98,9 @@ func TestAListHasTheTargetsOfAllEngines(t *testing.T) {
 		for _, target := range list.Targets {
 			got = append(got, target.Name+" of "+target.Owner)
 			isOther := target.Name == "b" || target.Name == "d"
+			if target.Stale != (target.Name == "d") {
+				t.Errorf("%s: %s is stale: %v", query, target.Name, target.Stale)
+			}
 			if age := time.Since(target.Heard); isOther != !target.Heard.IsZero() || isOther && (age < 12*time.Second || age > time.Minute) {
 				t.Errorf("%s: it was heard of %s at %v", query, target.Name, target.Heard)
 			}
@@ -196,5 +200,21 @@ func TestAStreamHasTheChangesOfAllEngines(t *testing.T) {
 		if done["a"] && done["b"] {
 			return
 		}
+	}
+}
+
+func TestATargetThatItsOwnerLacksIsExplained(t *testing.T) {
+	c := newClusterOfTwo(t)
+	in := probe.Instance{Target: "b", Reason: probe.ReasonNotConfigured, Detail: `the engine "two" owns the target and does not probe it: its configuration lacks it`}
+	if err := c.others.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{{Target: "b", Kind: probe.Readiness}: {}}}); err != nil {
+		t.Fatal(err)
+	}
+	target := get[api.Target](t, c, "/v1/targets/b")
+	text := strings.Join(target.Explanation, " ")
+	if target.State != probe.StateAbsent || target.Gateway != probe.GatewayUndecided || target.Ready || target.Cause == nil || target.Cause.Reason != probe.ReasonNotConfigured {
+		t.Errorf("it is %+v", target)
+	}
+	if !strings.Contains(text, `Nothing probes it: the engine "two" owns the target`) || strings.Contains(text, "The engine two probes it") {
+		t.Error(text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -108,6 +109,17 @@ func TestPagesYieldEachTargetOnce(t *testing.T) {
 		}
 		if n != 234 {
 			t.Errorf("limit %d: %d targets", limit, n)
+		}
+	}
+}
+
+// The tiles of the status page add up only if each state is of one of them.
+func TestEachStateIsOfOneTile(t *testing.T) {
+	w := request{path: "/list.js"}.do(server(t, api.Config{Engine: many(1, 1)}))
+	tiles := strings.Join(regexp.MustCompile(`states: \[.*\]`).FindAllString(w.Body.String(), -1), "")
+	for state := range probe.TargetState(probe.TargetStates) {
+		if n := strings.Count(tiles, `"`+state.String()+`"`); n != 1 {
+			t.Errorf("%v is of %d tiles", state, n)
 		}
 	}
 }

@@ -22,12 +22,13 @@ const defaultListed = 1000
 type Query struct {
 	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
 	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
-	State   string     // a probe.TargetState: targets in this state; default: any
+	State   string     // a probe.TargetState, or several with commas between them: targets in one of these states; default: any
 	Trouble bool       // targets in trouble only
 	Sort    string     // "name", or "trouble": those in trouble first, the worst state first; default "name"
 	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
 	Limit   int        // number of targets at most, 1 to MaxListed; default 1000
 	Probes  bool       // with each target's probes
+	Groups  bool       // with the groups of each target
 	Group   string     // members of a group; default: any
 	Names   []string   // targets with one of these names, in which * and ? are wildcards; default: any
 	Labels  []string   // targets whose labels match all of these: "team=shop", "team!=shop"; default: any
@@ -51,6 +52,7 @@ func (q Query) values() url.Values {
 	set("after", q.After, q.After != "")
 	set("limit", strconv.Itoa(q.Limit), q.Limit != 0)
 	set("probes", "true", q.Probes)
+	set("groups", "true", q.Groups)
 	set("group", q.Group, q.Group != "")
 	for _, name := range q.Names {
 		v.Add("name", name)
@@ -63,7 +65,7 @@ func (q Query) values() url.Values {
 
 // parseQuery reads the query of /v1/targets.
 func parseQuery(query string) (q Query, err error) {
-	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes", "group", "name", "label")
+	v, err := parseFields(query, "verdict", "kind", "state", "trouble", "sort", "after", "limit", "probes", "groups", "group", "name", "label")
 	if err != nil {
 		return q, err
 	}
@@ -78,7 +80,12 @@ func parseQuery(query string) (q Query, err error) {
 	if !selector.SelectsAll() {
 		q.selectors = append(q.selectors, selector)
 	}
-	err = errors.Join(parseText(v, "verdict", new(probe.Verdict)), parseText(v, "kind", &q.Kind), parseText(v, "state", new(probe.TargetState)))
+	err = errors.Join(parseText(v, "verdict", new(probe.Verdict)), parseText(v, "kind", &q.Kind))
+	for state := range strings.SplitSeq(q.State, ",") {
+		if v.Has("state") {
+			err = errors.Join(err, parseText(url.Values{"state": {state}}, "state", new(probe.TargetState)))
+		}
+	}
 	if err != nil {
 		return q, err
 	}
@@ -94,6 +101,9 @@ func parseQuery(query string) (q Query, err error) {
 			return q, fmt.Errorf("limit is %q: it must be from 1 to %d", s, MaxListed)
 		}
 		q.Limit = n
+	}
+	if q.Groups, err = parseFlag(v, "groups"); err != nil {
+		return q, err
 	}
 	q.Probes, err = parseFlag(v, "probes")
 	return q, err
@@ -165,8 +175,9 @@ const sortTrouble = "trouble"
 // filter returns the targets that the query selects, from the first.
 func (q Query) filter() (f engine.Filter) {
 	if q.State != "" || q.Trouble {
+		states := strings.Split(q.State, ",")
 		f.State = func(s probe.TargetState) bool {
-			return (q.State == "" || s.String() == q.State) && (!q.Trouble || s.InTrouble())
+			return (q.State == "" || slices.Contains(states, s.String())) && (!q.Trouble || s.InTrouble())
 		}
 	}
 	if q.Verdict != "" || q.Kind != 0 {

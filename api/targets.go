@@ -36,6 +36,7 @@ func (s *Server) targets(_ http.ResponseWriter, r *http.Request) (any, error) {
 // Only the first page has the total: to count those that match visits every target.
 func (s *Server) list(ctx context.Context, q Query) Targets {
 	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.config.Engine.States())}, 0
+	stale := s.config.Others.stale()
 	last := "" // the Query.After of the last target
 	for after, t := range s.selected(ctx, q) {
 		if q.Probes {
@@ -47,11 +48,14 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 		}
 		last = after
 		target := newTarget(t, maxListText)
-		s.config.Others.setOwner(&target)
+		s.config.Others.setOwner(&target, stale)
 		if target.Process = s.process(t.Target); target.Process != nil {
 			target.Process.Nice, target.Process.Rlimits = nil, nil
 		}
 		target.Beat = s.beatOf(t.Target)
+		if q.Groups {
+			target.Groups = s.groupsOf(t)
+		}
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, maxListText)
 		}
@@ -103,7 +107,7 @@ func (s *Server) targetOrHistory(ctx context.Context, name string) (any, error) 
 		return nil, errorf(http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 	}
 	target := newTarget(t, probe.MaxDetail)
-	s.config.Others.setOwner(&target)
+	s.config.Others.setOwner(&target, s.config.Others.stale())
 	target.Beat = s.beatOf(t.Target)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	for i := range t.Probes {
@@ -145,5 +149,7 @@ func (s *Server) history(name string) (any, error) {
 
 // stats serves /v1/stats.
 func (s *Server) stats(http.ResponseWriter, *http.Request) (any, error) {
-	return newStats(s.config.Engine.Stats()), nil
+	stats := newStats(s.config.Engine.Stats())
+	stats.Version = s.config.Version
+	return stats, nil
 }

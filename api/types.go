@@ -51,10 +51,7 @@ type Target struct {
 	// Pause is nil unless an operator has paused the target, or it is under maintenance.
 	Pause *Pause `json:"pause,omitempty"`
 
-	// Owner is the engine that probes the target, if the engines of a cluster share it; absent while none
-	// does. Heard is set if that is not this engine: it knows the verdicts that the owner has stored.
-	Owner string    `json:"owner,omitempty"`
-	Heard time.Time `json:"heard,omitzero"` // when this engine has last heard from etcd
+	Sharing
 
 	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
 	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
@@ -69,7 +66,19 @@ type Target struct {
 	Probes []Probe `json:"probes,omitempty"`
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
-	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name}
+	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name} and with ?groups=true
+}
+
+// Sharing is who probes a target that the engines of a cluster share.
+type Sharing struct {
+	// Owner is the engine that probes the target, if the engines of a cluster share it; absent while none
+	// does. Heard is set if that is not this engine: it knows the verdicts that the owner has stored.
+	Owner string    `json:"owner,omitempty"`
+	Heard time.Time `json:"heard,omitzero"` // when this engine has last heard from etcd
+
+	// Stale says that no owner has confirmed all of this for longer than a lease lasts: none is alive, or this engine has not
+	// heard of it. The target stays as it was.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Process is what is known of the processes of a target, which the engine starts, besides their instance.
@@ -316,6 +325,7 @@ const (
 
 // Stats is the response of /v1/stats: the engine's counters since it started.
 type Stats struct {
+	Version     string         `json:"version,omitempty"` // of the program
 	Probes      int            `json:"probes"`
 	InFlight    int            `json:"inFlight"`    // attempts in progress
 	Queued      int            `json:"queued"`      // attempts that are due and wait for a free slot

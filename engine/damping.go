@@ -159,7 +159,8 @@ func (m *summaries) countFlap(t *target, slots []*slot, own probe.TargetState, s
 	if d == nil || !verdict.IsFlap(t.current().brief(), own) || m.doubtsTarget(t, slots, now) {
 		return false
 	}
-	next := verdict.AfterFlap(d.rule, d.penalty, clockTime(now))
+	at := toClock(m.clock, m.clock.Time(now).Truncate(time.Millisecond)) // as it is stored for other engines, which show the same
+	next := verdict.AfterFlap(d.rule, d.penalty, at)
 	begins = next.IsDamped() && !d.penalty.IsDamped()
 	m.flaps++
 	m.dampings += uint64(one(begins))

@@ -12,7 +12,7 @@ import (
 // isolation decides whether the engine is cut off from its targets, or from its name
 // servers, and whether failures without an answer count. scheduler.mu guards it.
 //
-// scheduler.count takes the result of each attempt. If an answer is missing, judge asks
+// judge.count takes the result of each attempt. If an answer is missing, it asks
 // health.Isolation whether the failure counts. The result is either concluded, as it is or
 // with the reason engine.isolated, or unsettled: settle judges it again. If it turns a verdict to
 // failing, others may be asked first (opinion.go).
@@ -131,16 +131,19 @@ func (i *isolation) until() (names, all int64) {
 	return names, all
 }
 
+// judge decides which results count. It needs scheduler.mu.
+type judge struct{ sc *scheduler }
+
 // count counts the result of an attempt, or puts that off until it is known whether the
 // engine is cut off.
-func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
-	s, i := a.slot, &sc.isolation
+func (j judge) count(a *attempt, res *probe.Result, now int64) {
+	s, i := a.slot, &j.sc.isolation
 	if s.spec.Load().keepsState() {
-		s.addRare().lost = sc.monitor.Observe(now)
+		s.addRare().lost = j.sc.monitor.Observe(now)
 	}
 	if s.peer == 0 || res.Reason.BlamesEngine() {
 		i.withdraw(s)
-		sc.conclude(a, res, now)
+		j.sc.conclude(a, res, now)
 		return
 	}
 	answered, missing := evidenceOf(res, a.late)
@@ -150,19 +153,19 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 	case 0:
 		i.withdraw(s)
 		i.setAnswered(s, answered)
-		sc.conclude(a, res, now)
+		j.sc.conclude(a, res, now)
 	case nameServer: // nobody has asked the target
 		i.addresses.Withdraw(s.key)
-		sc.judge(a, res, now)
+		j.weigh(a, res, now)
 	default:
-		sc.judge(a, res, now)
+		j.weigh(a, res, now)
 	}
-	sc.publishIsolation(now)
+	j.sc.publishIsolation(now)
 }
 
-// judge concludes an attempt that lacks an answer, unless that has to wait for evidence.
-func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) {
-	i, s := &sc.isolation, a.slot
+// weigh concludes an attempt that lacks an answer, unless that has to wait for evidence.
+func (j judge) weigh(a *attempt, res *probe.Result, now int64) {
+	i, s := &j.sc.isolation, a.slot
 	answered, missing := evidenceOf(res, a.late)
 	judgement := i.judge(a, res, missing, now)
 	if judgement == health.Later {
@@ -176,14 +179,14 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) {
 		res.Detail = "engine isolated, result ignored: " + string(res.Reason) + ": " + res.Detail
 		res.Reason = reasonIsolated
 		s.flags.set(ignored, true)
-		sc.conclude(a, res, now)
+		j.sc.conclude(a, res, now)
 		return
 	}
 	if s.peer != 0 {
 		i.setAnswered(s, answered)
 	}
-	if !sc.overrule(a, res, now) && !sc.seek(a, res, now) {
-		sc.conclude(a, res, now)
+	if !j.overrule(a, res, now) && !j.seek(a, res, now) {
+		j.sc.conclude(a, res, now)
 	}
 }
 
@@ -217,16 +220,16 @@ func connectedInTime(took *probe.Timings, timeout time.Duration) bool {
 }
 
 // settle judges unsettled results whose time has come.
-func (sc *scheduler) settle(now int64) {
-	unsettled := &sc.isolation.unsettled
+func (j judge) settle(now int64) {
+	unsettled := &j.sc.isolation.unsettled
 	for key, at, ok := unsettled.First(); ok && at <= now; key, at, ok = unsettled.First() {
-		if a := sc.slots[key].inflight; a.asked {
-			sc.settleAsked(a, now)
+		if a := j.sc.slots[key].inflight; a.asked {
+			j.settleAsked(a, now)
 		} else {
-			sc.judge(a, &a.Result, now)
+			j.weigh(a, &a.Result, now)
 		}
 	}
-	sc.publishIsolation(now)
+	j.sc.publishIsolation(now)
 }
 
 // publishIsolation publishes whether the engine is isolated, and logs it.

@@ -104,7 +104,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	sc.sleep.until, sc.sleep.set = 0, nil
 	sc.setPassDue(sc.clock.Now())
 	l.completeDone()
-	sc.settle(sc.clock.Now())
+	judge{sc}.settle(sc.clock.Now())
 	all := l.startDue()
 	canceled, sc.canceled = sc.canceled, nil
 	if !all || len(l.started)+len(canceled) > 0 || sc.ctx.Err() != nil { // stopSleeping may have come already

@@ -66,7 +66,7 @@ func TestAnUnsettledResultOfATargetThatBecomesLocalCounts(t *testing.T) {
 		sc := e.scheduler
 		sc.setMachine(machine{name: "h3.test"})
 		sc.mu.Lock()
-		sc.settle(sc.clock.Now() + int64(time.Hour))
+		judge{sc}.settle(sc.clock.Now() + int64(time.Hour))
 		sc.unlock()
 		if st, _ := e.Status(id); st.Verdict != probe.Failing {
 			t.Errorf("got %+v", st)

@@ -31,7 +31,7 @@ func (q Question) Answer(r probe.Result) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	if a.slot.inflight == a && sc.ctx.Err() == nil {
-		sc.concludeAsked(a, &r, sc.clock.Now())
+		judge{sc}.concludeAsked(a, &r, sc.clock.Now())
 		sc.wakeIfEarlier()
 	}
 }
@@ -70,21 +70,21 @@ func (s *sought) isDue(threshold int32) bool {
 // concludeOverruled publishes a result that passes instead of a failure without an answer. To a probe that fails it is a success. The
 // run of failures of one that passes grows until the next one would turn the verdict: that one is asked about again, and fails it
 // unless it is overruled. Count is how many failures the opinion has overruled by now.
-func (sc *scheduler) concludeOverruled(a *attempt, opinion, own *probe.Result, count int32, now int64) {
+func (j judge) concludeOverruled(a *attempt, opinion, own *probe.Result, count int32, now int64) {
 	r := *opinion
 	r.Took, r.Timings, r.Tries = own.Took, own.Timings, own.Tries
-	ev := sc.eventOf(a, &r)
+	ev := j.sc.eventOf(a, &r)
 	if a.slot.state.Verdict != probe.Failing {
-		ev = sc.eventOf(a, own)
-		ev.Extra = ev.Extra || sc.wouldFail(a, own, now)
+		ev = j.sc.eventOf(a, own)
+		ev.Extra = ev.Extra || j.wouldFail(a, own, now)
 	}
-	sc.concludeAs(a, &r, ev, now)
+	j.sc.concludeAs(a, &r, ev, now)
 	a.slot.addRare().sought.overruled = count
 }
 
 // overrule concludes a failure without an answer of a probe of which an earlier one was overruled, as that was, unless it is
 // time to ask again. It reports whether it has.
-func (sc *scheduler) overrule(a *attempt, own *probe.Result, now int64) bool {
+func (j judge) overrule(a *attempt, own *probe.Result, now int64) bool {
 	s := a.slot
 	count := s.currentRare().sought.overruled
 	if count == 0 || count >= a.spec.rule.FailureThreshold {
@@ -96,27 +96,27 @@ func (sc *scheduler) overrule(a *attempt, own *probe.Result, now int64) bool {
 	if latest == nil || !passed(latest) { // it was about another instance
 		return false
 	}
-	sc.concludeOverruled(a, latest, own, count+1, now)
+	j.concludeOverruled(a, latest, own, count+1, now)
 	return true
 }
 
 // seek asks about a failure without an answer, and reports whether the attempt waits for that.
-func (sc *scheduler) seek(a *attempt, res *probe.Result, now int64) (waits bool) {
+func (j judge) seek(a *attempt, res *probe.Result, now int64) (waits bool) {
 	s, ask := a.slot, a.spec.owner.ask
 	switch {
 	case ask == nil || a.spec.rule.Compatibility == probe.Kubelet || s.peer == 0 || !a.counts:
 		return false
 	case s.state.Verdict == probe.Failing && !s.addRare().sought.isDue(a.spec.rule.FailureThreshold):
 		return false
-	case s.state.Verdict != probe.Failing && !sc.wouldFail(a, res, now):
+	case s.state.Verdict != probe.Failing && !j.wouldFail(a, res, now):
 		return false
 	}
 	asked := a.unsettledBy(res)
 	asked.asked = true
 	s.inflight = asked
-	sc.awaitOpinion(asked, now)
-	q := Question{Probe: s.id(), Result: *res, Within: a.spec.rule.Timeout + opinionTime, scheduler: sc, attempt: asked}
-	sc.out.ask(func() {
+	j.awaitOpinion(asked, now)
+	q := Question{Probe: s.id(), Result: *res, Within: a.spec.rule.Timeout + opinionTime, scheduler: j.sc, attempt: asked}
+	j.sc.out.ask(func() {
 		if !ask(q) {
 			q.Answer(q.Result)
 		}
@@ -125,33 +125,33 @@ func (sc *scheduler) seek(a *attempt, res *probe.Result, now int64) (waits bool)
 }
 
 // wouldFail reports whether the result of an attempt turns the verdict of its probe to failing.
-func (sc *scheduler) wouldFail(a *attempt, res *probe.Result, now int64) bool {
-	after, next := verdict.Step(a.spec.rule, a.slot.state, sc.eventOf(a, res), sc.clock.Time(now))
+func (j judge) wouldFail(a *attempt, res *probe.Result, now int64) bool {
+	after, next := verdict.Step(a.spec.rule, a.slot.state, j.sc.eventOf(a, res), j.sc.clock.Time(now))
 	return next.Changed && after.Verdict == probe.Failing
 }
 
 // awaitOpinion makes an attempt that was asked about due when its failure counts without an answer.
-func (sc *scheduler) awaitOpinion(a *attempt, now int64) {
-	a.lostBefore = sc.monitor.Observe(now)
-	sc.isolation.unsettled.Set(a.slot.key, now+int64(a.spec.rule.Timeout+opinionTime))
+func (j judge) awaitOpinion(a *attempt, now int64) {
+	a.lostBefore = j.sc.monitor.Observe(now)
+	j.sc.isolation.unsettled.Set(a.slot.key, now+int64(a.spec.rule.Timeout+opinionTime))
 }
 
 // settleAsked has a failure count to which there was no answer in time. What the engine has lost of that time to a stall it
 // waits once more.
-func (sc *scheduler) settleAsked(a *attempt, now int64) {
-	if notable(sc.monitor.Observe(now)-a.lostBefore, opinionTime) {
-		sc.awaitOpinion(a, now)
+func (j judge) settleAsked(a *attempt, now int64) {
+	if notable(j.sc.monitor.Observe(now)-a.lostBefore, opinionTime) {
+		j.awaitOpinion(a, now)
 		return
 	}
-	sc.concludeAsked(a, &a.Result, now)
+	j.concludeAsked(a, &a.Result, now)
 }
 
 // concludeAsked concludes an attempt that was asked about with the result that counts.
-func (sc *scheduler) concludeAsked(a *attempt, res *probe.Result, now int64) {
-	sc.isolation.unsettled.Remove(a.slot.key)
+func (j judge) concludeAsked(a *attempt, res *probe.Result, now int64) {
+	j.sc.isolation.unsettled.Remove(a.slot.key)
 	if passed(res) {
-		sc.concludeOverruled(a, res, &a.Result, 1, now)
+		j.concludeOverruled(a, res, &a.Result, 1, now)
 		return
 	}
-	sc.conclude(a, &a.Result, now)
+	j.sc.conclude(a, &a.Result, now)
 }

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +15,47 @@ import (
 // asked is an owner of one probe, of a target on another machine that may fall silent, and what the engine asks about it. Its
 // period is a second, its timeout 500 ms, and its threshold 3.
 type asked struct {
-	t         *testing.T
-	engine    *engine.Engine
-	network   *network
-	id        probe.ID
+	t       *testing.T
+	engine  *engine.Engine
+	network *network
+	id      probe.ID
+
+	askedMu   sync.Mutex // guards all below
 	questions []engine.Question
 	refuses   bool         // nobody can be asked
 	says      probe.Result // the answer; the zero Result is none
+}
+
+// answer takes a question.
+func (a *asked) answer(q engine.Question) (isAsked bool) {
+	a.askedMu.Lock()
+	defer a.askedMu.Unlock()
+	a.questions = append(a.questions, q)
+	if a.says != (probe.Result{}) {
+		q.Answer(a.says)
+	}
+	return !a.refuses
+}
+
+// say has others answer questions from now on.
+func (a *asked) say(r probe.Result) {
+	a.askedMu.Lock()
+	defer a.askedMu.Unlock()
+	a.says = r
+}
+
+// refuse has nobody be there to be asked from now on.
+func (a *asked) refuse() {
+	a.askedMu.Lock()
+	defer a.askedMu.Unlock()
+	a.refuses = true
+}
+
+// asked returns the questions so far.
+func (a *asked) asked() []engine.Question {
+	a.askedMu.Lock()
+	defer a.askedMu.Unlock()
+	return slices.Clone(a.questions)
 }
 
 const askedAddress = "10.0.0.1"
@@ -29,13 +65,7 @@ func ask(t *testing.T, kind probe.Kind, f func(a *asked)) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		a := &asked{t: t, engine: e, network: &network{broken: map[string]probe.Result{}}, id: probe.ID{Target: "web", Kind: kind}}
 		owner := e.Owner("fleet")
-		owner.SeekOpinions(func(q engine.Question) bool {
-			a.questions = append(a.questions, q)
-			if a.says != (probe.Result{}) {
-				q.Answer(a.says)
-			}
-			return !a.refuses
-		})
+		owner.SeekOpinions(a.answer)
 		a.change(owner, "1")
 		a.report("a")
 		pass(5 * time.Second)
@@ -67,9 +97,9 @@ func (a *asked) fallSilent() {
 func (a *asked) awaitQuestion(n int) time.Duration {
 	a.t.Helper()
 	began := time.Now()
-	for len(a.questions) < n {
+	for len(a.asked()) < n {
 		if pass(10 * time.Millisecond); time.Since(began) > 10*time.Minute {
-			a.t.Fatalf("%d questions were asked in ten minutes, want %d: %+v", len(a.questions), n, status(a.t, a.engine, a.id))
+			a.t.Fatalf("%d questions were asked in ten minutes, want %d: %+v", len(a.asked()), n, status(a.t, a.engine, a.id))
 		}
 	}
 	return time.Since(began)
@@ -84,11 +114,11 @@ func TestOthersAreAskedBeforeAVerdictTurnsToFailingWithoutAnAnswer(t *testing.T)
 			if took := a.awaitQuestion(1); took < 2*time.Second || took > 4*time.Second {
 				t.Errorf("%v: asked after %v, which is not at the third failure", kind, took)
 			}
-			if got := a.questions[0]; got.Probe != a.id || got.Result.Reason != probe.ReasonTCPTimeout {
+			if got := a.asked()[0]; got.Probe != a.id || got.Result.Reason != probe.ReasonTCPTimeout {
 				t.Errorf("%v: asked %+v", kind, got)
 			}
 			want(t, a.engine, a.id, probe.Passing)
-			a.questions[0].Answer(a.questions[0].Result)
+			a.asked()[0].Answer(a.asked()[0].Result)
 			want(t, a.engine, a.id, probe.Failing)
 			if got := status(t, a.engine, a.id).Result; got.Reason != probe.ReasonTCPTimeout || got.Detail != "no answer" {
 				t.Errorf("%v: failing with %+v", kind, got)
@@ -105,14 +135,14 @@ func TestAFailureCountsIfNobodyAnswersInTime(t *testing.T) {
 		want(t, a.engine, a.id, probe.Passing)
 		pass(40 * time.Millisecond)
 		want(t, a.engine, a.id, probe.Failing)
-		a.questions[0].Answer(elsewhere) // too late
+		a.asked()[0].Answer(elsewhere) // too late
 		want(t, a.engine, a.id, probe.Failing)
 	})
 }
 
 func TestAFailureCountsAtOnceIfNobodyCanBeAsked(t *testing.T) {
 	ask(t, probe.Liveness, func(a *asked) {
-		a.refuses = true
+		a.refuse()
 		a.fallSilent()
 		a.awaitQuestion(1)
 		want(t, a.engine, a.id, probe.Failing)
@@ -121,7 +151,7 @@ func TestAFailureCountsAtOnceIfNobodyCanBeAsked(t *testing.T) {
 
 func TestAnAnswerMayComeBeforeTheQuestionReturns(t *testing.T) {
 	ask(t, probe.Liveness, func(a *asked) {
-		a.says = elsewhere
+		a.say(elsewhere)
 		a.fallSilent()
 		a.awaitQuestion(1)
 		if st := status(t, a.engine, a.id); st.Verdict != probe.Passing || st.Result.Reason != "test.gray" {
@@ -133,12 +163,12 @@ func TestAnAnswerMayComeBeforeTheQuestionReturns(t *testing.T) {
 // A target that others reach is gray all the time, and they are asked again as often as its threshold says: it may go down meanwhile.
 func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 	ask(t, probe.Readiness, func(a *asked) {
-		a.says = elsewhere
+		a.say(elsewhere)
 		a.fallSilent()
 		a.awaitQuestion(1)
 		for n := 2; n < 5; n++ {
 			began := time.Now()
-			for len(a.questions) < n {
+			for len(a.asked()) < n {
 				pass(100 * time.Millisecond)
 				st := status(t, a.engine, a.id)
 				if target, _ := a.engine.Target("web"); st.Verdict != probe.Passing || st.Result.Reason != "test.gray" || !target.Ready || target.Gateway != probe.GatewayDegraded {
@@ -149,9 +179,9 @@ func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 				t.Errorf("asked again after %v, want three periods", took)
 			}
 		}
-		a.says = probe.Fail(probe.ReasonTCPTimeout, "no answer there either")
-		asked := len(a.questions)
-		if a.awaitQuestion(asked + 1); status(t, a.engine, a.id).Verdict != probe.Failing {
+		a.say(probe.Fail(probe.ReasonTCPTimeout, "no answer there either"))
+		before := len(a.asked())
+		if a.awaitQuestion(before + 1); status(t, a.engine, a.id).Verdict != probe.Failing {
 			t.Error("the target is down everywhere, and passes")
 		}
 	})
@@ -161,7 +191,7 @@ func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 	ask(t, probe.Readiness, func(a *asked) {
 		a.fallSilent()
-		a.says = probe.Fail(probe.ReasonTCPTimeout, "no answer there either")
+		a.say(probe.Fail(probe.ReasonTCPTimeout, "no answer there either"))
 		a.awaitQuestion(1)
 		want(t, a.engine, a.id, probe.Failing)
 		last := time.Duration(0)
@@ -172,14 +202,14 @@ func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 			}
 			last = took
 		}
-		a.says = elsewhere
+		a.say(elsewhere)
 		a.awaitQuestion(9)
 		if st := status(t, a.engine, a.id); st.Verdict != probe.Passing || st.Result.Reason != "test.gray" {
 			t.Errorf("others reach it: %+v", st)
 		}
 		a.awaitQuestion(10)
 		want(t, a.engine, a.id, probe.Passing)
-		a.says = probe.Fail(probe.ReasonTCPTimeout, "no answer there either")
+		a.say(probe.Fail(probe.ReasonTCPTimeout, "no answer there either"))
 		if took := a.awaitQuestion(11); took > 5*time.Second {
 			t.Errorf("asked after %v, want three periods", took)
 		}
@@ -189,7 +219,7 @@ func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 
 func TestAnAnswerOfTheTargetEndsThatItIsGray(t *testing.T) {
 	ask(t, probe.Readiness, func(a *asked) {
-		a.says = elsewhere
+		a.say(elsewhere)
 		a.fallSilent()
 		a.awaitQuestion(1)
 		a.network.answerAgain(askedAddress)
@@ -215,8 +245,8 @@ func TestNobodyIsAskedAbout(t *testing.T) {
 				a.network.breakTarget(askedAddress, res)
 				pass(5 * time.Second)
 				want(t, a.engine, a.id, probe.Failing)
-				if len(a.questions) > 0 {
-					t.Errorf("asked %+v", a.questions)
+				if len(a.asked()) > 0 {
+					t.Errorf("asked %+v", a.asked())
 				}
 			})
 		})
@@ -263,7 +293,7 @@ func TestAnAnswerAboutWhatIsGoneChangesNothing(t *testing.T) {
 				a.network.answerAgain(askedAddress)
 				replace(a)
 				before, _ := a.engine.Status(a.id)
-				a.questions[0].Answer(a.questions[0].Result)
+				a.asked()[0].Answer(a.asked()[0].Result)
 				synctest.Wait()
 				if after, _ := a.engine.Status(a.id); after.Verdict != before.Verdict || fmt.Sprint(after.Attempts) != fmt.Sprint(before.Attempts) {
 					t.Errorf("it was %+v, and is %+v", before, after)
@@ -280,8 +310,8 @@ func TestTheTimeThatTheEngineIsStalledIsNotThatOfTheAnswer(t *testing.T) {
 		n, id := &network{broken: map[string]probe.Result{}}, probe.ID{Target: "far", Kind: probe.Liveness}
 		p := probe.Probe{Handler: n, HandlerName: "network", Target: probe.Target{Address: askedAddress}, Rule: probe.Rule{Period: 10 * time.Second}}
 		owner := e.Owner("fleet")
-		var questions []engine.Question
-		owner.SeekOpinions(func(q engine.Question) bool { questions = append(questions, q); return true })
+		a := &asked{t: t, engine: e, id: id}
+		owner.SeekOpinions(a.answer)
 		if _, err := owner.Change(engine.Change{Set: probe.Set{id: p}}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,12 +321,10 @@ func TestTheTimeThatTheEngineIsStalledIsNotThatOfTheAnswer(t *testing.T) {
 			e.Report(probe.Instance{Target: target, ID: "a", Phase: probe.Running, Since: time.Now()})
 		}
 		n.fallSilent(askedAddress, probe.Fail(probe.ReasonTCPTimeout, "no answer"))
-		for len(questions) == 0 {
-			pass(10 * time.Millisecond)
-		}
+		a.awaitQuestion(1)
 		s.stall(t, e, 5*time.Second)
 		want(t, e, id, probe.Passing)
-		questions[0].Answer(elsewhere)
+		a.asked()[0].Answer(elsewhere)
 		want(t, e, id, probe.Passing)
 	})
 }

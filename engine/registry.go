@@ -32,7 +32,7 @@ func newRegistry() *registry {
 	return &registry{
 		targets: map[string]*target{}, labels: map[string]map[string]string{}, dampings: map[string]*damping{}, pauses: map[string]*Pause{},
 		idle:   idleInstances{byName: map[string]*list.Element{}},
-		states: targetStates{since: map[*target]int64{}, explained: map[*target]string{}},
+		states: targetStates{since: map[*target]int64{}, restated: map[*target]restated{}, explained: map[*target]string{}},
 	}
 }
 
@@ -89,11 +89,16 @@ func (i *instance) isReport(in probe.Instance, c *clock.Clock) bool {
 	if i.kept || i.id != in.ID || i.phase != in.Phase || i.since != c.At(in.Since) {
 		return false
 	}
-	n := note{in.Reason, in.Detail, in.LastExit}
-	if i.note == nil && n != (note{}) || i.note != nil && *i.note != n {
+	if !i.hasNote(&note{in.Reason, in.Detail, in.LastExit}) {
 		return false
 	}
 	return i.restarts == in.Restarts && i.managed == in.Managed && i.terminating == in.Terminating && i.retained == in.Retained
+}
+
+// hasNote reports whether the note of i is as another one; nil is as an empty one.
+func (i *instance) hasNote(other *note) bool {
+	none := &note{}
+	return *cmp.Or(i.note, none) == *cmp.Or(other, none)
 }
 
 // hasStarted reports whether the instance runs and has started.

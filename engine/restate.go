@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -13,11 +14,27 @@ type Restated struct {
 	Memories map[probe.ID]Memory // of its probes; their endpoints and handlers do not matter: the other engine has compared them
 
 	// Results are those that have decided the verdicts of Memories, if they are known, or warnings of probes that pass:
-	// they are shown as of then.
+	// they are shown as of then. A probe whose result is unknown is blind: see Status.Blind.
 	Results map[probe.ID]probe.Result
+
+	// Since is when the target got into State, if that is one of trouble, unreachable, damped or paused. It counts while this
+	// engine finds the same state.
+	State probe.TargetState
+	Since time.Time
 
 	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
 	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see Change.Dampings
+}
+
+// RestateSince says since when a target is in a state, as another engine knows it that had the target before: see Restated.Since.
+// It counts until the target is ready. Several goroutines may call it at once.
+func (a Admin) RestateSince(target string, state probe.TargetState, since time.Time) {
+	sc := a.engine.scheduler
+	sc.mu.Lock()
+	defer sc.unlock()
+	if t, _ := a.engine.registry.target(target); t != nil {
+		a.engine.registry.restateSince(t, state, sc.clock.At(since), sc.clock.Now())
+	}
 }
 
 // Restate gives a target the instance and its probes the memories that another engine has of them, in one
@@ -60,6 +77,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		s.waitReason, s.result, s.resultAt = verdict.NotWaiting, nil, 0
 		r, isKnown := of.Results[s.id()]
 		s.marks.set(markWarned, isKnown && r.Outcome == probe.Warning)
+		s.marks.set(markBlind, isKnown && r.Outcome == probe.Unknown)
 		if isKnown {
 			r.Detail = a.engine.conf.Redact(r.Detail)
 			s.result, s.resultAt = &r, s.since
@@ -77,6 +95,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		sc.summaries.replacePenalty(t.name, &d.rule, sc.summaries.restoredPenalty(d.rule, of.Penalty, sc.clock.Now()))
 	}
 	sc.summaries.updateStateOf(t, false)
+	a.engine.registry.restateSince(t, of.State, sc.clock.At(of.Since), sc.clock.Now())
 	sc.subscribers.notifyTarget(t.name, probeChanged)
 	return errors.Join(errs...)
 }

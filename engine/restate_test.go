@@ -131,3 +131,50 @@ func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 		t.Error("a target without probes was restated")
 	}
 }
+
+// A state lasts since when the other engine says, unless that is in the future, and until the target is ready.
+func TestARestatedTargetIsInItsStateSinceTheOtherEngineSays(t *testing.T) {
+	e := New(Config{})
+	id := probe.ID{Target: "web", Kind: probe.Readiness}
+	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{} })
+	if _, err := e.Apply(probe.Set{id: {Handler: handler}}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now().Add(-3 * time.Hour).Truncate(time.Millisecond)
+	decided := began.Add(time.Hour)
+	restate := func(v probe.Verdict, r map[probe.ID]probe.Result, state probe.TargetState, since time.Time) TargetStatus {
+		t.Helper()
+		m := Memory{State: verdict.State{Instance: "web#1", Verdict: v, Last: probe.Failure, Run: 3}, Since: decided, Started: true}
+		of := Restated{Memories: map[probe.ID]Memory{id: m}, Results: r, State: state, Since: since}
+		if err := e.Admin().Restate(probe.Instance{Target: "web", ID: "web#1", Phase: probe.Running, Since: began}, of); err != nil {
+			t.Fatal(err)
+		}
+		st, _ := e.Target("web")
+		return st
+	}
+	if st := restate(probe.Failing, nil, probe.StateNotReady, began); st.State != probe.StateNotReady || !st.Since.Equal(began) {
+		t.Errorf("it is %v since %v, want %v", st.State, st.Since, began)
+	}
+	e.Admin().Pause("web", Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+	e.Admin().Unpause("web")
+	if st, _ := e.Target("web"); !st.Since.Equal(began) {
+		t.Errorf("after a pause it is %v since %v, want %v", st.State, st.Since, began)
+	}
+	blind := map[probe.ID]probe.Result{id: probe.Broken("test.trap", "a bug")}
+	if st := restate(probe.Failing, blind, probe.StateNotReady, began); !st.Probes[0].Blind || st.Probes[0].Result.Reason != "test.trap" {
+		t.Errorf("a blind probe is %+v", st.Probes[0])
+	}
+	restate(probe.Passing, nil, probe.StateAbsent, time.Time{})
+	e.Admin().RestateSince("web", probe.StateNotReady, time.Now().Add(time.Hour))
+	if st := restate(probe.Failing, nil, probe.StateNotReady, time.Now().Add(time.Hour)); st.Since.After(time.Now()) || st.Since.Equal(began) {
+		t.Errorf("it is %v since %v", st.State, st.Since)
+	}
+	e.Admin().RestateSince("web", probe.StateNotReady, began)
+	if st, _ := e.Target("web"); !st.Since.Equal(began) {
+		t.Errorf("it is %v since %v, want %v", st.State, st.Since, began)
+	}
+	restate(probe.Passing, nil, probe.StateAbsent, time.Time{})
+	if st := restate(probe.Failing, nil, probe.StateAbsent, time.Time{}); st.Since.Equal(began) {
+		t.Error("it has recovered, and is said to fail since before")
+	}
+}

@@ -153,7 +153,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 		sc.summaries.readmit(s, now, now)
 	}
 	switch {
-	case f.Changed:
+	case f.Changed || f.decided && f.first || f.state.OnHold != f.previous.OnHold:
 		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.subscribers.notifyMemory(s.id())

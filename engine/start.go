@@ -231,7 +231,7 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 	case a.slot.inflight != a:
 		sc.counters.dropped++
 	default:
-		sc.count(a, res, now)
+		judge{sc}.count(a, res, now)
 	}
 }
 

@@ -45,7 +45,8 @@ type targetStates struct {
 	trouble index             // the targets in trouble
 	since   map[*target]int64 // when those that dates reports got into their state
 
-	explained map[*target]string // the dependencies that explain the failures of those that are unreachable
+	restated  map[*target]restated // what another engine has said of those that dates reports: see Restated.Since
+	explained map[*target]string   // the dependencies that explain the failures of those that are unreachable
 }
 
 // set changes the state of a target that exists.
@@ -65,6 +66,30 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	delete(s.since, t)
 	if dates(state) {
 		s.since[t] = now
+		if of, isKnown := s.restated[t]; isKnown && of.state == state {
+			s.since[t] = of.since
+		}
+	} else if state == probe.StateReady { // it has recovered since
+		delete(s.restated, t)
+	}
+}
+
+// restated is since when a target is in a state.
+type restated struct {
+	state probe.TargetState
+	since int64
+}
+
+// restateSince notes since when a target is in a state, as another engine knows it.
+func (r *registry) restateSince(t *target, state probe.TargetState, since, now int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states.restated, t)
+	if !dates(state) || since > now { // by a clock that is ahead
+		return
+	}
+	if r.states.restated[t] = (restated{state, since}); t.currentState() == state {
+		r.states.since[t] = since
 	}
 }
 
@@ -83,6 +108,7 @@ func (s *targetStates) remove(t *target) {
 		s.trouble.remove(t.name)
 	}
 	delete(s.since, t)
+	delete(s.restated, t)
 	delete(s.explained, t)
 }
 

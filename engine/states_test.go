@@ -40,6 +40,7 @@ func TestTroubleHasOneRule(t *testing.T) {
 		"liveness cannot be made":    {map[probe.ID]probe.Handler{liveness: broken("exec.start")}, running, probe.StateBlind, engine.Cause{Probe: liveness, Reason: "exec.start", Detail: "no such file"}, true},
 		"readiness cannot be made":   {map[probe.ID]probe.Handler{readiness: broken("plugin.trap")}, running, probe.StateBlind, engine.Cause{Probe: readiness, Reason: "plugin.trap", Detail: "no such file"}, false},
 		"the engine lacks something": {map[probe.ID]probe.Handler{liveness: broken(probe.ReasonResources)}, running, probe.StateReady, engine.Cause{}, true},
+		"a reload is wrong":          {map[probe.ID]probe.Handler{liveness: failing}, at(running, probe.ReasonReload), probe.StateRestartBlocked, engine.Cause{Probe: liveness, Reason: probe.ReasonReload, Detail: "exit status 3"}, true},
 		"budget is spent":            {map[probe.ID]probe.Handler{liveness: failing}, at(running, probe.ReasonBudget), probe.StateRestartBlocked, engine.Cause{Probe: liveness, Reason: probe.ReasonBudget, Detail: "exit status 3"}, true},
 		"in a crash loop":            {map[probe.ID]probe.Handler{readiness: says(probe.Success)}, at(running, probe.ReasonCrashLoop), probe.StateCrashLooping, engine.Cause{Reason: probe.ReasonCrashLoop, Detail: "exit status 3"}, true},
 		"waits for its back-off":     {nil, at(probe.Instance{ID: "1", Phase: probe.Ended}, probe.ReasonBackOff), probe.StateCrashLooping, engine.Cause{Reason: probe.ReasonBackOff, Detail: "exit status 3"}, false},

@@ -10,7 +10,7 @@ import (
 )
 
 // Subscription delivers the status of each probe whose verdict or instance has
-// changed, in the order in which they changed. If a probe changes again before its
+// changed, that attempts have decided for the first time, or that was put on hold or is no longer, in the order in which they changed. If a probe changes again before its
 // status is delivered, only the latest status is: a slow reader sees fewer changes,
 // but always the last one. It never slows probing. Its queue holds at most one entry for
 // each probe that exists, and for each removed one of which a status was delivered.

@@ -131,23 +131,36 @@ func (r *run) ask(ctx context.Context, id string) {
 			r.stop(withheld)
 		case errors.As(err, &failed):
 			r.failed(failed.error)
-		case !r.hasExited():
+		case r.hasExited():
+			if r.exit.Err == nil {
+				log.Warn("restart not recorded: the next owner may repeat it", "error", err)
+			}
+		default:
 			log.Warn("restart withheld", "error", err)
-			r.failed(fmt.Errorf("restart withheld: %w", err))
-		case r.exit.Err == nil:
-			log.Warn("restart not recorded: the next owner may repeat it", "error", err)
+			if err = fmt.Errorf("restart withheld: %w", err); r.isByProbe() {
+				r.stop(err) // it is made as soon as this engine may: see restart.ErrInterrupted
+			} else {
+				r.failed(err)
+			}
 		}
 	}
 }
 
+// isByProbe reports whether the restart is made because a probe fails. An operator who has asked for a restart gets one, or is
+// told why not.
+func (r *run) isByProbe() bool {
+	st, _ := r.fleet.config.Engine.Target(r.target)
+	return st.Instance.Reason == probe.ReasonEnding
+}
+
 // hasHelped reports whether a restart that an earlier owner has begun because probes fail has ended well, by an attempt
-// at each of them: they are on hold, and have not been attempted since. An operator who has asked for a restart gets one. It returns an
+// at each of them: they are on hold, and have not been attempted since. It returns an
 // error if an attempt has no outcome.
 func (r *run) hasHelped(acting context.Context) (bool, error) {
-	st, _ := r.fleet.config.Engine.Target(r.target)
-	if st.Instance.Reason != probe.ReasonEnding {
+	if !r.isByProbe() {
 		return false, nil
 	}
+	st, _ := r.fleet.config.Engine.Target(r.target)
 	hasFailed := false
 	for i := range st.Probes {
 		p := &st.Probes[i]

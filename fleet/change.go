@@ -17,6 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
+	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
 	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
@@ -26,7 +27,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -62,6 +63,9 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 		if memory, ok := m.restarts[target]; ok {
 			c.restarts[target] = memory
 		}
+		if s, ok := m.shown[target]; ok {
+			c.shown[target] = s
+		}
 		if penalty, ok := m.penalties[target]; ok {
 			c.Penalties[target] = penalty
 		}
@@ -93,6 +97,9 @@ func (f *Fleet) change(c *change) error {
 	}
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
+	}
+	for target, s := range c.shown {
+		f.config.Engine.Admin().RestateSince(target, s.State, s.Since)
 	}
 	f.setTold(c)
 	f.ledger.note(c)

@@ -60,7 +60,8 @@ func (d *doubts) run(ctx context.Context) {
 
 // observe makes one observation.
 func (d *doubts) observe() {
-	o := doubt.Observation{Others: d.vantage.votes.others()}
+	var o doubt.Observation
+	o.Others, o.HeardAt = d.vantage.votes.others()
 	for _, e := range d.engines {
 		h := e.Health()
 		o.Unwell = o.Unwell || h.Degraded() || h.Isolated
@@ -77,12 +78,12 @@ func (d *doubts) observe() {
 	d.doubtMu.Unlock()
 	d.vantage.votes.setHealth(after.Doubtful, o.Own)
 	switch {
-	case before == doubt.State{} && after.MayAct:
-	case before.MayAct && !after.MayAct || before == doubt.State{}:
-		d.log.Warn("this engine doubts its own verdicts: its votes do not count, and it restarts nothing that the cluster shares",
-			"engine", d.name, "unwell", o.Unwell, "failing", o.Own.Failing, "targets", o.Own.Targets,
-			"others_failing", o.Others.Failing, "others_targets", o.Others.Targets)
-	case !before.MayAct && after.MayAct:
+	case after.Alone && !before.Alone:
+		d.log.Warn("this engine doubts its own verdicts, since it alone sees many targets fail: its votes do not count, and it restarts nothing that the cluster shares",
+			"engine", d.name, "failing", o.Own.Failing, "targets", o.Own.Targets, "others_failing", o.Others.Failing, "others_targets", o.Others.Targets)
+	case after.Doubtful && !before.Doubtful:
+		d.log.Warn("this engine doubts its own verdicts, since it is not well: its votes do not count, and it restarts only targets that have answered", "engine", d.name)
+	case before.Doubtful && !after.Doubtful:
 		d.log.Info("this engine no longer doubts its own verdicts", "engine", d.name)
 	}
 }
@@ -101,8 +102,8 @@ func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
 func (f *Fleet) Engines() map[string]Vantage { return f.votes.engines() }
 
 // MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
-// not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may
-// call it.
+// not doubt its own verdicts since it alone sees many targets fail. Whether a failure is reason enough for a restart is up
+// to MayRestart. Any goroutine may call it.
 func (f *Fleet) MayAct(target string) bool {
 	return f.doubts.now().MayAct && f.config.Coordinator.Acts().MayBegin(target)
 }

@@ -14,6 +14,7 @@
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	desired.go the targets that Plan has set
+//	hold.go    digests of the targets, and in what those of other engines differ
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
 //	changes.go the targets whose memories are to be stored
 //	store.go   what is stored of the targets of a shard, and what the store has
@@ -121,6 +122,9 @@ const (
 	endTimeout  = 3 * time.Second
 )
 
+// reasonInterval is how often the reasons of failures are compared with those that are stored.
+const reasonInterval = 10 * time.Second
+
 // New returns a Fleet without targets.
 func New(c Config) *Fleet {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -149,6 +153,8 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
+	next := f.divide(f.joints.with(t))
+	held := holdings(t, next)
 	return func() {
 		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
@@ -156,8 +162,8 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		if _, err := f.others.engine.Change(change); err != nil {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
-		next := f.divide(f.joints.with(t))
 		f.desired.shards.Store(&next)
+		f.config.Coordinator.Hold(held)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
@@ -217,6 +223,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
 	interrupted := f.config.Coordinator.Interruptions()
+	reasons := time.NewTicker(reasonInterval)
+	defer reasons.Stop()
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -231,6 +239,8 @@ func (f *Fleet) Run(ctx context.Context) {
 			f.ledger.unverify()
 		case <-f.wake:
 		case <-again:
+		case <-reasons.C:
+			f.ledger.renewCauses()
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()

@@ -261,14 +261,20 @@ func (s *service) start(t *testing.T, name string, b coord.Backend, with precaut
 	if err := rule.MinReady.UnmarshalText([]byte(fmt.Sprint(needed))); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.groups.Apply(map[string]group.Rule{"service": rule}); err != nil {
-		t.Fatal(err)
+	m.runGroups(map[string]group.Rule{"service": rule})
+	return m
+}
+
+// runGroups runs groups of an engine until the test ends.
+func (m *member) runGroups(rules map[string]group.Rule) {
+	m.Helper()
+	if err := m.groups.Apply(rules); err != nil {
+		m.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = m.groups.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return m
+	m.Cleanup(func() { cancel(); running.Wait() })
 }
 
 // runFloor runs three engines with random faults while servers turn sick, many of them together. It returns the restarts

@@ -28,6 +28,7 @@ type targetMemory struct {
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
 	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
 	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
+	Shown       json.RawMessage  `json:"shown,omitempty"`       // a shown; absent if it follows from the rest
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
 }
 
@@ -37,7 +38,46 @@ type probeMemory struct {
 	Name     string          `json:"name,omitempty"`
 	Memory   json.RawMessage `json:"memory"`          // an engine.Memory
 	Cause    string          `json:"cause,omitempty"` // see cause.String
+	Blind    string          `json:"blind,omitempty"` // why its attempts cannot be made, as a cause
 	Ejection *ejection       `json:"ejection,omitempty"`
+}
+
+// shown is what engines show of a target, besides what the next owner needs to go on.
+type shown struct {
+	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
+	Since    time.Time         `json:"since,omitzero"`
+	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
+}
+
+// shownInstance returns an instance to be stored without its target and ID, nil if it follows from the memory of its restarts.
+func shownInstance(in, follows probe.Instance) *probe.Instance {
+	if in.Since.Equal(follows.Since) {
+		in.Since = follows.Since
+	}
+	if in == follows || in.ID != follows.ID || in.Phase == probe.Absent {
+		return nil
+	}
+	in.Target, in.ID, in.Since = "", "", in.Since.UTC()
+	if in.Detail == follows.Detail {
+		in.Detail = ""
+	}
+	return bounded(in)
+}
+
+// instance returns the instance that was stored beside the memory from which another one follows.
+func (s shown) instance(follows probe.Instance) probe.Instance {
+	if s.Instance == nil {
+		return follows
+	}
+	in := bounded(*s.Instance)
+	in.Target, in.ID, in.Detail = follows.Target, follows.ID, cmp.Or(in.Detail, follows.Detail)
+	return *in
+}
+
+// bounded returns an instance whose texts are bounded, and safe.
+func bounded(in probe.Instance) *probe.Instance {
+	in.Reason, in.Detail = probe.Reason(probe.OneLine(string(in.Reason), maxCause)), probe.CleanText(in.Detail, probe.MaxDetail)
+	return &in
 }
 
 // maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so
@@ -55,12 +95,14 @@ type memories struct {
 
 	// What follows is not needed, but shown by other engines.
 	causes    map[probe.ID]cause           // of probes that fail, and of those that pass with a warning
+	blinds    map[probe.ID]cause           // of probes that are blind
 	ejections map[probe.ID]engine.Ejection // of probes that pass
+	shown     map[string]shown             // by target
 }
 
 func newMemories() memories {
 	return memories{
-		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
+		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{}, map[string]shown{},
 	}
 }
 
@@ -81,8 +123,8 @@ func ejectionOf(since, until time.Time, reason, detail string) ejection {
 	}
 }
 
-// cause is why a probe fails, as its owner has found when it began to: later attempts may have other reasons, which
-// are no transitions. Of a probe that passes it is the warning of the latest attempt.
+// cause is why a probe fails, as its owner has found when it began to, or when the reason changed: the details of later attempts
+// are not stored. Of a probe that passes it is the warning of the latest attempt.
 type cause struct {
 	since  time.Time // when the verdict was published
 	reason probe.Reason
@@ -110,7 +152,7 @@ func (f cause) isOf(m engine.Memory) bool {
 	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
 
-// results returns the results that have made probes fail, and the warnings of those that pass.
+// results returns the results that have made probes fail, the warnings of those that pass, and why others are blind.
 func (m memories) results() map[probe.ID]probe.Result {
 	all := make(map[probe.ID]probe.Result, len(m.causes))
 	for id, f := range m.causes {
@@ -119,6 +161,9 @@ func (m memories) results() map[probe.ID]probe.Result {
 			continue
 		}
 		all[id] = probe.Fail(f.reason, "%s", f.detail)
+	}
+	for id, b := range m.blinds {
+		all[id] = probe.Broken(b.reason, "%s", b.detail)
 	}
 	return all
 }
@@ -143,6 +188,9 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 		if why, isKnown := m.causes[id]; isKnown {
 			p.Cause = why.String()
 		}
+		if why, isBlind := m.blinds[id]; isBlind {
+			p.Blind = why.String()
+		}
 		if e, isEjected := m.ejections[id]; isEjected {
 			now := ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail)
 			p.Ejection = &now
@@ -165,6 +213,17 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 	}
 	for target, memory := range m.restarts {
 		of(target).Restarts = &memory
+	}
+	for target, s := range m.shown {
+		if s == (shown{}) {
+			continue
+		}
+		value, err := json.Marshal(s)
+		if err != nil {
+			incomplete[target] = errors.Join(incomplete[target], fmt.Errorf("state and instance: %w", err))
+			continue
+		}
+		of(target).Shown = value
 	}
 	values = make(map[string][]byte, len(all))
 	for target, t := range all {
@@ -223,6 +282,8 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 			return bytes.TrimSpace(b.Bytes()), errors.Join(incomplete, cut)
 		case len(t.Told)+len(t.ToldOfGroup) > 0:
 			t.Told, t.ToldOfGroup = nil, nil
+		case t.Shown != nil:
+			t.Shown = nil
 		case len(t.Probes) > 0:
 			t.Probes = t.Probes[:len(t.Probes)*9/10]
 		default:
@@ -256,6 +317,9 @@ func (m memories) add(target string, b []byte) error {
 			why.since = probes[id].Since
 			m.causes[id] = why
 		}
+		if p.Blind != "" {
+			m.blinds[id] = parseCause(p.Blind)
+		}
 		if p.Ejection != nil && probes[id].State.Verdict == probe.Passing {
 			e := ejectionOf(p.Ejection.Since, p.Ejection.Until, p.Ejection.Reason, p.Ejection.Detail)
 			m.ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
@@ -267,6 +331,10 @@ func (m memories) add(target string, b []byte) error {
 	}
 	if t.Penalty != nil {
 		m.penalties[target] = *t.Penalty
+	}
+	var s shown
+	if json.Unmarshal(t.Shown, &s) == nil { // a later release may have more states
+		m.shown[target] = s
 	}
 	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
 	return nil
@@ -290,6 +358,7 @@ func (m memories) resume(how Resume) {
 		clear(m.probes)
 		clear(m.restarts)
 		clear(m.penalties)
+		clear(m.shown)
 	}
 	for id, memory := range m.probes {
 		switch {

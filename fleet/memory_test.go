@@ -102,6 +102,7 @@ func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 		},
 		"penalty":                            func(m memories) { m.penalties["shop/web-0"] = verdict.Penalty{Value: math.NaN()} },
 		`ejection by the readiness probe ""`: func(m memories) { m.ejections[passing] = engine.Ejection{Since: far, Until: far} },
+		"state and instance":                 func(m memories) { m.shown["shop/web-0"] = shown{State: probe.StateNotReady, Since: far} },
 		`probe "shop/web-0:readiness"`:       func(m memories) { m.probes[passing] = engine.Memory{Since: far} },
 	} {
 		all := memoriesOf(1)
@@ -220,4 +221,30 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("what was decoded cannot be encoded: %v", incomplete)
 		}
 	})
+}
+
+// What a stranger has written is bounded and made safe, and a state of a later release costs nothing else.
+func TestWhatOthersShowIsBounded(t *testing.T) {
+	m := memoriesOf(1)
+	const target = "shop/web-0"
+	follows := m.restarts[target].Shown(target)
+	if in := shownInstance(follows, follows); in != nil {
+		t.Errorf("an instance that follows from its restarts is stored as %+v", in)
+	}
+	failing := follows
+	failing.Managed, failing.Reason, failing.Detail = false, probe.ReasonFloor, "the group \x1b[31m"+strings.Repeat("x", 2*probe.MaxDetail)
+	m.shown[target] = shown{State: probe.StateRestartBlocked, Since: time.Unix(1_700_000_000, 0).UTC(), Instance: shownInstance(failing, follows)}
+	values, _ := m.encode()
+	got := decoded(t, values).shown[target]
+	in := got.instance(follows)
+	if len(in.Detail) > probe.MaxDetail || !strings.HasPrefix(in.Detail, "the group \ufffd[31mxxx") || in.Reason != probe.ReasonFloor || in.Managed || in.ID != follows.ID || !in.Since.Equal(follows.Since) {
+		t.Errorf("the instance is shown as %+v", in)
+	}
+	if got.State != probe.StateRestartBlocked || !got.Since.Equal(m.shown[target].Since) {
+		t.Errorf("the state is %v since %v", got.State, got.Since)
+	}
+	later := bytes.Replace(values[target], []byte("restart_blocked"), []byte("of_a_later_release"), 1)
+	if got := decoded(t, map[string][]byte{target: later}); got.shown[target] != (shown{}) || len(got.probes) != 2 {
+		t.Errorf("with a state of a later release it is %+v, with %d probes", got.shown[target], len(got.probes))
+	}
 }

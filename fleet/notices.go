@@ -1,5 +1,7 @@
 package fleet
 
+import "time"
+
 // Notices is the memory of what receivers were told about targets and groups, which *notify.Notifiers has. A Fleet calls its
 // methods on one goroutine at a time. They must not block.
 type Notices interface {
@@ -8,12 +10,20 @@ type Notices interface {
 	Told(target string) []byte
 
 	// SetTold makes receivers know of a target what the owner before has stored that they know. An error says that the
-	// value cannot be read: they may be told again. It is called before Fleet.MayAct reports true for the target.
+	// value cannot be read: they may be told again. It is called before Fleet.MayTell reports true for the target.
 	SetTold(target string, value []byte) error
 
 	// ToldOfGroup and SetToldOfGroup are the same for a group, about which the engine tells that owns the shard of its name.
 	ToldOfGroup(group string) []byte
 	SetToldOfGroup(group string, value []byte) error
+}
+
+// MayTell reports whether this engine may tell receivers about a target or a group of a name now: it owns the shard, its lease
+// lasts, and the store has answered a moment ago. What receivers are told without the store the next owner does not know, and
+// tells them again. Any goroutine may call it.
+func (f *Fleet) MayTell(name string) bool {
+	c := f.config.Coordinator
+	return c.Acts().MayBegin(name) && time.Since(c.Heard()) < c.TTL()*2/5 // the lease is renewed four times in a ttl
 }
 
 // NoticesChanged says that receivers were told something about a target or a group of a name: it is stored for the next

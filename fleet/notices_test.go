@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -45,10 +46,10 @@ func (n *notices) SetToldOfGroup(group string, value []byte) error {
 func (n *notices) SetTold(target string, value []byte) error { return n.setTold(target, target, value) }
 
 func (n *notices) setTold(target, subject string, value []byte) error {
-	mayAct := n.member.fleet.MayAct(target)
+	mayTell := n.member.fleet.MayTell(target)
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
-	if mayAct {
+	if mayTell {
 		n.late++
 	}
 	if n.isOdd {
@@ -179,6 +180,32 @@ func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if got := third.notices.all(); got != "one" {
 			t.Errorf("the engine after it knows %q", got)
+		}
+	})
+}
+
+// An engine that is cut off from the store could not store what it tells. Its lease, and with it the right to restart, lasts longer.
+func TestNobodyIsToldWhatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		one := start(t, "one", coordtest.NewLocal(), w.targets(8))
+		time.Sleep(time.Minute)
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if !one.fleet.MayTell(name(1)) {
+				t.Fatal("an engine tells nothing between two renewals of its lease")
+			}
+		}
+		one.backend.isCut.Store(true)
+		time.Sleep(coord.DefaultTTL / 2)
+		if one.fleet.MayTell(name(1)) || !one.fleet.MayAct(name(1)) {
+			t.Error("an engine that is cut off tells receivers, or does not act for as long as its lease lasts")
+		}
+		time.Sleep(time.Minute)
+		one.backend.isCut.Store(false)
+		time.Sleep(5 * time.Second)
+		if !one.fleet.MayTell(name(1)) {
+			t.Error("the store is back, and nobody is told anything")
 		}
 	})
 }

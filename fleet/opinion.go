@@ -75,7 +75,7 @@ type opinions struct {
 	opinionMu sync.Mutex // guards all below
 	number    uint64     // of the latest question
 	open      map[uint64]*open
-	differing map[probe.ID]bool // probes of which the latest answer was that they pass elsewhere
+	differing map[probe.ID]string // probes of which the latest answer was that they pass elsewhere, and at which engine
 	unsaid    message
 }
 
@@ -83,19 +83,21 @@ type opinions struct {
 type open struct {
 	question engine.Question
 	waiting  []string // who may still answer
+	before   string   // who has passed the probe the last time, if it is gray
 }
 
 func newOpinions(c Config, v *votes, d *desired, doubts *doubts) *opinions {
 	return &opinions{
 		config: c, votes: v, desired: d, doubts: doubts, sparse: sparselog.New(c.Logger), wake: wake.New(),
 		number: rand.Uint64(), // an answer to an earlier process of this name has another one
-		open:   map[uint64]*open{}, differing: map[probe.ID]bool{},
+		open:   map[uint64]*open{}, differing: map[probe.ID]string{},
 	}
 }
 
 // ask asks others, unless there are none, or it is about a probe that is not the fleet's to decide.
 func (o *opinions) ask(q engine.Question) (isAsked bool) {
-	witnesses := o.witnesses()
+	before := o.passingAt(q.Probe)
+	witnesses := o.witnesses(before)
 	if len(witnesses) == 0 || !o.config.Coordinator.Allowed() || !o.desired.decidesAlone(q.Probe) {
 		return false
 	}
@@ -106,25 +108,36 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	}
 	o.number++
 	number := o.number
-	o.open[number] = &open{q, witnesses}
+	o.open[number] = &open{q, witnesses, before}
 	o.unsaid.Questions = append(o.unsaid.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name})
 	o.wake.Set()
 	time.AfterFunc(q.Within, func() { o.close(number) })
 	return true
 }
 
-// witnesses returns whom to ask: some by chance, rather those that do not doubt themselves.
-func (o *opinions) witnesses() (names []string) {
+// passingAt returns the engine at which a probe passes that is gray; "" for any other probe.
+func (o *opinions) passingAt(id probe.ID) string {
+	if st, _ := o.config.Engine.Status(id); st.Result.Reason != reasonDiffer {
+		return ""
+	}
+	o.opinionMu.Lock()
+	defer o.opinionMu.Unlock()
+	return o.differing[id]
+}
+
+// witnesses returns whom to ask: some by chance, rather those that do not doubt themselves, and the one that was right before.
+func (o *opinions) witnesses(before string) (names []string) {
 	engines := o.votes.engines()
 	delete(engines, o.config.Coordinator.Name())
 	names = slices.Collect(maps.Keys(engines))
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(doubtOf(engines[a]), doubtOf(engines[b])) })
+	rank := func(name string) int { return 2*one(engines[name].Doubtful) + one(name != before) }
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	return names[:min(len(names), maxWitnesses)]
 }
 
-func doubtOf(v Vantage) int {
-	if v.Doubtful {
+func one(b bool) int {
+	if b {
 		return 1
 	}
 	return 0
@@ -185,7 +198,10 @@ func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *
 	result := of.question.Result
 	switch {
 	case a.Outcome == probe.Success || a.Outcome == probe.Warning:
-		o.differing[of.question.Probe] = true
+		if slices.Contains(of.waiting, of.before) {
+			from = of.before // another one was quicker: the text stays
+		}
+		o.differing[of.question.Probe] = from
 		result = probe.Warn(reasonDiffer, "failing at %s: %s: %s; passing at %s", o.config.Coordinator.Name(), result.Reason, result.Detail, from)
 	case len(of.waiting) > 0:
 		return q, nil
@@ -310,7 +326,7 @@ func (o *opinions) concede(questions []question) {
 func (o *opinions) gray() int {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
-	maps.DeleteFunc(o.differing, func(id probe.ID, _ bool) bool {
+	maps.DeleteFunc(o.differing, func(id probe.ID, _ string) bool {
 		st, _ := o.config.Engine.Status(id)
 		return st.Result.Reason != reasonDiffer
 	})

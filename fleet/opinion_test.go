@@ -258,7 +258,8 @@ func TestAnEngineThatCanAskNobodyPublishesWhatItSees(t *testing.T) {
 				c.world.infect(target, 0)
 				time.Sleep(5500 * time.Millisecond) // three periods, the timeout, and a second
 				if failed := strings.Join(*c.members[0].failures.Load(), " "); !strings.Contains(failed, target+":") {
-					t.Errorf("%s was not published as failing, but %s", target, failed)
+					st, _ := c.members[0].engine.Target(target)
+					t.Errorf("%s was not published as failing, but %q: it is %v, with %+v", target, failed, st.State, st.Probes)
 				}
 			})
 		})
@@ -272,8 +273,9 @@ func TestOneDeadWitnessIsNotMissed(t *testing.T) {
 		c.cut(1)
 		c.members[2].kill()
 		time.Sleep(4 * time.Second) // it is a member still
-		if n := len(c.unready(c.members[0])); n > 0 {
-			t.Errorf("%d targets are not ready", n)
+		for _, target := range c.unready(c.members[0]) {
+			st, _ := c.members[0].fleet.Union().Target(target)
+			t.Errorf("%s of engine-%d is not ready: %+v", target, c.owner(target), st.Probes)
 		}
 		c.expectPeace("beside a dead engine")
 	})

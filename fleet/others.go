@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -32,16 +33,18 @@ type others struct {
 	outdated   map[shard.ID]bool            // whose memories are to be loaded
 	loading    map[shard.ID]map[string]bool // whose memories are being loaded, and the targets with later ones
 	loaded     map[shard.ID]coord.Revision  // of the latest memory that was loaded while changes are watched
+	marked     map[shard.ID]coord.Revision  // of shown: by which their owners have marked them as loaded; 0 for none
 	isKnown    bool                         // the store has answered: before, none are shown
 	isWatched  bool                         // later memories are passed to changed
 	completeAt time.Time                    // see Fleet.Heard
+	missing    map[string]bool              // targets that are shown, and of which the store has no memory
 }
 
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
 		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{},
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{}, marked: map[shard.ID]coord.Revision{}, missing: map[string]bool{},
 	}
 }
 
@@ -62,6 +65,22 @@ func (f *Fleet) Heard() time.Time {
 	defer o.othersMu.Unlock()
 	o.noteComplete()
 	return o.completeAt
+}
+
+// Stale returns a function that reports whether a target is stale, nil if none is: Others shows it, and its owner has not
+// confirmed its verdicts for longer than the TTL, or this engine has not heard of that. They stay as they were. Any goroutine
+// may call both.
+func (f *Fleet) Stale() func(target string) bool {
+	f.others.othersMu.Lock()
+	marked := maps.Clone(f.others.marked)
+	f.others.othersMu.Unlock()
+	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed(marked)
+	if !isOld && unconfirmed == nil {
+		return nil
+	}
+	return func(target string) bool {
+		return (isOld || unconfirmed[shard.Of(target)]) && f.union.IsOther(target)
+	}
 }
 
 // noteComplete sets completeAt if the targets are shown as the store has them. It is called before that changes, and
@@ -85,6 +104,9 @@ func (o *others) run(ctx context.Context) {
 			o.sparse.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
 		}
 		wake, again := o.wake, (<-chan time.Time)(nil)
+		if o.missAgain() {
+			again = time.After(storeInterval)
+		}
 		if err != nil { // a store may refuse requests at once, since it has too many
 			wake, again = nil, time.After(storeInterval)
 		}
@@ -105,6 +127,7 @@ func (o *others) watched() {
 		o.begun()
 	}
 	clear(o.loaded) // the store may have been restored, with lower revisions
+	clear(o.marked)
 	o.outdate(slices.Collect(maps.Keys(o.shown)))
 	o.isWatched = true // not before, since changes may have been missed until now
 }
@@ -117,12 +140,17 @@ func (o *others) unwatched() {
 	o.isWatched = false
 }
 
-// changed shows targets as they are in memories that were stored now. The watch may be behind what was loaded: earlier
-// memories are left out.
-func (o *others) changed(stored []coord.Memory) {
+// changed shows targets as they are in memories that were stored now: the last one of each. The watch may be behind what was
+// loaded: earlier memories are left out.
+func (o *others) changed(stored []coord.Memory, marked map[shard.ID]coord.Revision) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	m := newMemories()
+	for id, token := range marked {
+		if o.shown[id] != nil {
+			o.marked[id] = max(o.marked[id], token)
+		}
+	}
+	last := map[string][]byte{}
 	for _, one := range stored {
 		id := shard.Of(one.Target)
 		if one.Modified <= o.loaded[id] {
@@ -131,11 +159,22 @@ func (o *others) changed(stored []coord.Memory) {
 		if later := o.loading[id]; later != nil {
 			later[one.Target] = true
 		}
-		if o.shown[id] != nil && one.Value != nil {
-			o.read(m, one.Target, one.Value)
+		if o.shown[id] != nil {
+			last[one.Target] = one.Value
 		}
 	}
+	m, missing := newMemories(), []string(nil)
+	for target, value := range last {
+		if value == nil {
+			missing = append(missing, target)
+			continue
+		}
+		o.read(m, target, value)
+	}
 	o.restate(m)
+	if o.miss(missing); len(missing) > 0 {
+		o.wake.Set()
+	}
 }
 
 // outdate has the memories of shards loaded. It needs othersMu.
@@ -182,7 +221,7 @@ func (o *others) begin() []shard.ID {
 func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	m := newMemories()
+	m, missing := newMemories(), []string(nil)
 	for _, id := range ids {
 		later := o.loading[id]
 		delete(o.loading, id)
@@ -194,14 +233,21 @@ func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 			o.outdated[id] = true
 		default:
 			o.loaded[id] = stored.Modified
+			o.marked[id] = max(o.marked[id], stored.Loaded)
 		}
 		for target, value := range stored.ByTarget {
 			if !later[target] {
 				o.read(m, target, value)
 			}
 		}
+		for p := range o.shown[id].probes() {
+			if _, exists := stored.ByTarget[p.Target]; !exists && !later[p.Target] {
+				missing = append(missing, p.Target)
+			}
+		}
 	}
 	o.restate(m)
+	o.miss(missing)
 }
 
 // read adds the memory of a target to m.
@@ -225,15 +271,56 @@ func (o *others) restate(m memories) {
 	}
 	results := m.results()
 	for target, probes := range byTarget {
-		in := m.restarts[target].Shown(target)
+		shown := m.shown[target]
+		in := shown.instance(m.restarts[target].Shown(target))
 		if in.ID == "" { // nothing restarts it
 			in = latestInstance(target, probes)
 		}
-		of := engine.Restated{Memories: probes, Results: results, Ejections: m.ejections, Penalty: m.penalties[target]}
+		of := engine.Restated{Memories: probes, Results: results, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
+		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
 		}
 	}
+}
+
+// miss shows no verdicts of targets of which the store has no memory, and says which owners lack them: nobody has probed the
+// others yet. It needs othersMu.
+func (o *others) miss(targets []string) {
+	if len(targets) == 0 {
+		return
+	}
+	all := o.coordinator.Holdings()
+	own := all[o.coordinator.Name()]
+	for _, target := range targets {
+		id, in := shard.Of(target), probe.Instance{Target: target}
+		owner := o.coordinator.OwnerOf(target)
+		if theirs, isKnown := all[owner]; isKnown && !theirs[id].HasSame(own[id]) {
+			in.Reason, in.Detail = probe.ReasonNotConfigured, fmt.Sprintf("the engine %q owns the target and does not probe it: its configuration lacks it", owner)
+		}
+		o.missing[target] = true
+		if st, _ := o.engine.Target(target); st.Instance.Phase == probe.Absent && st.Instance.Detail == in.Detail {
+			continue
+		}
+		without := map[probe.ID]engine.Memory{}
+		for p := range o.shown[id].probes() {
+			if p.Target == target {
+				without[p] = engine.Memory{}
+			}
+		}
+		if err := o.engine.Admin().Restate(in, engine.Restated{Memories: without}); err != nil {
+			o.log.Debug("a target that no engine probes cannot be shown as such", "target", target, "error", err)
+		}
+	}
+}
+
+// missAgain is miss for those that are missing, whose shards may have other owners now. It reports whether there are any.
+func (o *others) missAgain() bool {
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	maps.DeleteFunc(o.missing, func(target string, _ bool) bool { return o.shown[shard.Of(target)] == nil })
+	o.miss(slices.Collect(maps.Keys(o.missing)))
+	return len(o.missing) > 0
 }
 
 // latestInstance returns the instance of a target that has the latest begin among those that its probes know.
@@ -312,6 +399,7 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 		if o.shown[id] = now; now == nil {
 			delete(o.shown, id)
 			delete(o.loaded, id)
+			delete(o.marked, id)
 			delete(o.outdated, id)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -380,5 +381,166 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 				t.Errorf("%v is shown as %v", ready, st.Verdict)
 			}
 		}
+	})
+}
+
+// stale returns which of some targets an engine shows as stale.
+func (m *member) stale() (all []string) {
+	isStale := m.fleet.Stale()
+	for i := range many {
+		if target := fmt.Sprintf("shop/web-%d", i); isStale != nil && isStale(target) {
+			all = append(all, target)
+		}
+	}
+	return all
+}
+
+func TestWhatIsNotHeardForALeaseIsStale(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		one.runGroups(map[string]group.Rule{"web": {}})
+		time.Sleep(time.Minute)
+		one.backend.isCut.Store(true)
+		time.Sleep(coord.DefaultTTL / 2)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("after half a lease %v are stale", all)
+		}
+		time.Sleep(coord.DefaultTTL)
+		all := one.stale()
+		if n := one.fleet.Others().Count(t.Context(), engine.Filter{}); len(all) != n || n < many/4 {
+			t.Errorf("%d of %d targets of the other engine are stale", len(all), n)
+		}
+		for _, target := range all {
+			if m := one.groups.Get("web").View().Member(target); !m.InRotation || one.owns(target) {
+				t.Errorf("%s is stale, its own: %v, and in rotation: %v", target, one.owns(target), m.InRotation)
+			}
+		}
+		if all := two.stale(); len(all) > 0 {
+			t.Errorf("the engine that has taken all over shows as stale: %v", all)
+		}
+		one.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("when the store is back %v are stale", all)
+		}
+	})
+}
+
+// A shard whose key another program has put has no owner.
+func TestATargetWithoutALivingOwnerIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		target := two.anyOwned()
+		key := "fleet/shard/" + shard.Of(target).String()
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: key, Delete: true}, {Key: key, Value: []byte("nobody/7")}}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * coord.DefaultTTL)
+		for _, m := range []*member{one, two} {
+			if all := m.stale(); !slices.Equal(all, []string{target}) {
+				t.Errorf("%s shows as stale: %v", m.co.Name(), all)
+			}
+			if st, isOwn := m.seen(target); isOwn || !st.Ready {
+				t.Errorf("%s shows %s as %v, its own: %v", m.co.Name(), target, st.State, isOwn)
+			}
+		}
+	})
+}
+
+func TestATargetThatMovesIsNeverStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		three := start(t, "three", b, w.targets(many))
+		for i := range 2000 {
+			if i == 1000 {
+				three.stop()
+			}
+			if all := append(one.stale(), two.stale()...); len(all) > 0 {
+				t.Fatalf("after %v these are stale: %v", time.Duration(i)*10*time.Millisecond, all)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// batching is a coord.Backend whose watches can show changes late, all at once.
+type batching struct {
+	coord.Backend
+	isBehind atomic.Bool
+}
+
+func (b *batching) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		var late []coord.Event
+		for events, err := range b.Backend.Watch(ctx, prefix, after) {
+			if late = append(late, events...); prefix == "memory/" && b.isBehind.Load() && err == nil {
+				continue
+			}
+			if !yield(late, err) || err != nil {
+				return
+			}
+			late = nil
+		}
+	}
+}
+
+// A target fails and is well again before another engine is shown either.
+func TestOfSeveralMemoriesTheLastIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), &batching{Backend: coordtest.NewLocal()}
+		one, two := start(t, "one", b.Backend, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		var targets []string
+		for i := 1; i < many; i += 2 { // without a driver
+			if target := fmt.Sprintf("shop/web-%d", i); one.owns(target) {
+				targets = append(targets, target)
+			}
+		}
+		healed, last := targets[0], targets[1]
+		b.isBehind.Store(true)
+		w.infect(healed, 0)
+		time.Sleep(10 * time.Second)
+		w.heal(healed)
+		time.Sleep(10 * time.Second)
+		b.isBehind.Store(false)
+		w.infect(last, 0)
+		time.Sleep(10 * time.Second)
+		if st, isOwn := two.seen(healed); isOwn || st.Gateway != probe.GatewayReady {
+			t.Errorf("%s is shown as %v to gateways, its own: %v", healed, st.Gateway, isOwn)
+		}
+		if st, _ := two.seen(last); st.Ready {
+			t.Errorf("%s is shown as %v", last, st.State)
+		}
+	})
+}
+
+// An engine that has taken a shard over and cannot load it does not probe its targets.
+func TestATargetWhoseOwnerHasNotLoadedItIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		two := startRefused(t, "two", b, w.targets(many))
+		time.Sleep(coord.DefaultTTL / 2)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("after half a lease %v are stale", all)
+		}
+		time.Sleep(coord.DefaultTTL)
+		all := one.stale()
+		if n := one.fleet.Others().Count(t.Context(), engine.Filter{}); len(all) != n || n < many/4 {
+			t.Errorf("%d of %d targets that nobody probes are stale", len(all), n)
+		}
+		two.backend.isRefusing.Store(false)
+		time.Sleep(10 * time.Second)
+		if all := one.stale(); len(all) > 0 {
+			t.Errorf("when they are probed %v are stale", all)
+		}
+		checkSeen(t, w, one, two)
 	})
 }

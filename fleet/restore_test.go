@@ -183,16 +183,26 @@ func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *test
 				one, s := restarted(t, w, b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 				before, _ := one.engine.Target(crippled)
 				one.forget()
+				one.notices.tell(crippled, "trouble")
+				time.Sleep(5 * time.Second)
 				one.backend.isCut.Store(true)
 				time.Sleep(coord.DefaultTTL / 2)
 				b.goBack(t, s)
 				one.backend.isCut.Store(false)
+				lease, _ := one.co.Lease()
+				time.Sleep(coord.DefaultTTL - time.Second)
+				if now, _ := one.co.Lease(); !one.fleet.MayAct(crippled) || now == lease && !isBumped {
+					t.Error("it has not joined again, and waits until the lease has ended that the snapshot has")
+				}
 				time.Sleep(time.Minute)
 				if stored := save(t, b).memory(); !strings.Contains(stored, before.Instance.ID) {
 					t.Errorf("the store has %q", stored)
 				}
 				if failed := *one.failures.Load(); len(failed) > 0 {
 					t.Errorf("verdicts have changed: %s", strings.Join(failed, ", "))
+				}
+				if got := one.notices.knows(crippled); got != "trouble" {
+					t.Errorf("receivers know %q", got)
 				}
 				two := start(t, "two", b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 				time.Sleep(time.Minute)

@@ -44,6 +44,7 @@ type stored struct {
 	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
 	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
 	isOld    bool           // changes of the store were missed, which may have been restored from a snapshot
+	restores int64          // of the store by then: see coord.Coordinator.Restores
 	sums     map[string]sums
 	at       time.Time // when this engine has stored some last
 
@@ -97,7 +98,7 @@ const foreign = math.MaxUint64
 // there then, and is not its own, another engine has stored, and recall has to go on with it by the next token.
 func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
 	known := l.stored[id]
-	s := &stored{token: token, sums: make(map[string]sums, len(loaded.ByTarget))}
+	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
 		sum := l.sum(value)
 		if known != nil && known.token == token && !slices.Contains(known.sums[target], sum) {
@@ -166,6 +167,11 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 	switch {
 	case known != nil:
 		clear(m.probes)
+		if known.restores != l.config.Coordinator.Restores() { // receivers were told more since
+			clear(m.told)
+			clear(m.toldOfGroups)
+		}
+		clear(m.shown)
 		maps.DeleteFunc(m.restarts, func(target string, of restart.Memory) bool {
 			own, isKnown := l.config.Restarts.Memory(target)
 			return isKnown && isEarlier(of, own)
@@ -312,8 +318,12 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		} else {
 			delete(known, id)
 		}
-		if st, _ := l.config.Engine.Status(id); st.Ejection != nil && m.State.Verdict == probe.Passing {
+		st, _ := l.config.Engine.Status(id)
+		if st.Ejection != nil && m.State.Verdict == probe.Passing {
 			all.ejections[id] = *st.Ejection
+		}
+		if st.Blind && st.Result.Outcome == probe.Unknown {
+			all.blinds[id] = cause{reason: st.Result.Reason, detail: st.Result.Detail}
 		}
 	}
 	for target := range of.Units {
@@ -327,6 +337,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 			if told := l.config.Notices.Told(target); told != nil {
 				all.told[target] = told
 			}
+			all.shown[target] = l.shown(target, of.unit(target), all.restarts[target])
 		}
 	}
 	for _, group := range of.Groups {
@@ -335,6 +346,22 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		}
 	}
 	return all
+}
+
+// shown returns what other engines cannot derive from the memories of a target: why its instance is as it is, and since when the
+// target is in its state.
+func (l *ledger) shown(target string, u restart.Unit, m restart.Memory) (s shown) {
+	st, exists := l.config.Engine.Target(target)
+	if !exists {
+		return s
+	}
+	if st.State.InTrouble() || st.State == probe.StateUnreachable || st.State == probe.StateDamped || st.State == probe.StatePaused {
+		s.State, s.Since = st.State, st.Since.UTC()
+	}
+	if u.Driver != nil {
+		s.Instance = shownInstance(st.Instance, m.Shown(target))
+	}
+	return s
 }
 
 // cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found. Of one that
@@ -353,6 +380,19 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 	return cause{m.Since, st.Result.Reason, st.Result.Detail}
 }
 
+// renewCauses has the causes of probes stored again that fail for another reason now. Other details are no other cause.
+func (l *ledger) renewCauses() {
+	for _, s := range l.stored {
+		for id, known := range s.causes {
+			st, exists := l.config.Engine.Status(id)
+			if exists && st.Verdict == probe.Failing && st.Result.Outcome == probe.Failure && st.Result.Reason != known.reason {
+				delete(s.causes, id)
+				l.changes.note(id.Target)
+			}
+		}
+	}
+}
+
 // warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
 // are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
@@ -361,7 +401,9 @@ func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
 			if r := d.result(of.rule); isGrayPass(r) {
 				return cause{m.Since, r.Reason, r.Detail}
 			}
-			return cause{}
+			if d.Decided { // or else the last joint verdict stands, with its warning
+				return cause{}
+			}
 		}
 	}
 	st, _ := l.config.Engine.Status(id)

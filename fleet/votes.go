@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/doubt"
@@ -67,6 +68,7 @@ type votes struct {
 
 	votesMu  sync.Mutex         // guards all below
 	lease    coord.Lease        // of the membership in which the entries were read; 0: changes may be missing
+	readAt   time.Time          // when they were read
 	vantages map[string]Vantage // by name
 	ballots  map[ballotKey]ballot
 	own      map[string]coord.Entry  // the entries of this engine: its ballots by target, "" for its Vantage
@@ -83,7 +85,7 @@ func newVotes(c *coord.Coordinator, zone string, log *slog.Logger) *votes {
 
 // clear forgets all entries. It needs votesMu.
 func (v *votes) clear(lease coord.Lease) {
-	v.lease, v.vantages, v.ballots = lease, map[string]Vantage{}, map[ballotKey]ballot{}
+	v.lease, v.readAt, v.vantages, v.ballots = lease, time.Now(), map[string]Vantage{}, map[ballotKey]ballot{}
 	v.own, v.chosen = map[string]coord.Entry{}, map[electorate][]string{}
 }
 
@@ -224,15 +226,22 @@ func (v *votes) engines() map[string]Vantage {
 	return maps.Clone(v.vantages)
 }
 
-// others returns what the other engines see, without those that doubt their verdicts.
-func (v *votes) others() (s doubt.Sample) {
-	for name, other := range v.engines() {
+// others returns what the other engines see, without those that doubt their verdicts, and until when that is known; zero while
+// the store is away, and until a ttl after the entries were read: these may be from before an outage.
+func (v *votes) others() (s doubt.Sample, heardAt time.Time) {
+	ttl, heardAt := v.coordinator.TTL(), v.coordinator.Heard()
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	for name, other := range v.vantages {
 		if name != v.coordinator.Name() && !other.Doubtful {
 			s.Targets += other.Targets
 			s.Failing += other.Failing
 		}
 	}
-	return s
+	if v.lease == 0 || time.Since(v.readAt) < ttl || time.Since(heardAt) > ttl/2 {
+		return s, time.Time{}
+	}
+	return s, heardAt
 }
 
 // decode reads a value. One that is none of this release is as none: an engine without a zone, or a ballot without votes.

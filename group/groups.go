@@ -357,7 +357,10 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 	o.doubtful = o.isDoubted(g.engine)
 	if before := t.observed; before != nil {
 		if before.state == o.state {
-			o.since, o.reason = before.since, before.reason
+			o.since = before.since
+			if o.state != probe.GatewayUndecided { // why it is down may change with each attempt
+				o.reason = before.reason
+			}
 		}
 		if before.equal(o) {
 			before.failing = o.failing

@@ -69,5 +69,5 @@ func (o *observed) port(wanted string) uint16 {
 
 // equal reports whether members are the same by both.
 func (o *observed) equal(p *observed) bool {
-	return o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
+	return o.reason == p.reason && o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
 }

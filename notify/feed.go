@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -25,6 +26,7 @@ type feed struct {
 	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
 	lost   uint64               // events that were forgotten before they were told
 	handed map[Subject]struct{} // which know was called with since the last batch
+	missed map[Subject]*missed  // troubles that began while no engine could tell about them
 
 	waiting map[Subject][]waitingEvent // before the cursor, and not told yet; none is empty
 }
@@ -34,6 +36,16 @@ type waitingEvent struct {
 	event
 	until time.Time // zero: it does not wait
 }
+
+// missed is a trouble of which the receiver was not told, since no engine could tell about it. If it has lasted for minMissed, the
+// receiver is told of it later, and then of its end. It is not changed after it was put into a map.
+type missed struct {
+	event
+	endedAt time.Time // zero while it lasts
+}
+
+// minMissed is how long a trouble must have lasted.
+const minMissed = 20 * time.Second
 
 // told is a notice that a receiver has accepted.
 type told struct {
@@ -52,12 +64,13 @@ type batch struct {
 	held     map[Subject]struct{} // to be compared later
 	lost     uint64
 	waiting  map[Subject][]waitingEvent // replaces what waits of these subjects
+	missed   map[Subject]*missed        // replaces those of these subjects; nil: none
 	rejected bool                       // by the receiver
 	more     bool                       // there are further events or subjects to look at
 }
 
 func newFeed(spec *Spec, targets *targetSource, groups *groupSource) feed {
-	return feed{spec: spec, targets: targets, sources: map[Kind]source{KindTarget: targets, KindGroup: groups}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
+	return feed{spec: spec, targets: targets, sources: map[Kind]source{KindTarget: targets, KindGroup: groups}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, missed: map[Subject]*missed{}, waiting: map[Subject][]waitingEvent{}}
 }
 
 // maxLook bounds the events and subjects that one call of next looks at.
@@ -66,7 +79,7 @@ const maxLook = 1000
 // next returns what to tell next: at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
 	clear(f.handed)
-	b := batch{cursor: f.cursor, told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
+	b := batch{cursor: f.cursor, told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, missed: map[Subject]*missed{}, waiting: map[Subject][]waitingEvent{}}
 	for _, kind := range kinds {
 		if f.sources[kind].isHeld() {
 			continue
@@ -182,7 +195,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 		switch {
 		case !exists && ev.level == others:
 			b.compared[subject] = mark
-			b.told[subject] = nil
+			b.told[subject], b.missed[subject] = nil, nil
 			continue
 		case ev.forgotten:
 			b.told[subject] = nil
@@ -225,9 +238,12 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 		}
 	case ev.level == others:
 		b.held[ev.Subject] = struct{}{} // it is compared once this engine may tell
+		f.miss(b, ev)
 	case ev.level == well || !f.spec.Selection.selects(ev):
 		if before != nil {
 			f.end(b, before, ev)
+		} else {
+			f.makeUp(b, ev)
 		}
 	case ev.held:
 		if before == nil {
@@ -239,6 +255,44 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 	default:
 		f.fire(b, before, ev)
 	}
+}
+
+// miss notes that a trouble begins or ends while another engine tells about its subject, or none. If it is another one, this
+// engine loses the subject, or know is called.
+func (f *feed) miss(b *batch, ev *event) {
+	m := f.missedBy(b, ev.Subject)
+	switch {
+	case ev.forgotten:
+		b.missed[ev.Subject] = nil
+	case ev.own == firing && m == nil && !ev.held && f.toldBy(b, ev.Subject) == nil && f.spec.Selection.selects(ev):
+		b.missed[ev.Subject] = &missed{event: *ev}
+	case ev.own == firing && m != nil:
+		b.missed[ev.Subject] = &missed{event: m.event} // it goes on
+	case ev.own == well && m != nil && m.endedAt.IsZero():
+		b.missed[ev.Subject] = &missed{m.event, ev.At}
+	}
+}
+
+// makeUp tells of a trouble that was missed, and has ended: the end is told next.
+func (f *feed) makeUp(b *batch, ev *event) {
+	m := f.missedBy(b, ev.Subject)
+	if m == nil {
+		return
+	}
+	b.missed[ev.Subject] = nil
+	ended, until := cmp.Or(m.endedAt, ev.At), f.undecided(b, &m.event)
+	if ended.Sub(m.At) >= minMissed && (until.IsZero() || !f.targets.hiddenSince(&m.event, until)) {
+		f.fire(b, nil, &m.event)
+		b.opened[ev.Subject] = struct{}{}
+	}
+}
+
+// missedBy returns the missed trouble of a subject once the receiver has accepted a batch, or nil.
+func (f *feed) missedBy(b *batch, s Subject) *missed {
+	if m, ok := b.missed[s]; ok {
+		return m
+	}
+	return f.missed[s]
 }
 
 // settle is the time after a notice of a trouble in which the receiver is not told of another state of the same
@@ -278,6 +332,7 @@ func (f *feed) end(b *batch, before *Notice, ev *event) {
 
 // fire tells that a subject is in trouble, unless the receiver knows that and the state.
 func (f *feed) fire(b *batch, before *Notice, ev *event) {
+	b.missed[ev.Subject] = nil
 	n := ev.Notice
 	n.Firing, n.StartsAt, n.Labels = true, ev.At, f.labels(ev)
 	n.Link = link(f.spec.ExternalURL, n.Subject)
@@ -316,7 +371,7 @@ func (f *feed) repeat(b *batch, now time.Time, limit int) {
 		if _, fresh := b.told[subject]; fresh || t.rejected || now.Sub(t.sent) < f.spec.Resend {
 			continue
 		}
-		if is, _ := f.sources[subject.Kind].current(subject.Name); is.level == others && is.isWell {
+		if is, _ := f.sources[subject.Kind].current(subject.Name); is.level == others && is.own == well {
 			continue
 		}
 		n := t.Notice
@@ -340,6 +395,11 @@ func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 		f.mark(subject)
 	}
 	maps.Copy(f.held, b.held)
+	for subject, m := range b.missed {
+		if f.missed[subject] = m; m == nil {
+			delete(f.missed, subject)
+		}
+	}
 	for subject, queue := range b.waiting {
 		if f.waiting[subject] = queue; len(queue) == 0 {
 			delete(f.waiting, subject)
@@ -381,6 +441,7 @@ func (f *feed) resumeCursor() uint64 {
 // know makes the receiver know of a trouble as if it had just been told of it, or of none, and compares its subject. It
 // reports whether there is something to compare: nothing if the receiver knew of none, and is to know of none.
 func (f *feed) know(s Subject, n *Notice, now time.Time) (isKnown bool) {
+	delete(f.missed, s) // another engine could tell
 	if _, knew := f.told[s]; !knew && n == nil {
 		return false
 	}

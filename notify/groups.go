@@ -18,6 +18,8 @@ type groupSource struct {
 	isEnding func() bool
 	tellerOf func(group string) Teller
 
+	isDoubted func(Subject) bool
+
 	// What follow has seen last, by group. It belongs to the goroutine of Notifiers.follow.
 	views   map[string]*group.View
 	tellers map[string]Teller
@@ -27,7 +29,7 @@ type groupSource struct {
 }
 
 func newGroupSource(c *Config) *groupSource {
-	return &groupSource{groups: c.Groups, engine: c.Engine, isEnding: c.IsEnding, tellerOf: c.TellerOf, views: map[string]*group.View{}, tellers: map[string]Teller{}, explained: map[string]time.Time{}}
+	return &groupSource{groups: c.Groups, engine: c.Engine, isEnding: c.IsEnding, tellerOf: c.TellerOf, isDoubted: c.IsDoubted, views: map[string]*group.View{}, tellers: map[string]Teller{}, explained: map[string]time.Time{}}
 }
 
 // follow returns the groups that have another view than before, those that were removed, and those about which another
@@ -70,7 +72,8 @@ func (s *groupSource) current(name string) (ev event, exists bool) {
 // addTeller makes an event one of others if this engine does not tell about its group now.
 func (s *groupSource) addTeller(ev *event) {
 	if teller := s.tellerOf(ev.Name); teller != ThisEngine {
-		ev.level, ev.isWell, ev.forgotten = others, ev.level == well, teller == OtherEngine
+		ev.leave()
+		ev.forgotten = teller == OtherEngine
 	}
 }
 
@@ -80,7 +83,7 @@ func (s *groupSource) event(v *group.View) event {
 	switch {
 	case v.Frozen:
 	case v.Last == probe.GatewayDown:
-		ev.Severity, ev.level, ev.held = probe.SeverityCritical, firing, s.wasExplained(v)
+		ev.Severity, ev.level, ev.held = probe.SeverityCritical, firing, s.wasExplained(v) || s.isDoubted(ev.Subject)
 	case v.Last != probe.GatewayUndecided:
 		ev.level = well
 	}

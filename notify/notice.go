@@ -143,9 +143,9 @@ type event struct {
 	Notice            // without StartsAt, EndsAt and Labels of the Spec
 	seq        uint64 // in the history; 0 for how the subject is now
 	level      level
-	explicable bool // the failure of another target may explain it
-	held       bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
-	isWell     bool // the subject is well as this engine sees it, though the level is others
-	forgotten  bool // another engine tells about the group: what this one has told no longer holds
-	restarted  bool // its instance is being terminated, so that another one starts
+	explicable bool  // the failure of another target may explain it
+	held       bool  // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+	own        level // what the level would be if this engine told about the subject; with the level others only
+	forgotten  bool  // another engine tells about the group: what this one has told no longer holds
+	restarted  bool  // its instance is being terminated, so that another one starts
 }

@@ -133,6 +133,10 @@ type Config struct {
 	// Default: this one.
 	TellerOf func(group string) Teller
 
+	// IsDoubted reports whether this engine doubts its own verdicts about a target or group: nobody is told of a trouble that
+	// begins meanwhile, unless it lasts. It must not block. Default: never.
+	IsDoubted func(Subject) bool
+
 	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not
 	// block, and must not call Notifiers. Default: nobody keeps the values.
 	Changed func(key string)
@@ -187,10 +191,13 @@ func New(c Config) *Notifiers {
 	if c.MayTell == nil {
 		c.MayTell = func(string) bool { return true }
 	}
+	if c.IsDoubted == nil {
+		c.IsDoubted = func(Subject) bool { return false }
+	}
 	if c.TellerOf == nil {
 		c.TellerOf = func(string) Teller { return ThisEngine }
 	}
-	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell}
+	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell, isDoubted: c.IsDoubted}
 	return &Notifiers{
 		config: c, targets: targets, groups: newGroupSource(&c),
 		wake: wake.New(), notifiers: map[string]*notifier{}, saved: memories{},

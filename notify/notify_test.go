@@ -100,6 +100,7 @@ type scene struct {
 	values    map[string][]byte // as a state file has them
 
 	isOthers     atomic.Bool  // another engine owns the targets
+	doubted      atomic.Value // the target about which the engine is in doubt
 	isConfigured atomic.Bool  // targets exist that the engine does not know
 	teller       atomic.Int32 // notify.Teller of all groups
 
@@ -169,6 +170,7 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 	s.notifiers = notify.New(notify.Config{
 		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },
 		IsConfigured: func(string) bool { return s.isConfigured.Load() },
+		IsDoubted:    func(of notify.Subject) bool { return of.Name == s.doubted.Load() },
 		TellerOf:     func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
 		Changed:      s.mark,
 	})
@@ -1010,6 +1012,59 @@ func TestATroubleThatHasEndedIsNotRepeatedWithoutALease(t *testing.T) {
 		s.isOthers.Store(false)
 		pass(3 * time.Second)
 		s.expect("web ready ends")
+	})
+}
+
+// A trouble of 20 seconds or more that began and ended while no engine could tell is told later, and its end. So is one that
+// lasts until one can. A shorter one, and one about which the engine was in doubt, are not.
+func TestATroubleThatNoEngineCouldTellIsToldLater(t *testing.T) {
+	for _, coalesce := range []bool{false, true} {
+		in(t, "db web app api", func(s *scene) {
+			s.spec.Selection.Groups, s.spec.Coalesce = nil, coalesce
+			s.apply()
+			s.isOthers.Store(true)
+			s.doubted.Store("api")
+			s.say(probe.Failure, "db", "web", "app", "api")
+			s.say(probe.Success, "app")
+			pass(25 * time.Second)
+			s.say(probe.Success, "web", "api")
+			s.doubted.Store("")
+			pass(time.Minute)
+			s.expect("")
+			s.isOthers.Store(false)
+			pass(2 * time.Second)
+			s.expectTogether("db not_ready", "web not_ready", "web ready ends")
+			s.say(probe.Success, "db")
+			s.expect("db ready ends")
+			pass(time.Minute)
+			s.expect("")
+		})
+	}
+}
+
+// Another engine has told of it, or has had the target meanwhile.
+func TestATroubleThatAnotherEngineCouldTellIsNotToldLater(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.spec.Selection.Groups = nil
+		s.apply()
+		s.isOthers.Store(true)
+		s.say(probe.Failure, "db", "web")
+		pass(30 * time.Second)
+		s.say(probe.Success, "db")
+		if err := s.notifiers.SetTold("db", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{{Target: "web", Kind: probe.Readiness}}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		s.outcomes["web"] = probe.Success
+		if _, err := s.engine.Change(engine.Change{Set: s.set}); err != nil {
+			t.Fatal(err)
+		}
+		s.isOthers.Store(false)
+		pass(5 * time.Second)
+		s.expect("")
 	})
 }
 

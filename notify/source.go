@@ -24,6 +24,7 @@ type targetSource struct {
 	redact       func(string) string
 	isConfigured func(target string) bool
 	mayTell      func(target string) bool
+	isDoubted    func(Subject) bool
 }
 
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
@@ -44,9 +45,9 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		if ev.Labels = st.Labels; !exists {
 			ev.level = keep // a comparison tells that it was removed
 		}
-		ev.held, ev.restarted = ev.level == firing && tr.Doubtful, isRestarted(&st)
+		ev.held, ev.restarted = ev.level == firing && (tr.Doubtful || s.isDoubted(ev.Subject)), isRestarted(&st)
 		if !s.mayTell(tr.Target) {
-			ev.level = others
+			ev.leave()
 		}
 		events = append(events, ev)
 	}
@@ -71,10 +72,10 @@ func causeOf(tr *engine.Transition, now *engine.TargetStatus) engine.Cause {
 
 func (s *targetSource) current(name string) (ev event, exists bool) {
 	st, exists := s.engine.Target(name)
+	mayTell := s.mayTell(name)
 	switch {
-	case !s.mayTell(name):
-		isWell := exists && levelOf(st.State, st.Cause.Reason) == well
-		return event{level: others, isWell: isWell, Notice: Notice{Subject: Subject{KindTarget, name}}}, exists || s.isConfigured(name)
+	case !exists && !mayTell:
+		return event{level: others, Notice: Notice{Subject: Subject{KindTarget, name}}}, s.isConfigured(name)
 	case !exists && s.isConfigured(name):
 		return event{level: unknown, Notice: Notice{Subject: Subject{KindTarget, name}}}, true
 	case !exists:
@@ -85,10 +86,16 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	if st.Cause.Probe.Kind != 0 {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}
-	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "")
+	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "" || s.isDoubted(ev.Subject))
 	ev.restarted = isRestarted(&st)
+	if !mayTell {
+		ev.leave()
+	}
 	return ev, true
 }
+
+// leave leaves an event to another engine.
+func (ev *event) leave() { ev.own, ev.level = ev.level, others }
 
 // isRestarted reports whether the instance of a target is being terminated, because a probe fails or an
 // operator has asked for that, so that another one starts.

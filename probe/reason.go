@@ -153,10 +153,12 @@ const (
 	ReasonDamped          Reason = "restart.damped"           // the instance fails, and waits until the target is not damped any more: it has flapped
 	ReasonFloor           Reason = "restart.floor"            // the instance fails, takes requests, and waits until its group has enough ready members without it
 	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
+	ReasonReload          Reason = "restart.reload"           // the instance fails a probe that a reload or a push has changed, and waits while too many of the probes changed by it fail and never succeeded
 	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated
 	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured
 	ReasonShutdown        Reason = "restart.shutdown"         // the instance is, or was, terminated since the engine ends; the next engine starts another
 	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
 	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
+	ReasonNotConfigured   Reason = "cluster.not_configured"   // no instance is known: the engine that owns the target has no such target in its files
 )

@@ -12,7 +12,7 @@ const (
 	StateCannotStart    // an instance cannot be started
 	StateCrashLooping   // its instances exit, or are ended, one after another; the next one waits for its back-off, or has not run for as long as that
 	StateExited         // its last instance has exited with an error, and no other follows
-	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, for enough ready members of its group, until the engine is well, for a target that it depends on, or for the end of a pause or of damping
+	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, for enough ready members of its group, until the engine is well, for a target that it depends on, until what a reload has changed is corrected, or for the end of a pause or of damping
 	StateFailing        // a startup or liveness probe fails
 	StateNotReady       // a readiness probe fails
 	StateBlind          // the attempts of a probe cannot be made: as many in a row were unknown as failures would decide

@@ -90,28 +90,28 @@ func InstanceID(id string) string {
 // observed. The driver of a target starts and terminates its instances, and
 // reports them to the engine.
 type Instance struct {
-	Target string
-	ID     string // unique for each instance, see InstanceID; empty only if Phase is Absent
-	Phase  Phase
-	Since  time.Time // when Phase began; initial delays count from when it was Running
+	Target string    `json:"target,omitempty"`
+	ID     string    `json:"id,omitempty"` // unique for each instance, see InstanceID; empty only if Phase is Absent
+	Phase  Phase     `json:"phase"`
+	Since  time.Time `json:"since,omitzero"` // when Phase began; initial delays count from when it was Running
 
 	// Managed is true if the driver replaces this instance when a startup or
 	// liveness probe fails. Such a probe is then on hold until the next instance.
 	// Otherwise a failing probe goes on and can recover.
-	Managed bool
+	Managed bool `json:"managed,omitempty"`
 
-	Terminating bool // it is being deleted, and there will be no next instance
+	Terminating bool `json:"terminating,omitempty"` // it is being deleted, and there will be no next instance
 
 	// Retained is true if Phase is Gone, but the driver still has the target: then the engine
 	// keeps a target without probes, so that one can see how it has ended.
-	Retained bool
+	Retained bool `json:"retained,omitempty"`
 
-	Restarts int32  // how many instances the driver has seen before this one
-	Reason   Reason // the cause of Phase, such as ReasonBackOff; may be empty
-	Detail   string // the cause in words: how the previous instance exited, and its last output
+	Restarts int32  `json:"restarts,omitempty"` // how many instances the driver has seen before this one
+	Reason   Reason `json:"reason,omitempty"`   // the cause of Phase, such as ReasonBackOff; may be empty
+	Detail   string `json:"detail,omitempty"`   // the cause in words: how the previous instance exited, and its last output
 
 	// LastExit is of the latest instance that has exited: this one, if it no longer runs.
-	LastExit Exit
+	LastExit Exit `json:"lastExit,omitzero"`
 }
 
 // Exit is how an instance has exited. The zero value is that of none, or of one whose status is unknown.

@@ -1,19 +1,26 @@
 package restart
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Budget limits how many instances are restarted because their probes fail, so that
-// an overloaded network or machine does not restart everything at once. The zero
-// Budget is unlimited.
+// Budget limits how many targets are restarted because their probes fail, so that an overloaded network or machine, or a
+// wrong configuration, does not restart everything at once. A target that is restarted again within Per is not counted
+// again: its back-off bounds that. The zero Budget is unlimited.
 type Budget struct {
-	Max   int           `hcl:"max,optional,nonzero" doc:"restarts within per" default:"unlimited" min:"1"`
-	Share probe.Share   `hcl:"share,optional" doc:"restarts within per, as a percentage (\"10%\") of all targets that can be restarted, but at least one" default:"unlimited"`
-	Per   time.Duration `hcl:"per,nonzero" doc:"how long a restart counts"`
+	Max   int           `hcl:"max,optional,nonzero" doc:"targets restarted within per" default:"unlimited" min:"1"`
+	Share probe.Share   `hcl:"share,optional" doc:"targets restarted within per, as a percentage (\"10%\") of all targets that can be restarted, but at least min; \"100%\" limits nothing" default:"unlimited"`
+	Min   int           `hcl:"min,optional,nonzero" doc:"what share allows at least; needs share" default:"1" min:"1"`
+	Per   time.Duration `hcl:"per,nonzero" doc:"how long a target counts that was restarted"`
 }
+
+// DefaultBudget is the Budget of an engine whose configuration sets none: a quarter, as maxUnavailable of a Deployment of
+// Kubernetes, and a few of few.
+var DefaultBudget = Budget{Share: 0.25, Min: 3, Per: 5 * time.Minute}
 
 func (b Budget) check() error {
 	var wrong probe.FieldErrors
@@ -24,6 +31,11 @@ func (b Budget) check() error {
 	if !(b.Share >= 0 && b.Share <= 1) {
 		wrong.Add("restart_budget.share", "must be from 0 to 1")
 	}
+	if b.Min < 0 {
+		wrong.Add("restart_budget.min", "must be 1 or more")
+	} else if b.Min > 0 && b.Share == 0 {
+		wrong.Add("restart_budget.min", "needs share")
+	}
 	if b.Per < 0 || limited && b.Per == 0 {
 		wrong.Add("restart_budget.per", "must be greater than 0")
 	}
@@ -33,34 +45,57 @@ func (b Budget) check() error {
 	return wrong.Err()
 }
 
-// limit returns how many restarts are allowed within Per: the smaller of Max and
+// limit returns how many targets may be restarted within Per: the smaller of Max and
 // Share, or 0 for any number.
 func (b Budget) limit(units int) int {
 	if b.Share <= 0 {
 		return b.Max
 	}
-	share := max(1, b.Share.Of(units))
+	share := max(1, b.Min, b.Share.Of(units))
 	if b.Max > 0 {
 		return min(share, b.Max)
 	}
 	return share
 }
 
-// account holds the times of the restarts that still count, in order.
-type account []time.Time
+// detail says why a restart waits for the budget.
+func (b Budget) detail(units int) string {
+	return fmt.Sprintf("restart_budget allows restarts of %d targets in %v", b.limit(units), b.Per)
+}
 
-// take takes one restart from the budget at now and returns true, or false and when
-// to ask again. Calls must not go back in time.
-func (a account) take(b Budget, units int, now time.Time) (account, time.Time, bool) {
+// charge is a target that was restarted, and counts.
+type charge struct {
+	target string
+	at     time.Time
+}
+
+// account holds the targets that count, by the time of the restart that was charged. Each is there once.
+type account []charge
+
+// take charges a restart to the budget at now and returns true, or false and when to ask again. The target must not count
+// already. Calls must not go back in time.
+func (a account) take(b Budget, target string, units int, now time.Time) (account, time.Time, bool) {
 	limit := b.limit(units)
 	if limit == 0 {
 		return nil, now, true
 	}
-	for len(a) > 0 && !now.Before(a[0].Add(b.Per)) {
+	for len(a) > 0 && !now.Before(a[0].at.Add(b.Per)) {
 		a = a[1:]
 	}
 	if len(a) >= limit {
-		return a, a[len(a)-limit].Add(b.Per), false
+		return a, a[len(a)-limit].at.Add(b.Per), false
 	}
-	return append(a, now), now, true
+	return append(a, charge{target, now}), now, true
+}
+
+// restore adds a target that was charged at a time.
+func (a account) restore(target string, at time.Time) account {
+	a = a.remove(target)
+	n, _ := slices.BinarySearchFunc(a, at, func(c charge, at time.Time) int { return c.at.Compare(at) })
+	return slices.Insert(a, n, charge{target, at})
+}
+
+// remove removes a target.
+func (a account) remove(target string) account {
+	return slices.DeleteFunc(a, func(c charge) bool { return c.target == target })
 }

@@ -20,16 +20,14 @@ import (
 // Config configures a Controller.
 type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
-	Budget Budget         `hcl:"restart_budget,object" doc:"limits the restarts by startup and liveness probes, so that an overloaded network or machine does not restart everything at once"`
+	Budget Budget         `hcl:"restart_budget,object" doc:"limits how many targets startup and liveness probes restart, so that an overloaded network or machine, or a wrong configuration, does not restart everything at once; a target that is restarted again within per does not count again" default:"{ share = \"25%\", min = 3, per = \"5m\" }, or none with compatibility = \"kubelet\""`
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 
 	// Redact replaces what must not be shown in the outputs of instances. Default: nothing.
 	Redact func(text string) string
 
-	// Changed is called when the Memory of a target may have changed, and BudgetChanged
-	// when what Spent returns has. They must not block. Default: none.
-	Changed       func(target string)
-	BudgetChanged func()
+	// Changed is called when the Memory of a target may have changed. It must not block. Default: none.
+	Changed func(target string)
 
 	// MayAct reports whether this engine may terminate the instance of a target because a probe fails: in a
 	// fleet, only the owner of the target may. While it may not, the restart is delayed with the reason
@@ -60,6 +58,7 @@ type Controller struct {
 	changed wake.Signal // units or supervisors have changed, reconcile
 
 	retrying atomic.Int64 // supervisors that try again what this machine lacked something for
+	brake    *brake
 
 	unitsMu     sync.Mutex      // guards the fields below
 	running     bool            // Run was called
@@ -109,12 +108,10 @@ func New(c Config) (*Controller, error) {
 	if c.StoppedChanged == nil {
 		c.StoppedChanged = func() {}
 	}
-	if c.BudgetChanged == nil {
-		c.BudgetChanged = func() {}
-	}
 	r := &Controller{
 		config:      c,
 		changed:     wake.New(),
+		brake:       newBrake(c.Engine, c.Logger),
 		units:       map[string]Unit{},
 		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
@@ -144,7 +141,11 @@ func (c *Controller) Apply(units map[string]Unit) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	err := c.checkedChange(units, c.missing(units))
+	missing := c.missing(units)
+	err := c.checkOrder(units, missing)
+	if err == nil {
+		c.change(units, missing)
+	}
 	c.unitsMu.Unlock()
 	if err == nil {
 		c.changed.Set()
@@ -178,15 +179,6 @@ func (c *Controller) own() iter.Seq[string] {
 	}
 }
 
-// checkedChange is change, unless a target would be started after itself. It needs unitsMu.
-func (c *Controller) checkedChange(units map[string]Unit, remove []string) error {
-	if err := c.checkOrder(units, remove); err != nil {
-		return err
-	}
-	c.change(units, remove)
-	return nil
-}
-
 // change replaces some valid units and removes others. A name that is not that of a unit is not removed. It needs unitsMu.
 func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.applies++
@@ -194,6 +186,9 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	for _, target := range remove {
 		if _, driven := c.units[target]; driven && c.supervisors[target] == nil {
 			c.config.Engine.Report(probe.Instance{Target: target}) // which may have been announced
+		}
+		if m, _ := c.memory(target); !m.Charged.IsZero() {
+			c.spent = c.spent.remove(target)
 		}
 		delete(c.units, target)
 		c.serves.remove(target)
@@ -483,13 +478,14 @@ func (c *Controller) release(target string) bool {
 	return true
 }
 
-// spend takes one restart from the budget, or returns when to ask again.
-func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
+// charge takes the restart of a target from the budget, or returns why it waits.
+func (c *Controller) charge(target string, now time.Time) (d delay) {
 	c.unitsMu.Lock()
-	c.spent, again, ok = c.spent.take(c.config.Budget, len(c.units), now)
-	c.unitsMu.Unlock()
-	if ok {
-		c.config.BudgetChanged()
+	defer c.unitsMu.Unlock()
+	var again time.Time
+	var ok bool
+	if c.spent, again, ok = c.spent.take(c.config.Budget, target, len(c.units), now); !ok {
+		d = delay{reason: probe.ReasonBudget, until: again, detail: c.config.Budget.detail(len(c.units))}
 	}
-	return again, ok
+	return d
 }

@@ -99,6 +99,7 @@ func TestInvalidBudgetIsRejected(t *testing.T) {
 	for field, b := range map[string]restart.Budget{
 		"restart_budget.max":   {Max: -1, Per: time.Minute},
 		"restart_budget.share": {Share: 1.5, Per: time.Minute},
+		"restart_budget.min":   {Max: 1, Min: 1, Per: time.Minute},
 		"restart_budget.per":   {Max: 1},
 	} {
 		_, err := restart.New(restart.Config{Engine: engine.New(engine.Config{}), Budget: b})

@@ -34,7 +34,7 @@ func (i *instance) acquire(now time.Time, _ probe.ID) delay {
 	if group == "" {
 		return delay{}
 	}
-	return delay{reason: probe.ReasonFloor, until: now.Add(healthInterval), group: group}
+	return delay{reason: probe.ReasonFloor, until: now.Add(healthInterval), detail: withheldDetail(group), group: group}
 }
 
 // free ends what acquire has begun, if the instance is not being terminated.

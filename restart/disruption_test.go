@@ -254,7 +254,7 @@ func (d *withheld) Run(ctx context.Context, began func(string), end <-chan time.
 func TestARestartThatAFleetWithholdsIsRetried(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		d := &withheld{interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}}
-		failingUnit(h, d)
+		d.setHeals(failingUnit(h, d))
 		in := h.expect("web", "web-0", probe.Running, probe.ReasonFloor)
 		h.expectText(in.Detail, "the group shop would have fewer than min_ready ready members without it")
 		h.sleep(time.Minute)

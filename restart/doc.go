@@ -26,7 +26,8 @@
 //	instance.go    watches the probes of one instance, and terminates it
 //	depend.go      whether what it depends on fails too
 //	disruption.go  DisruptionBudget: asks whether a group withholds a restart (hold_restarts), which package group decides
-//	budget.go      Budget: how many restarts there may be within a time, whatever groups say
+//	budget.go      Budget: how many targets may be restarted within a time, whatever groups say
+//	brake.go       Reload: which restarts wait since too many of the probes that a reload has changed fail
 //	backoff.go     BackOff: how long the next instance waits
 //	operator.go    stops, starts and restarts targets for operators
 //	effect.go      what other units would do to those in use

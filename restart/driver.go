@@ -96,8 +96,8 @@ var ErrNotTakenOver = errors.New("running instance cannot be watched")
 var ErrShortage = errors.New("the engine cannot start it now")
 
 // ErrInterrupted is in the error of an Exit of an External driver that was stopped while it terminated an
-// instance, because this engine may not do that any more: another one of its fleet may own the target now. The
-// instance goes on: the controller calls Run again as after ErrShortage, and reports restart.ownership until then.
+// instance, or before, because this engine may not do that now: another one of its fleet may own the target. The
+// instance goes on: the controller calls Run again a second later, and reports restart.ownership until then.
 var ErrInterrupted = errors.New("the restart was interrupted")
 
 // WithheldError is in the error of an Exit of an External driver that was not asked to terminate an instance, since a

@@ -31,8 +31,13 @@ func (e Effect) Exceeds(guard probe.Share) bool {
 // exceeds reports whether a part of a number is more than a share of it, as people reckon:
 // 29 of 100 are 29 %, whatever the fraction is in binary.
 func exceeds(part, of int, guard probe.Share) bool {
+	return of >= minGuarded && isMore(part, of, guard)
+}
+
+// isMore is exceeds of any number.
+func isMore(part, of int, share probe.Share) bool {
 	const tolerance = 1e-6
-	return of >= minGuarded && float64(part) > float64(guard)*float64(of)+tolerance
+	return float64(part) > float64(share)*float64(of)+tolerance
 }
 
 // String returns the numbers: "remove 12 and restart 3 of 20 targets, and end 5 of 8

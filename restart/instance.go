@@ -33,6 +33,7 @@ type instance struct {
 	requests  int       // requests to terminate, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
 	acquired  bool      // the disruption budget was asked for its restart
+	explained bool      // the reported detail is that of a delay
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
 
 	notice     Notice // the latest one of a Notifying driver
@@ -60,6 +61,7 @@ type occurrence struct {
 type delay struct {
 	reason probe.Reason // empty if that is not to be reported
 	until  time.Time
+	detail string // for people; default: how the instance before has exited
 	group  string // that withholds it, with the reason restart.floor
 }
 
@@ -342,7 +344,7 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	s := i.supervisor
 	target, _ := s.control.config.Engine.Target(s.target)
 	for _, p := range target.Probes {
-		if p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness {
+		if i.failsBy(p) {
 			return p, true
 		}
 	}
@@ -353,6 +355,11 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 		}, true
 	}
 	return engine.Status{}, false
+}
+
+// failsBy reports whether a probe of the target fails this instance.
+func (i *instance) failsBy(p engine.Status) bool {
+	return p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness
 }
 
 // noticeName stands for a Notifying driver where log records name the failing probe.
@@ -388,6 +395,8 @@ const healthInterval = time.Second
 var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).backOff,
 	(*instance).suppression,
+	(*instance).unproven,
+	(*instance).permission,
 	(*instance).inquire,
 	(*instance).acquire,
 	(*instance).takeBudget,
@@ -404,13 +413,19 @@ func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 	return delay{reason: probe.ReasonBackOff, until: i.notBefore}
 }
 
-// suppression says that a restart is not wanted now, or would not help (see engine.Suppressed), or
-// is not for this engine, or that the engine doubts the verdict.
-func (i *instance) suppression(now time.Time, failing probe.ID) delay {
-	config := &i.supervisor.control.config
-	reason := config.Engine.Admin().Suppressed(i.supervisor.target)
+// suppression says that a restart is not wanted now, or would not help: see engine.Suppressed.
+func (i *instance) suppression(now time.Time, _ probe.ID) delay {
+	reason := i.supervisor.control.config.Engine.Admin().Suppressed(i.supervisor.target)
+	if reason == "" {
+		return delay{}
+	}
+	return delay{reason: reason, until: now.Add(healthInterval)}
+}
+
+// permission says that a restart is not for this engine, or that the engine doubts the verdict.
+func (i *instance) permission(now time.Time, failing probe.ID) delay {
+	config, reason := &i.supervisor.control.config, probe.Reason("")
 	switch {
-	case reason != "":
 	case !config.MayAct(i.supervisor.target):
 		reason = probe.ReasonOwnership
 	case config.Engine.Doubts(failing):
@@ -426,9 +441,12 @@ func (i *instance) takeBudget(now time.Time, _ probe.ID) delay {
 	if i.budgeted {
 		return delay{}
 	}
-	again, ok := i.supervisor.control.spend(now)
-	if !ok {
-		return delay{reason: probe.ReasonBudget, until: again}
+	s := i.supervisor
+	if m, _ := s.memory(); !now.Before(m.Charged.Add(s.control.config.Budget.Per)) { // or else the target counts already
+		if d := s.control.charge(s.target, now); d.reason != "" {
+			return d
+		}
+		s.remember(func(m *Memory) { m.Charged = now })
 	}
 	i.budgeted = true
 	return delay{}
@@ -440,7 +458,7 @@ func (i *instance) postpone(now time.Time, d delay, failing engine.Status) {
 	if i.requests == 0 && d.reason != probe.ReasonFloor {
 		i.free()
 	}
-	if !i.show(false, d.reason, d.group) {
+	if !i.show(false, d.reason, d.detail) {
 		return
 	}
 	attrs := []any{"instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", d.reason, "delay", d.until.Sub(now).Round(time.Millisecond)}
@@ -496,19 +514,18 @@ func (i *instance) settle(now time.Time, isCanceled bool) {
 	}
 }
 
-// show reports the instance as managed or not, for a reason, and the group that withholds its restart, if it is
-// that. It returns false when that was reported before.
-func (i *instance) show(managed bool, reason probe.Reason, group string) bool {
+// show reports the instance as managed or not, for a reason, with a detail if there is one. It returns false when that was reported before.
+func (i *instance) show(managed bool, reason probe.Reason, detail string) bool {
 	s := i.supervisor
 	if !managed {
 		s.withdrawRequest()
 	}
 	in := s.reported
 	switch {
-	case reason == probe.ReasonFloor:
-		in.Detail = withheldDetail(group)
-	case in.Reason == probe.ReasonFloor:
-		in.Detail = s.lastExit
+	case detail != "":
+		in.Detail, i.explained = detail, true
+	case i.explained:
+		in.Detail, i.explained = s.lastExit, false
 	}
 	in.Managed, in.Reason = managed, reason
 	if in == s.reported {

@@ -7,12 +7,16 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// A target is restarted within seconds after the engine has become its owner, not after a back-off, and
-// within the budget that the delay has not used.
+// A target is restarted within seconds after the engine has become its owner, not after a back-off. Until then nothing is
+// taken from the budget.
 func TestARestartWaitsUntilTheEngineMayAct(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: 3600 * s}, func(h *harness) {
 		h.isOthers.Store(true)
-		web, d := new(fakeHandler), newDriver("web", healthy)
+		web := new(fakeHandler)
+		d := newDriver("web", func(int) behavior {
+			web.setFailing(false)
+			return behavior{}
+		})
 		h.probes(map[string]probe.Handler{"web": web})
 		h.apply(only(d))
 		web.setFailing(true)
@@ -20,6 +24,9 @@ func TestARestartWaitsUntilTheEngineMayAct(t *testing.T) {
 		h.expect("web", "web-0", probe.Running, probe.ReasonOwnership)
 		if st, _ := h.engine.Target("web"); st.State != probe.StateRestartBlocked || len(d.graces()) > 0 {
 			t.Errorf("the state is %v, and the instance was terminated %d times", st.State, len(d.graces()))
+		}
+		if m, _ := h.control.Memory("web"); !m.Charged.IsZero() {
+			t.Errorf("the budget was charged at %v", m.Charged)
 		}
 		h.isOthers.Store(false)
 		h.sleep(2 * s)

@@ -3,7 +3,6 @@ package restart
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -24,6 +23,7 @@ type Memory struct {
 	Code      int       `json:"code,omitempty"`      // its exit status
 	Requested bool      `json:"requested,omitempty"` // it was asked to terminate because a probe failed, and that has not failed; NotBefore is the end of its grace period until it has exited
 	Budgeted  bool      `json:"budgeted,omitempty"`  // its restart because a probe fails was taken from the budget
+	Charged   time.Time `json:"charged,omitzero"`    // when a restart of the target was last charged to the budget
 
 	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
@@ -52,7 +52,7 @@ func (m Memory) Shown(target string) probe.Instance {
 
 // Shifted returns m with its times moved by d, after the wall clock was set.
 func (m Memory) Shifted(d time.Duration) Memory {
-	for _, t := range []*time.Time{&m.Since, &m.NotBefore} {
+	for _, t := range []*time.Time{&m.Since, &m.NotBefore, &m.Charged} {
 		if !t.IsZero() {
 			*t = t.Add(d)
 		}
@@ -72,32 +72,22 @@ type Resumer interface {
 	Resume(id string) bool
 }
 
-// Restored is what the Controller of an earlier engine has remembered.
-type Restored struct {
-	Targets map[string]Memory
-	Spent   []time.Time // restarts that count for the budget
-}
-
 // Restore makes the units go on with what an earlier Controller has remembered about
-// them: restart counts, back-off, exits after which the policy starts no other instance,
+// them, by target: restart counts, back-off, exits after which the policy starts no other instance,
 // and the spent budget. It ignores what it remembered about a unit with another
 // Revision. Call it after the first Apply, and before Run.
 //
 // It reports the instances that go on to the engine at once, so that their probes never
 // see them absent: those of units without a driver, and those that a Resumer takes over.
 // It returns their IDs by target. For any other unit the next instance is a new one.
-func (c *Controller) Restore(r Restored) map[string]string {
+func (c *Controller) Restore(memories map[string]Memory) map[string]string {
 	now, instances := time.Now(), []probe.Instance(nil)
 	c.unitsMu.Lock()
-	for target, m := range r.Targets {
+	for target, m := range memories {
 		if in := c.restoreTarget(target, m, now); in.ID != "" {
 			instances = append(instances, in)
 		}
 	}
-	for _, at := range r.Spent {
-		c.spent = append(c.spent, earlier(at, now))
-	}
-	slices.SortFunc(c.spent, time.Time.Compare)
 	c.unitsMu.Unlock()
 	goOn := map[string]string{}
 	for _, in := range instances {
@@ -117,9 +107,10 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 	}
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	if err := c.checkedChange(units, remove); err != nil {
+	if err := c.checkOrder(units, remove); err != nil {
 		return err
 	}
+	c.change(units, remove)
 	now := time.Now()
 	for target, m := range memories {
 		if in := c.restoreTarget(target, m, now); in.ID != "" {
@@ -147,6 +138,9 @@ func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in p
 		return probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
 	case driven && m.Revision != "" && m.Revision == u.RevisionID():
 		m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
+		if m.Charged = earlier(m.Charged, now); now.Before(m.Charged.Add(c.config.Budget.Per)) {
+			c.spent = c.spent.restore(target, m.Charged)
+		}
 		switch {
 		case c.supervisors[target] == nil:
 			in = u.resume(target, m)
@@ -207,6 +201,11 @@ func (u Unit) RevisionID() string {
 func (c *Controller) Memory(target string) (Memory, bool) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
+	return c.memory(target)
+}
+
+// memory is Memory. It needs unitsMu.
+func (c *Controller) memory(target string) (Memory, bool) {
 	if m, ok := c.restored[target]; ok {
 		return m.Memory, true
 	}
@@ -230,13 +229,6 @@ func (c *Controller) Remembered() []string {
 		}
 	}
 	return targets
-}
-
-// Spent returns when the restarts were made that may count for the budget.
-func (c *Controller) Spent() []time.Time {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	return slices.Clone(c.spent)
 }
 
 // memory returns what the supervisor last remembered. Others than its goroutine need unitsMu.

@@ -19,7 +19,7 @@ import (
 
 // generation runs an engine with a controller that goes on with what another has
 // remembered, and returns what it remembers itself before it stops, and after.
-func generation(t *testing.T, units map[string]restart.Unit, r restart.Restored, test func(h *harness, goOn map[string]string)) (killed, stopped restart.Restored) {
+func generation(t *testing.T, units map[string]restart.Unit, r map[string]restart.Memory, test func(h *harness, goOn map[string]string)) (killed, stopped map[string]restart.Memory) {
 	t.Helper()
 	h := newHarness(t, restart.Budget{Max: 2, Per: time.Hour})
 	if err := h.control.Apply(units); err != nil {
@@ -44,12 +44,12 @@ func generation(t *testing.T, units map[string]restart.Unit, r restart.Restored,
 }
 
 // remembered returns what a controller remembers, written and read.
-func remembered(t *testing.T, c *restart.Controller) (r restart.Restored) {
+func remembered(t *testing.T, c *restart.Controller) (r map[string]restart.Memory) {
 	t.Helper()
-	all := restart.Restored{Targets: map[string]restart.Memory{}, Spent: c.Spent()}
+	all := map[string]restart.Memory{}
 	for _, target := range c.Remembered() {
 		if m, ok := c.Memory(target); ok {
-			all.Targets[target] = m
+			all[target] = m
 		}
 	}
 	b, err := json.Marshal(all)
@@ -71,11 +71,11 @@ func TestBackOffAndRestartCountGoOn(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newDriver("a", func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} })
-				killed, stopped := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+				killed, stopped := generation(t, revised(a, restart.Always), nil, func(h *harness, _ map[string]string) {
 					h.sleep(15 * time.Second) // 0 to 1, 1 to 2, 12 to 13, then 20 s of back-off
 					h.expectTimes("instances started at", a.starts(), 0, time.Second, 12*time.Second)
 				})
-				r := map[string]restart.Restored{"killed": killed, "stopped": stopped}[how]
+				r := map[string]map[string]restart.Memory{"killed": killed, "stopped": stopped}[how]
 				b := newDriver("b", func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} })
 				generation(t, revised(b, restart.Always), r, func(h *harness, goOn map[string]string) {
 					in := h.expect("web", "a-2", probe.Ended, probe.ReasonBackOff)
@@ -101,7 +101,7 @@ func TestBackOffAndRestartCountGoOn(t *testing.T) {
 func TestInstanceOfADeadEngineIsFollowedByANewOneAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newDriver("a", healthy)
-		killed, _ := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
+		killed, _ := generation(t, revised(a, restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
 		b := newDriver("b", healthy)
 		generation(t, revised(b, restart.Always), killed, func(h *harness, goOn map[string]string) {
 			if in := h.expect("web", "b-0", probe.Running, ""); in.Restarts != 0 || len(goOn) != 0 {
@@ -114,7 +114,7 @@ func TestInstanceOfADeadEngineIsFollowedByANewOneAtOnce(t *testing.T) {
 func TestPolicyHoldsForInstancesOfAnEarlierEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newDriver("a", func(int) behavior { return behavior{exitsAfter: time.Second} })
-		killed, _ := generation(t, revised(a, restart.OnFailure), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
+		killed, _ := generation(t, revised(a, restart.OnFailure), nil, func(h *harness, _ map[string]string) { h.sleep(time.Minute) })
 		b := newDriver("b", healthy)
 		generation(t, revised(b, restart.OnFailure), killed, func(h *harness, _ map[string]string) {
 			h.sleep(time.Hour)
@@ -128,7 +128,7 @@ func TestPolicyHoldsForInstancesOfAnEarlierEngine(t *testing.T) {
 func TestMemoryOfAnotherRevisionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} }
-		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), nil, func(h *harness, _ map[string]string) {
 			h.sleep(15 * time.Second)
 		})
 		b := newDriver("b", healthy)
@@ -144,13 +144,13 @@ func TestMemoryOfAnotherRevisionIsForgotten(t *testing.T) {
 func TestBackOffOfAWrongClockIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := func(int) behavior { return behavior{exitsAfter: time.Second, code: 1} }
-		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) {
+		killed, _ := generation(t, revised(newDriver("a", failing), restart.Always), nil, func(h *harness, _ map[string]string) {
 			h.sleep(15 * time.Second)
 		})
-		m := killed.Targets["web"].Shifted(1000 * time.Hour)
+		m := killed["web"].Shifted(1000 * time.Hour)
 		m.Exits, m.Started = -5, -5
 		b := newDriver("b", healthy)
-		generation(t, revised(b, restart.Always), restart.Restored{Targets: map[string]restart.Memory{"web": m}}, func(h *harness, _ map[string]string) {
+		generation(t, revised(b, restart.Always), map[string]restart.Memory{"web": m}, func(h *harness, _ map[string]string) {
 			h.sleep(restart.DefaultMaxBackOff + time.Second)
 			if in := h.expect("web", "b-0", probe.Running, ""); in.Restarts != 0 {
 				t.Errorf("got %+v", in)
@@ -187,7 +187,7 @@ func TestInstanceThatOutlivesItsEngineGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		a := newDriver("a", healthy)
-		killed, _ := generation(t, revised(a, restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(a, restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		for name, alive := range map[string]bool{"alive": true, "dead": false} {
 			r := &resumer{fakeDriver: newDriver("b", healthy)}
 			if alive {
@@ -200,7 +200,7 @@ func TestInstanceThatOutlivesItsEngineGoesOn(t *testing.T) {
 					t.Errorf("%s: got %+v and that %v go on", name, in, goOn)
 				}
 			})
-			if m := again.Targets["web"]; (m.Started == 1) != alive {
+			if m := again["web"]; (m.Started == 1) != alive {
 				t.Errorf("%s: remembered %+v", name, m)
 			}
 		}
@@ -214,7 +214,7 @@ func TestStaticInstanceGoesOn(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.apply(map[string]restart.Unit{"web": {}, "db": {Driver: newDriver("db", healthy), Revision: "1"}})
 		static := restart.Memory{Instance: "static", Since: began}
-		goOn := h.control.Restore(restart.Restored{Targets: map[string]restart.Memory{"web": static, "db": static, "old": static}})
+		goOn := h.control.Restore(map[string]restart.Memory{"web": static, "db": static, "old": static})
 		if in := h.expect("web", "static", probe.Running, ""); !in.Since.Equal(began) || len(goOn) != 1 || goOn["web"] != "static" {
 			t.Errorf("got %+v, and that %v go on", in, goOn)
 		}
@@ -231,23 +231,31 @@ func TestStaticInstanceGoesOn(t *testing.T) {
 	})
 }
 
+// What counts for the budget is in the memories of targets, so that it moves with them.
 func TestSpentBudgetGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		a := newDriver("a", healthy)
+		units, memories := map[string]restart.Unit{}, map[string]restart.Memory{}
+		for name, ago := range map[string]time.Duration{"web": 0, "long ago": 61 * time.Minute, "an hour ago": 59 * time.Minute, "just now": time.Minute} {
+			units[name] = restart.Unit{Driver: newDriver(name, healthy), Revision: "1"}
+			if m := (restart.Memory{Revision: units[name].RevisionID(), Instance: "before", Started: 1}); ago > 0 {
+				m.Charged = now.Add(-ago)
+				memories[name] = m
+			}
+		}
 		handler := &fakeHandler{failing: true}
-		r := restart.Restored{Spent: []time.Time{now.Add(-59 * time.Minute), now.Add(-time.Minute)}}
-		_, stopped := generation(t, revised(a, restart.Always), r, func(h *harness, _ map[string]string) {
+		_, stopped := generation(t, units, memories, func(h *harness, _ map[string]string) {
 			h.probes(map[string]probe.Handler{"web": handler})
 			h.sleep(30 * time.Second)
-			h.expect("web", "a-0", probe.Running, probe.ReasonBudget)
+			in := h.expect("web", "web-0", probe.Running, probe.ReasonBudget)
+			h.expectText(in.Detail, "restart_budget allows restarts of 2 targets in 1h0m0s")
 			h.sleep(40 * time.Second)
-			if n := len(a.starts()); n != 2 {
-				t.Errorf("%d instances were started, want 2", n)
+			if in := h.instance("web"); in.ID != "web-1" {
+				t.Errorf("it was not restarted: %+v", in)
 			}
 		})
-		if len(stopped.Spent) != 2 || !stopped.Spent[0].Equal(now.Add(-time.Minute)) {
-			t.Errorf("remembered %v", stopped.Spent)
+		if m := stopped["web"]; m.Charged.Sub(now).Round(time.Second) != time.Minute {
+			t.Errorf("remembered %+v", m)
 		}
 	})
 }
@@ -303,7 +311,7 @@ func (u *unattached) Run(ctx context.Context, began func(string), end <-chan tim
 
 func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		for then, restarts := range map[string]int32{"a-0": 0, "another": 1} {
 			r := &unattached{resumer{fakeDriver: newDriver("b", healthy), alive: "a-0"}, 5, then}
 			again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, goOn map[string]string) {
@@ -321,7 +329,7 @@ func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
 					t.Errorf("got %+v, want %s with %d restarts", in, then, restarts)
 				}
 			})
-			if m := again.Targets["web"]; m.Instance != then || m.Started != restarts+1 {
+			if m := again["web"]; m.Instance != then || m.Started != restarts+1 {
 				t.Errorf("the controller remembers %+v", m)
 			}
 		}
@@ -330,7 +338,7 @@ func TestAnInstanceThatIsNotTakenOverAtFirstStaysReported(t *testing.T) {
 
 func TestARemovedInstanceThatIsNotTakenOverAtFirstIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		for name, units := range map[string]map[string]restart.Unit{
 			"removed": nil,
 			"changed": {"web": {Driver: newDriver("b", healthy), Revision: "2"}},
@@ -353,10 +361,10 @@ func TestARemovedInstanceThatIsNotTakenOverAtFirstIsEnded(t *testing.T) {
 
 func TestTheEngineStopsWhileAnInstanceIsNotTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 1 << 30, "a-0"}
 		_, stopped := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) { h.sleep(time.Second) })
-		if m := stopped.Targets["web"]; m.Instance != "a-0" || m.Exited {
+		if m := stopped["web"]; m.Instance != "a-0" || m.Exited {
 			t.Errorf("the controller remembers %+v", m)
 		}
 	})
@@ -364,7 +372,7 @@ func TestTheEngineStopsWhileAnInstanceIsNotTakenOver(t *testing.T) {
 
 func TestTakingOverAnInstanceBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		r := &unattached{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}, 1 << 30, "a-0"}
 		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
 			h.sleep(time.Hour)
@@ -388,7 +396,7 @@ func (e *endedSurvivor) Run(ctx context.Context, _ func(string), end <-chan time
 
 func TestARemovedInstanceThatEndsBeforeItIsTakenOverIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		r := &endedSurvivor{resumer{fakeDriver: newDriver("a", healthy), alive: "a-0"}}
 		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
 			h.expect("web", "a-0", probe.Running, "")
@@ -404,16 +412,16 @@ func TestARemovedInstanceThatEndsBeforeItIsTakenOverIsGone(t *testing.T) {
 
 // requested returns what a controller remembers that has asked an instance to terminate,
 // because a probe fails, and was killed before the instance had terminated.
-func requested(t *testing.T, p restart.Policy) restart.Restored {
+func requested(t *testing.T, p restart.Policy) map[string]restart.Memory {
 	t.Helper()
 	slow := func(int) behavior { return behavior{endsAfter: 20 * time.Second} }
-	killed, _ := generation(t, revised(newDriver("a", slow), p), restart.Restored{}, func(h *harness, _ map[string]string) {
+	killed, _ := generation(t, revised(newDriver("a", slow), p), nil, func(h *harness, _ map[string]string) {
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
 		h.sleep(2 * time.Second)
 		h.expect("web", "a-0", probe.Running, probe.ReasonEnding)
 	})
-	if len(killed.Spent) != 1 {
-		t.Fatalf("spent %v", killed.Spent)
+	if killed["web"].Charged.IsZero() {
+		t.Fatalf("remembered %+v", killed)
 	}
 	return killed
 }
@@ -430,8 +438,8 @@ func TestARequestedRestartIsTakenFromTheBudgetOnce(t *testing.T) {
 			h.sleep(40 * time.Second) // 35 s after the request, then 10 s of back-off
 			h.expectTimes("asked to end within", r.graces(), restart.DefaultTerminationGracePeriod)
 		})
-		if len(again.Spent) != 1 {
-			t.Errorf("spent %v, want one restart", again.Spent)
+		if got, want := again["web"].Charged, killed["web"].Charged; !got.Equal(want) {
+			t.Errorf("charged at %v and at %v, want one restart", want, got)
 		}
 	})
 }
@@ -454,7 +462,7 @@ func TestAnInstanceIsRestartedWhateverItsIDIs(t *testing.T) {
 		h.apply(map[string]restart.Unit{"web": {Driver: d, Revision: "1"}})
 		h.sleep(s)
 		m, _ := h.control.Memory("web")
-		if got := remembered(t, h.control).Targets["web"]; got.Instance == "" || got.Instance != m.Instance || got.Instance != h.instance("web").ID {
+		if got := remembered(t, h.control)["web"]; got.Instance == "" || got.Instance != m.Instance || got.Instance != h.instance("web").ID {
 			t.Errorf("the instance is %q, is remembered as %q, and written as %q", h.instance("web").ID, m.Instance, got.Instance)
 		}
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
@@ -473,7 +481,7 @@ func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 			h.sleep(time.Minute)
 			h.expect("web", "a-0", probe.Running, "")
 		})
-		if m := again.Targets["web"]; m.Requested {
+		if m := again["web"]; m.Requested {
 			t.Errorf("the controller remembers %+v", m)
 		}
 	})
@@ -519,7 +527,7 @@ func TestARequestThatHasFailedIsNoneUntilTheNextTry(t *testing.T) {
 
 func TestTheLogSaysThatAnEarlierEngineKnewWhyAProbeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
+		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), nil, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })
 		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0"}
 		generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
 			id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "db"}

@@ -81,9 +81,10 @@ func TestAnOperatorReplacesAnInstanceThatIsNotReadyYet(t *testing.T) {
 func TestTheRestartOfAnInstanceThatIsNotWellWaits(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		h.probes(map[string]probe.Handler{"other": &fakeHandler{failing: true}})
-		h.apply(map[string]restart.Unit{"other": {Driver: newDriver("other", healthy)}})
+		other := restart.Unit{Driver: newDriver("other", healthy)}
+		h.apply(map[string]restart.Unit{"other": other})
 		h.sleep(10 * time.Second)
-		h.apply(map[string]restart.Unit{"web": {Driver: &notifying{fakeDriver: newDriver("web", healthy), recovers: time.Minute}}})
+		h.apply(map[string]restart.Unit{"other": other, "web": {Driver: &notifying{fakeDriver: newDriver("web", healthy), recovers: time.Minute}}})
 		h.sleep(30 * time.Second)
 		h.expect("web", "web-0", probe.Running, probe.ReasonBudget)
 		h.sleep(time.Minute)

@@ -81,6 +81,9 @@ func TestSmallerLimitOfTheBudgetCounts(t *testing.T) {
 		"maximum below share":  {Budget{Max: 3, Share: 0.1}, 100, 3},
 		"share below maximum":  {Budget{Max: 30, Share: 0.1}, 100, 10},
 		"everything, as share": {Budget{Share: 1}, 7, 7},
+		"at least a minimum":   {Budget{Share: 0.25, Min: 3}, 2, 3},
+		"share over minimum":   {Budget{Share: 0.25, Min: 3}, 20, 5},
+		"maximum over minimum": {Budget{Max: 2, Share: 0.25, Min: 3}, 20, 2},
 	} {
 		if got := c.b.limit(c.units); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
@@ -94,7 +97,7 @@ func TestBudgetIsASlidingWindow(t *testing.T) {
 	for _, step := range []struct {
 		at, again int // seconds; again is 0 when the end is allowed
 	}{{0, 0}, {10, 0}, {20, 60}, {59, 60}, {60, 0}, {61, 70}, {70, 0}, {71, 120}, {500, 0}} {
-		next, again, ok := spent.take(b, 1, second(step.at))
+		next, again, ok := spent.take(b, fmt.Sprint("at ", step.at), 1, second(step.at))
 		if ok != (step.again == 0) || !ok && !again.Equal(second(step.again)) {
 			t.Errorf("at %d: %v, again at %v", step.at, ok, again)
 		}
@@ -106,9 +109,9 @@ func TestSmallerBudgetCountsEarlierRestarts(t *testing.T) {
 	b := Budget{Share: 0.5, Per: 60 * time.Second}
 	var spent account
 	for at := range 4 {
-		spent, _, _ = spent.take(b, 8, second(at))
+		spent, _, _ = spent.take(b, fmt.Sprint("at ", at), 8, second(at))
 	}
-	if _, again, ok := spent.take(b, 2, second(10)); ok || !again.Equal(second(3+60)) {
+	if _, again, ok := spent.take(b, "another", 2, second(10)); ok || !again.Equal(second(3+60)) {
 		t.Errorf("got %v, again at %v", ok, again)
 	}
 }
@@ -123,18 +126,18 @@ func FuzzBudgetIsNeverExceeded(f *testing.F) {
 		var spent account
 		var ends []time.Time
 		now := second(0)
-		for _, step := range steps {
+		for n, step := range steps {
 			now = now.Add(time.Duration(step) * time.Second)
 			var again time.Time
 			var ok bool
-			spent, again, ok = spent.take(b, 1, now)
+			spent, again, ok = spent.take(b, fmt.Sprint(n), 1, now)
 			if ok {
 				ends = append(ends, now)
 			} else if !again.After(now) {
 				t.Fatalf("refused at %v until at %v", now, again)
 			}
-			if n := len(ends) - most - 1; n >= 0 && ends[len(ends)-1].Sub(ends[n]) < b.Per {
-				t.Fatalf("%d ends within %v: %v", most+1, b.Per, ends[n:])
+			if first := len(ends) - most - 1; first >= 0 && ends[len(ends)-1].Sub(ends[first]) < b.Per {
+				t.Fatalf("%d ends within %v: %v", most+1, b.Per, ends[first:])
 			}
 		}
 	})

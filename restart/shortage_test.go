@@ -16,6 +16,7 @@ type lacking struct {
 	*fakeDriver
 	roomAfter time.Duration // since the first request
 	restarts  int
+	heals     *fakeHandler // what fails until a restart; nil: it fails on
 }
 
 func (*lacking) SetFailed(func(error)) {}
@@ -38,7 +39,21 @@ func (d *lacking) Run(ctx context.Context, began func(string), end <-chan time.D
 		return restart.Exit{Code: -1, Err: fmt.Errorf("%w: too many open files", restart.ErrShortage)}
 	}
 	d.restarts++
+	d.heal()
 	return restart.Exit{}
+}
+
+// heal needs callsMu.
+func (d *lacking) heal() {
+	if d.heals != nil {
+		d.heals.setFailing(false)
+	}
+}
+
+func (d *lacking) setHeals(h *fakeHandler) {
+	d.callsMu.Lock()
+	defer d.callsMu.Unlock()
+	d.heals = h
 }
 
 // failingUnit applies a unit with the driver and a probe that fails.
@@ -53,7 +68,7 @@ func failingUnit(h *harness, d restart.Driver) *fakeHandler {
 func TestARestartThatCannotBeginForAShortageIsRetriedWithoutBackOff(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 9 * s}
-		failingUnit(h, d)
+		d.setHeals(failingUnit(h, d))
 		in := h.expect("web", "web-0", probe.Running, probe.ReasonResources)
 		h.expectText(in.Detail, "retrying within 20s: the engine cannot start it now: too many open files")
 		h.sleep(11 * s)
@@ -125,6 +140,7 @@ func (d *interrupted) Run(ctx context.Context, began func(string), end <-chan ti
 		return restart.Exit{Code: -1, Err: fmt.Errorf("%w: test", restart.ErrInterrupted)}
 	}
 	d.id += "+"
+	d.heal()
 	return restart.Exit{}
 }
 
@@ -132,7 +148,7 @@ func (d *interrupted) Run(ctx context.Context, began func(string), end <-chan ti
 func TestARestartThatWasInterruptedIsRetriedAtTheSameInstance(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		d := &interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}
-		failingUnit(h, d)
+		d.setHeals(failingUnit(h, d))
 		h.expect("web", "web-0", probe.Running, probe.ReasonOwnership)
 		h.sleep(time.Minute)
 		if in := h.instance("web"); in.ID != "web-0+" || in.Restarts != 1 || d.restarts != 3 {

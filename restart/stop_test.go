@@ -32,6 +32,17 @@ var states = map[string]struct {
 	"gone":                   {behavior: behavior{exitsAfter: s}, policy: restart.Never, after: 5 * s},
 }
 
+// spend takes over a target that was restarted just now, and returns its unit.
+func (h *harness) spend() restart.Unit {
+	h.Helper()
+	u := restart.Unit{Driver: newDriver("spender", healthy), Revision: "1"}
+	memory := restart.Memory{Revision: u.RevisionID(), Charged: time.Now()}
+	if err := h.control.TakeOver(map[string]restart.Unit{"spender": u}, nil, map[string]restart.Memory{"spender": memory}); err != nil {
+		h.Fatal(err)
+	}
+	return u
+}
+
 func TestRemovedUnitEndsInEachState(t *testing.T) {
 	leave := map[string]func(h *harness){
 		"removed": func(h *harness) { h.apply(nil) },
@@ -45,7 +56,11 @@ func TestRemovedUnitEndsInEachState(t *testing.T) {
 					a := newDriver("web", func(int) behavior { return c.behavior })
 					h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: c.failing}})
 					unit := restart.Unit{Driver: a, Policy: c.policy, TerminationGracePeriod: 5 * s}
-					h.apply(map[string]restart.Unit{"web": unit})
+					units := map[string]restart.Unit{"web": unit}
+					if c.budget.Max > 0 {
+						units["spender"] = h.spend()
+					}
+					h.apply(units)
 					h.sleep(c.after)
 					leave(h)
 					if how != "killed" && c.ends != 0 {

@@ -241,12 +241,16 @@ func (s *supervisor) retryRestart(err error) {
 	s.control.config.Disruptions.Release(s.target)
 	s.withdrawRequest()
 	s.setRetries(s.retries + 1)
+	pause, atMost := s.retryIn(), maxRetryPause*5/4
+	if errors.Is(err, ErrInterrupted) { // nothing is lacking that many would take at once
+		pause, atMost = healthInterval, healthInterval
+	}
 	if s.logsRetry() {
-		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", s.retryIn())
+		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", pause)
 	}
 	in := s.reported
 	s.resumes, s.since = in.ID, in.Since
-	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
+	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", atMost, err)
 	if errors.Is(err, ErrInterrupted) {
 		in.Reason = probe.ReasonOwnership
 	}
@@ -255,7 +259,7 @@ func (s *supervisor) retryRestart(err error) {
 		in.Reason, in.Detail = probe.ReasonFloor, withheld.Error()
 	}
 	s.report(in)
-	s.waitUntil(time.Now().Add(s.retryIn()))
+	s.waitUntil(time.Now().Add(pause))
 	if d, ok := s.unit.Driver.(Resumer); ok { // after a reload it is another one
 		d.Resume(in.ID)
 	}

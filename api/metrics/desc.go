@@ -110,7 +110,7 @@ var clusterMetrics = []metric[*api.Cluster]{
 	gauge("sonde_cluster_shards_owned", "Number of shards whose targets this engine probes.", func(c *api.Cluster) float64 { return float64(c.Shards) }),
 	gauge("sonde_cluster_lease_seconds", "Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.", func(c *api.Cluster) float64 { return c.LeaseSeconds }),
 	gauge("sonde_cluster_allowed", "1 while the lease of this engine lasts, otherwise 0.", func(c *api.Cluster) float64 { return number(c.Allowed) }),
-	gauge("sonde_cluster_doubtful", "1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.", func(c *api.Cluster) float64 { return number(c.Doubt != api.DoubtNone) }),
+	gauge("sonde_cluster_doubtful", "1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets, or only those that have answered; otherwise 0.", func(c *api.Cluster) float64 { return number(c.Doubt != api.DoubtNone) }),
 	gauge("sonde_cluster_drained", "1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.", func(c *api.Cluster) float64 {
 		return number(slices.ContainsFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == c.Name && m.Drained }))
 	}),

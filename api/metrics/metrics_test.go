@@ -287,7 +287,7 @@ func TestClusterMetrics(t *testing.T) {
 # HELP sonde_cluster_allowed 1 while the lease of this engine lasts, otherwise 0.
 # TYPE sonde_cluster_allowed gauge
 sonde_cluster_allowed 1
-# HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.
+# HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets, or only those that have answered; otherwise 0.
 # TYPE sonde_cluster_doubtful gauge
 sonde_cluster_doubtful 1
 # HELP sonde_cluster_drained 1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.

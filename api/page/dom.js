@@ -7,7 +7,7 @@ export const at = (id) => document.getElementById(id);
 export function element(name, classes, ...content) {
   const e = document.createElement(name);
   if (classes) e.className = classes;
-  e.append(...content.filter((c) => c !== "" && c !== undefined && c !== null));
+  e.append(...content.filter((c) => c !== "" && c !== undefined && c !== null && c !== false));
   return e;
 }
 
@@ -43,6 +43,17 @@ export function arrange(parent, elements) {
 // words returns a word of the API as it is read: "not_ready" as "not ready".
 export const words = (s) => s.replaceAll("_", " ");
 
+// plain returns a detail in words for people: without the calls that Go names in errors of the network, and with times as
+// durations.
+export function plain(text, now = Date.now()) {
+  return text
+    .replace(/\b(?:dial|read|write) (?:tcp|udp|unix|ip\d?:\w+) (\S+): (?:connect: )?(.*)/, "$2: $1")
+    .replace(/\b(at )?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/g, (all, _, time) => relative((now - new Date(time)) / 1000) || all);
+}
+
+// relative returns how long ago something was, or in how long it will be.
+const relative = (seconds) => (seconds < 0 ? "in " + span(Math.ceil(-seconds)) : seconds < 1 ? "just now" : span(seconds) + " ago");
+
 const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
 // span returns a number of seconds in the largest unit: "3 min".
@@ -63,7 +74,7 @@ export function showTime(e, time, now = Date.now()) {
   setAttribute(e, "datetime", time);
   if (!time) return setText(e, "");
   const seconds = (now - new Date(time)) / 1000;
-  setText(e, seconds < 0 ? "in " + span(Math.ceil(-seconds)) : e.className === "due" ? "now" : seconds < 1 ? "just now" : span(seconds) + " ago");
+  setText(e, seconds >= 0 && e.className === "due" ? "now" : relative(seconds));
   setAttribute(e, "title", new Date(time).toLocaleString());
 }
 

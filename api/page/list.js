@@ -1,50 +1,49 @@
 // The list of targets: those in trouble first. It shows some of them, and more when asked to.
 // All numbers come from the engine, since the targets that are not shown count too.
 
-import { NotFound, read } from "./api.js";
+import { read } from "./api.js";
 import * as latency from "./latency.js";
-import { arrange, at, duration, element, setAttribute, setText, showSpark, showTime, sparkElement, timeElement, words } from "./dom.js";
+import * as parts from "./parts.js";
+import { arrange, at, duration, element, plain, setAttribute, setText, showSpark, showTime, sparkElement, timeElement, words } from "./dom.js";
 
 const pageSize = 200; // rows at first, and more for each "Show more"
 const maxRows = 2000; // beyond them, a search finds faster than scrolling
 const maxLimit = 1000; // targets in one response
+const maxLabels = 40; // names of labels by which targets can be grouped
 
-// A tile is a number at the top, which shows these targets when it is pressed.
+// A tile is a number at the top, which shows the targets of its states when it is pressed. Each state is of one tile, so that
+// the tiles add up to the number of targets.
 const tiles = [
-  { title: "in trouble", query: { trouble: "true" }, count: (c) => c.inTrouble, severity: (n) => (n ? "critical" : "none") },
-  { title: "not ready", query: { state: "not_ready" } },
-  { title: "restarting", query: { state: "restarting" } },
-  { title: "starting", query: { state: "starting" } },
-  { title: "ready", query: { state: "ready" } },
-  { title: "all", query: {}, count: (c) => c.targets },
+  { part: "trouble", title: "in trouble", tone: "bad", states: ["cannot_start", "crash_looping", "exited", "restart_blocked", "failing", "not_ready"] },
+  { part: "unknown", title: "unreachable or blind", tone: "warn", states: ["unreachable", "blind"] },
+  { part: "starting", title: "starting", states: ["absent", "restarting", "starting"] },
+  { part: "paused", title: "paused", states: ["paused", "damped", "stopped"] },
+  { part: "ready", title: "ready", states: ["completed", "ready"] },
+  { part: "", title: "targets" },
 ];
-const fields = ["trouble", "state", "kind", "name", "label", "group"]; // of a query of /v1/targets
-const maxEngines = 60; // shown at once, by name
-const maxGroups = 60; // shown at once, those that are not ready first
-const maxGateways = 20; // likewise, those that are not up to date
-const maxNotifiers = 20; // likewise
+const stateOf = Object.fromEntries(tiles.flatMap(({ part, states = [] }) => states.map((state) => [state, part])));
+const fields = ["part", "state", "kind", "name", "label", "group"]; // of a query
+const settings = ["view", "by"]; // of the page only
 
 const rows = new Map(); // by target
-const engines = new Map(); // of the cluster, by name
-const groups = new Map(); // by name
-const gateways = new Map(); // by name
-const notifiers = new Map(); // by name and receiver
+const heads = new Map(); // of sections, by their text
 let query = {};
 let wanted = pageSize;
-let choose; // shows the targets of another query
 
 // start builds what never changes. Change is called with the query that the user has chosen.
 export function start(change) {
-  choose = change;
   for (const tile of tiles) {
     tile.number = element("strong", "", "–");
     tile.button = element("button", "tile", tile.number, element("span", "", tile.title));
     tile.button.type = "button";
-    tile.button.addEventListener("click", () => change({ ...pick(query, ["kind", "name", "label", "group"]), ...tile.query }));
+    setAttribute(tile.button, "data-part", tile.part);
+    if (tile.states) setAttribute(tile.button, "title", tile.states.map(words).join(", "));
+    tile.button.addEventListener("click", () => change({ ...pick(query, ["kind", "name", "label", "group", ...settings]), part: tile.part }));
     at("tiles").append(tile.button);
   }
   const given = () => ({
-    ...pick(query, ["trouble", "group"]), state: at("state").value, kind: at("kind").value, label: at("label").value.trim(), name: pattern(at("search").value),
+    ...pick(query, ["group"]), part: at("state").value ? "" : query.part, state: at("state").value, kind: at("kind").value,
+    label: at("label").value.trim(), name: pattern(at("search").value), by: at("by").value, view: at("view").value,
   });
   at("filter").addEventListener("submit", (event) => event.preventDefault());
   at("filter").addEventListener("input", () => change(given()));
@@ -52,6 +51,11 @@ export function start(change) {
     wanted += pageSize;
     change(query);
   });
+  parts.start((group) => change({ ...query, group }));
+  const wide = matchMedia("(min-width: 48rem)"); // on a phone the targets come first
+  const fold = () => { at("filters").open = at("parts").open = wide.matches; };
+  wide.addEventListener("change", fold);
+  fold();
 }
 
 // pattern returns the names that a search finds: those that contain it, if it has no wildcard.
@@ -67,7 +71,7 @@ const pick = (from, names) => Object.fromEntries(names.filter((n) => from[n]).ma
 
 // show shows the targets of a query, and the query in the form.
 export function show(next) {
-  next = pick(next, fields);
+  next = pick(next, [...fields, ...settings]);
   if (JSON.stringify(next) !== JSON.stringify(query)) wanted = pageSize;
   query = next;
   const set = (id, value) => { // not while it is typed
@@ -77,197 +81,135 @@ export function show(next) {
   set("label", query.label);
   set("kind", query.kind);
   set("state", query.state);
-  for (const tile of tiles) {
-    const pressed = JSON.stringify(tile.query) === JSON.stringify(pick(query, ["trouble", "state"]));
-    tile.button.setAttribute("aria-pressed", String(pressed));
-  }
+  set("view", query.view);
+  showLabels([]);
+  setAttribute(at("list"), "data-view", query.view);
+  parts.setChosen(query.group);
+  for (const { part, button } of tiles) setAttribute(button, "aria-pressed", String(!query.state && part === (query.part || "")));
 }
 
 // load reads what is shown, with the probes' latest attempts if asked for, and shows it.
 export async function load(withProbes, signal) {
-  const [cluster, { groups: all }, { gateways: followers }, { notifiers: receivers }, { targets, total, counts }] =
-    await Promise.all([loadCluster(signal), read("/v1/groups", signal), read("/v1/gateways", signal), read("/v1/notifiers", signal), loadTargets(withProbes, signal)]);
+  const [showParts, { targets, total, counts }] = await Promise.all([parts.load(signal), loadTargets(withProbes, signal)]);
   showCounts(counts);
-  showCluster(cluster);
-  showGroups(all);
-  showGateways(followers);
-  showNotifiers(receivers);
+  showParts();
+  showLabels(targets);
   showTargets(targets);
   showTotal(targets.length, total, counts.targets);
 }
 
-let isAlone = false; // the engine is in no cluster, which only another start changes
-
-// loadCluster reads what the engine knows of its cluster; undefined if it is in none.
-async function loadCluster(signal) {
-  if (isAlone) return undefined;
-  try {
-    return await read("/v1/cluster", signal);
-  } catch (err) {
-    if (!(err instanceof NotFound)) throw err;
-    isAlone = true;
-    return undefined;
-  }
+// search returns the query of /v1/targets.
+function search() {
+  const { part, ...rest } = pick(query, fields);
+  if (part) rest.state = tiles.find((t) => t.part === part)?.states?.join() || part; // which the engine rejects if it is none
+  if (query.by === "group") rest.groups = "true";
+  return { sort: "trouble", ...rest };
 }
 
 // loadTargets reads as many targets as are shown.
 async function loadTargets(withProbes, signal) {
   const targets = [];
-  let page, total;
+  let after = "", total = 0, counts;
   do {
-    const search = new URLSearchParams({ ...query, sort: "trouble", limit: Math.min(maxLimit, wanted - targets.length) });
-    if (withProbes) search.set("probes", "true");
-    if (page) search.set("after", page.next);
-    page = await read("/v1/targets?" + search, signal);
-    total = total === undefined ? page.total || 0 : total;
-    targets.push(...page.targets);
-  } while (page.next && targets.length < wanted);
-  return { targets, total, counts: page.counts };
+    const page = new URLSearchParams({ ...search(), limit: Math.min(maxLimit, wanted - targets.length), probes: withProbes, ...(after && { after }) });
+    const response = await read("/v1/targets?" + page, signal);
+    targets.push(...response.targets);
+    if (!after) total = response.total || 0;
+    counts = response.counts;
+    after = response.next;
+  } while (after && targets.length < wanted);
+  return { targets, total, counts };
 }
 
 function showCounts(counts) {
-  for (const tile of tiles) {
-    const n = tile.count ? tile.count(counts) : counts.states[tile.query.state] || 0;
-    setText(tile.number, n.toLocaleString());
-    setAttribute(tile.button, "data-severity", tile.severity && tile.severity(n));
+  const numbers = { "": counts.targets };
+  for (const [state, n] of Object.entries(counts.states)) numbers[stateOf[state]] = (numbers[stateOf[state]] || 0) + n;
+  for (const { part, number, button, tone } of tiles) {
+    const n = numbers[part] || 0;
+    setText(number, n.toLocaleString());
+    setAttribute(button, "data-tone", n ? tone : "");
+    button.classList.toggle("zero", n === 0);
   }
-  document.title = (counts.inTrouble ? "(" + counts.inTrouble + ") " : "") + "Sonde";
+  document.title = (counts.inTrouble ? "(" + counts.inTrouble.toLocaleString() + ") " : "") + "Sonde";
   showStates(counts.states);
 }
 
-// showStates offers the states that targets are in, with their numbers.
+// showStates offers the states that targets have, with their numbers.
 function showStates(states) {
-  const select = at("state");
   const names = Object.keys(states).sort();
   if (query.state && !names.includes(query.state)) names.push(query.state);
-  const options = [...select.options].slice(1);
-  arrange(select, [select.options[0], ...names.map((name) => {
-    const option = options.find((o) => o.value === name) || Object.assign(element("option"), { value: name });
-    setText(option, words(name) + " (" + (states[name] || 0).toLocaleString() + ")");
+  offer(at("state"), 1, names.map((name) => [name, words(name) + " (" + (states[name] || 0).toLocaleString() + ")"]), query.state);
+}
+
+const labels = new Set(); // names that targets were seen to have
+
+// showLabels offers the labels of targets to group them by.
+function showLabels(targets) {
+  for (const target of targets) for (const name of Object.keys(target.labels || {})) if (labels.size < maxLabels) labels.add(name);
+  if (query.by && !["group", "prefix"].includes(query.by)) labels.add(query.by);
+  offer(at("by"), 3, [...labels].sort().map((name) => [name, "label " + name]), query.by);
+}
+
+// offer sets the options of a select behind those that it always has.
+function offer(select, fixed, named, value) {
+  const options = [...select.options];
+  arrange(select, [...options.slice(0, fixed), ...named.map(([name, text]) => {
+    const option = options.slice(fixed).find((o) => o.value === name) || Object.assign(element("option"), { value: name });
+    setText(option, text);
     return option;
   })]);
-  if (select !== document.activeElement) select.value = query.state || "";
-}
-
-// showCluster shows which engines are members of the cluster, and whether this one hears from etcd.
-function showCluster(cluster) {
-  const members = (cluster ? cluster.members : []).slice(0, maxEngines);
-  const away = cluster && !cluster.allowed;
-  setText(at("cluster-state"), !away ? "" : !cluster.heard ? "etcd has not answered yet: this engine knows no other ones, and probes no shared target." :
-    "etcd cannot be reached, or this engine was suspended: it restarts no shared target, and shows what other engines probe as it was at " + new Date(cluster.heard).toLocaleTimeString() + ".");
-  const names = new Set(members.map((m) => m.name));
-  for (const name of engines.keys()) if (!names.has(name)) engines.delete(name);
-  arrange(at("cluster"), members.map((m) => {
-    if (!engines.has(m.name)) engines.set(m.name, makeEngine(m.name));
-    const { item, text } = engines.get(m.name);
-    const notes = [`${m.shards.toLocaleString()} of ${cluster.shardCount.toLocaleString()} shards`];
-    if (m.name === cluster.name) notes.push("this engine");
-    if (m.drained) notes.push(drainText(cluster.drains.find((d) => d.name === m.name)));
-    if (m.health === "doubtful") notes.push("doubts its verdicts");
-    const trial = cluster.config && cluster.config.trial;
-    const isTrial = trial && trial.engine === m.name;
-    if (isTrial) notes.push(`${m.refused ? "has refused" : "tries"} revision ${trial.revision}, a trial`);
-    else if (m.refused) notes.push("has refused the current revision");
-    setText(text, notes.join(", "));
-    return item;
-  }));
-}
-
-// drainText says that an engine is drained, by the order of an operator if there is one.
-function drainText(order) {
-  if (!order || !order.by) return "drained";
-  return `drained by ${order.by} since ${new Date(order.at).toLocaleString()}`;
-}
-
-function makeEngine(name) {
-  const text = element("span", "muted");
-  return { item: element("li", "gateway", element("b", "", name), text), text };
-}
-
-// showGroups shows groups with their numbers. One shows its members when it is pressed, and all
-// targets when it is pressed again.
-function showGroups(all) {
-  const order = { down: 0, undecided: 1, ready: 2 };
-  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxGroups);
-  const names = new Set(shown.map((g) => g.name));
-  for (const name of groups.keys()) if (!names.has(name)) groups.delete(name);
-  arrange(at("groups"), shown.map((g) => {
-    if (!groups.has(g.name)) groups.set(g.name, makeGroup(g.name));
-    const { item, button, state, text } = groups.get(g.name);
-    setText(state, g.state);
-    setAttribute(state, "data-state", g.state);
-    setText(text, `${(g.counts.ready + g.counts.degraded).toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed${g.zeroWeight ? `, ${g.zeroWeight.toLocaleString()} more of weight 0` : ""}${g.restartsWithheld ? `, ${g.restartsWithheld.toLocaleString()} failing and not restarted (hold_restarts)` : ""}`);
-    button.setAttribute("aria-pressed", String(query.group === g.name));
-    return item;
-  }));
-}
-
-function makeGroup(name) {
-  const state = element("span", "state"), text = element("span", "muted");
-  const button = element("button", "group", element("b", "", name), text, state);
-  button.type = "button";
-  button.addEventListener("click", () => choose({ ...query, group: query.group === name ? "" : name }));
-  return { item: element("li", "", button), button, state, text };
-}
-
-// showGateways shows whether gateways are up to date.
-function showGateways(all) {
-  const order = { failing: 0, waiting: 1, up_to_date: 2 };
-  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxGateways);
-  const names = new Set(shown.map((g) => g.name));
-  for (const name of gateways.keys()) if (!names.has(name)) gateways.delete(name);
-  arrange(at("gateways"), shown.map((g) => {
-    if (!gateways.has(g.name)) gateways.set(g.name, makeGateway(g.name));
-    const { item, state, text, since, error } = gateways.get(g.name);
-    setText(text, `gateway (${g.output}) of ${g.groups.join(", ")}`);
-    setText(state, g.state === "failing" ? "not up to date" : words(g.state));
-    setAttribute(state, "data-state", g.state);
-    showTime(since, g.state === "failing" ? g.errorSince : g.last);
-    setText(error, g.error || "");
-    return item;
-  }));
-}
-
-// showNotifiers shows whether the receivers of notifiers were told everything.
-function showNotifiers(all) {
-  const order = { failing: 0, behind: 1, up_to_date: 2 };
-  const key = (n) => JSON.stringify([n.name, n.receiver]);
-  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxNotifiers);
-  const keys = new Set(shown.map(key));
-  for (const known of notifiers.keys()) if (!keys.has(known)) notifiers.delete(known);
-  arrange(at("notifiers"), shown.map((n) => {
-    if (!notifiers.has(key(n))) notifiers.set(key(n), makeGateway(n.name));
-    const { item, state, text, since, error } = notifiers.get(key(n));
-    setText(text, `notify (${n.output}) ${n.receiver}` + (n.pending > 0 ? `, ${n.pending.toLocaleString()} transitions to tell` : ""));
-    setText(state, words(n.state));
-    setAttribute(state, "data-state", n.state);
-    showTime(since, n.state === "failing" ? n.errorSince : n.last);
-    setText(error, n.error || "");
-    return item;
-  }));
-}
-
-function makeGateway(name) {
-  const text = element("span", "muted"), state = element("span", "state"), since = timeElement(), error = element("span", "error");
-  return { item: element("li", "gateway", state, element("b", "", name), text, since, error), state, text, since, error };
+  if (select !== document.activeElement) select.value = value || "";
 }
 
 function showTargets(targets) {
   const names = new Set(targets.map((t) => t.name));
   for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
   latency.keep(names);
-  arrange(at("targets"), targets.map((target) => {
+  for (const target of targets) {
     if (!rows.has(target.name)) rows.set(target.name, makeRow(target.name));
     fill(rows.get(target.name), target);
-    return rows.get(target.name).line;
-  }));
+  }
+  arrange(at("targets"), query.by ? inSections(targets) : targets.map((t) => rows.get(t.name).line));
+  at("targets").parentElement.classList.toggle("no-restarts", targets.every((t) => !t.instance.restarts));
+}
+
+// inSections returns the rows of targets below the heads of their sections, in the order in which each section's first target comes.
+function inSections(targets) {
+  const sections = new Map();
+  for (const target of targets) {
+    const text = sectionOf(target);
+    if (!sections.has(text)) sections.set(text, []);
+    sections.get(text).push(target);
+  }
+  for (const text of heads.keys()) if (!sections.has(text)) heads.delete(text);
+  return [...sections].flatMap(([text, members]) => {
+    if (!heads.has(text)) heads.set(text, makeHead(text));
+    const bad = members.filter((t) => t.inTrouble).length;
+    setText(heads.get(text).text, members.length.toLocaleString() + " shown" + (bad ? ", " + bad.toLocaleString() + " in trouble" : ""));
+    setAttribute(heads.get(text).text, "data-tone", bad ? "bad" : "");
+    return [heads.get(text).line, ...members.map((t) => rows.get(t.name).line)];
+  });
+}
+
+function sectionOf(target) {
+  if (query.by === "group") return (target.groups || []).join(", ") || "in no group";
+  if (query.by === "prefix") return target.name.includes("/") ? target.name.slice(0, target.name.lastIndexOf("/") + 1) : "no prefix";
+  const value = (target.labels || {})[query.by];
+  return value === undefined ? "without " + query.by : query.by + "=" + value;
+}
+
+function makeHead(title) {
+  const text = element("span", "muted"), cell = element("th", "", element("b", "", title), " ", text);
+  cell.colSpan = 6;
+  cell.scope = "rowgroup";
+  return { line: element("tr", "section", cell), text };
 }
 
 function showTotal(shown, total, all) {
-  const filtered = Object.keys(query).length > 0;
+  const filtered = Object.keys(pick(query, fields)).length > 0;
   setText(at("matches"), filtered ? total.toLocaleString() + " of " + all.toLocaleString() + (all === 1 ? " target" : " targets") : "");
   at("empty").hidden = shown > 0;
-  setText(at("empty"), all === 0 ? "The configuration has no targets." : query.trouble ? "Nothing is in trouble." : "No target matches.");
+  setText(at("empty"), all === 0 ? "The configuration has no targets." : query.part === "trouble" ? "Nothing is in trouble." : "No target matches.");
   at("rest").hidden = total <= shown;
   at("more").hidden = shown >= maxRows;
   setText(at("shown"), shown.toLocaleString() + " of " + total.toLocaleString() + " are shown" + (shown >= maxRows ? ": search to see others." : "."));
@@ -289,35 +231,46 @@ function makeRow(name) {
     return td;
   };
   const row = {
-    state: element("span", "state"), address: element("span", "muted"), probe: element("span", "probe"), detail: element("span", "muted detail"),
+    state: element("span", "state"), address: element("span", "muted"), sentence: element("span", "sentence"), code: element("span", "code"),
     since: timeElement(), restarts: element("span"), latest: element("span", "muted latest"), spark: sparkElement(),
   };
   const link = element("a", "", name);
   link.href = "#/target/" + encodeURIComponent(name);
   const head = element("th", "name", link, row.address);
   head.scope = "row";
-  row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.probe, row.detail), cell("Since", row.since),
+  row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.sentence, row.code), cell("Since", row.since),
     cell("Restarts", row.restarts), cell("Latency", row.latest, row.spark));
   return row;
 }
 
 function fill(row, target) {
-  const { cause = {}, ejection } = target;
-  setText(row.state, words(target.state));
+  row.isProcess = row.isProcess || Boolean(target.process); // an event does not say so
+  setText(row.state, words(target.state) + (target.stale ? ", stale" : ""));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
-  setText(row.address, [target.address, target.heard ? "by " + (target.owner || "no engine now") : target.owner && "by " + target.owner].filter(Boolean).join(", "));
-  const probe = cause.probe ? cause.probe.slice(target.name.length + 1) : "";
-  const ejected = ejection && !probe && !cause.reason; // or else what is worse is shown
-  setText(row.probe, (ejected ? ["ejected by gateways", ejection.reason] : [probe, cause.reason]).filter(Boolean).join(" · "));
-  const detail = (ejected ? ejection.detail : cause.detail) || "";
-  setText(row.detail, detail.split("\n", 1)[0]);
-  setAttribute(row.detail, "title", detail);
+  setAttribute(row.line, "data-part", stateOf[target.state]);
+  const owner = target.heard ? "by " + (target.owner || "no engine now") : target.owner && "by " + target.owner;
+  setText(row.address, [row.isProcess ? "process" : target.address, owner].filter(Boolean).join(", "));
+  const { sentence, detail, code } = why(target);
+  setText(row.sentence, sentence);
+  setText(row.code, code);
+  setAttribute(row.line, "title", [words(target.state), detail].filter(Boolean).join(": "));
   showTime(row.since, target.since);
-  setText(row.restarts, String(target.instance.restarts));
+  setText(row.restarts, target.instance.restarts ? target.instance.restarts.toLocaleString() : "");
   latency.note(target);
   row.probeID = latency.probeInList(target) || row.probeID; // an event has no probes
   const values = latency.ofProbe(row.probeID);
   showSpark(row.spark, values);
   setText(row.latest, values.length ? duration(values[values.length - 1]) : "");
+}
+
+// why returns why a target is in its state: a sentence, all of its text, and a code that says which probe and which reason.
+export function why({ name, state, cause = {}, ejection, troubledDependency }) {
+  const probe = cause.probe ? cause.probe.slice(name.length + 1) : "";
+  const isEjected = ejection && !probe && !cause.reason; // or else what is worse is shown
+  const { reason, detail = "" } = isEjected ? ejection : cause;
+  let sentence = plain(detail.split("\n", 1)[0]);
+  if (isEjected) sentence = "ejected by gateways" + (sentence && ": " + sentence);
+  if (state === "unreachable" && troubledDependency) sentence = "depends on " + troubledDependency + ", which is in trouble" + (sentence && ": " + sentence);
+  return { sentence, detail, code: [probe, reason].filter(Boolean).join(" · ") };
 }

@@ -89,11 +89,13 @@ function soonAfter() {
 }
 
 async function showEngine(signal) {
-  const { health } = await read("/v1/stats", signal);
+  const { health, version } = await read("/v1/stats", signal);
+  setText(at("version"), version ? "Sonde " + version : "Sonde");
+  for (const id of ["api-link", "metrics-link"]) if (hasToken()) at(id).removeAttribute("href"); // a link sends no token
   const faults = [
     health.isolated && "no target answers: cut off from the network?",
     health.namesIsolated && "no name server answers",
-    health.degraded && "degraded, it restarts nothing",
+    health.degraded && "short of processor time, memory or descriptors: it restarts nothing",
   ].filter(Boolean);
   setText(at("engine"), faults.length ? "engine: " + faults.join("; ") : "engine healthy");
   setAttribute(at("engine"), "data-severity", faults.length ? "critical" : "none");

@@ -2,7 +2,8 @@
 
 import { NotFound, pathOf, read } from "./api.js";
 import * as latency from "./latency.js";
-import { arrange, at, duration, element, setAttribute, setText, showSpark, showTime, span, sparkElement, timeElement, words } from "./dom.js";
+import { why } from "./list.js";
+import { arrange, at, duration, element, plain, setAttribute, setText, showSpark, showTime, span, sparkElement, timeElement, words } from "./dom.js";
 
 let cards = new Map(); // of probes, by ID
 let facts = new Map(); // by title
@@ -27,7 +28,7 @@ export async function load(name, signal) {
 
 function clear(name) {
   [cards, facts, entries] = [new Map(), new Map(), new Map()];
-  for (const id of ["facts", "probes", "history", "target-why"]) at(id).replaceChildren();
+  for (const id of ["facts", "probes", "history", "target-lead", "target-code", "target-why"]) at(id).replaceChildren();
   setText(at("target-name"), name);
   setText(at("target-state"), "");
   at("output-section").hidden = true;
@@ -35,7 +36,7 @@ function clear(name) {
 }
 
 function showRemoved() {
-  setText(at("target-state"), "");
+  for (const id of ["target-state", "target-lead", "target-code"]) setText(at(id), "");
   at("target-why").replaceChildren(element("li", "", "There is no such target: the configuration does not have it, or no longer."));
 }
 
@@ -46,16 +47,17 @@ function showTarget(target) {
   setText(state, words(target.state));
   setAttribute(state, "data-state", target.state);
   setAttribute(at("target"), "data-severity", target.severity);
-  arrange(at("target-why"), target.explanation.map((sentence, i) => {
-    const line = at("target-why").children[i] || element("li");
-    setText(line, sentence);
-    return line;
-  }));
+  const { sentence, detail, code } = why(target);
+  setText(at("target-lead"), sentence);
+  setText(at("target-code"), code);
+  showSentences(target, detail);
+  const isStatic = instance.id === "static" && !instance.reason; // no driver has reported it
 
   fact("State since", target.since, showTime);
   fact("Probed by", target.heard ? target.owner || "no engine now" : target.owner);
   fact("Heard of", target.heard, showTime);
-  fact("Address", target.address);
+  fact("Stale", target.stale && "its owner has not confirmed this for longer than a lease lasts");
+  fact("Address", target.process ? "" : target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
   const { beat } = target;
@@ -66,18 +68,26 @@ function showTarget(target) {
   fact("Damped until", target.damping && target.damping.until, showTime);
   fact("Penalty of flaps", target.damping && String(target.damping.penalty));
   fact("Paused until", target.pause && target.pause.until, showTime);
-  fact("Paused", target.pause && words(target.pause.reason) + (target.pause.detail ? ": " + target.pause.detail : ""));
+  fact("Paused", target.pause && (target.pause.detail || (target.pause.reason === "restart.maintenance" ? "maintenance" : "by an operator")));
   fact("For gateways", (target.ejection ? "ejected, " : "") + words(target.gateway));
-  fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
-  fact("Instance since", instance.since, showTime);
-  fact("Restarts", String(instance.restarts));
+  fact("Instance", isStatic ? "" : [instance.id, words(instance.phase), instance.reason].filter(Boolean).join(", "));
+  fact("Instance since", isStatic ? "" : instance.since, showTime);
+  fact("Restarts", instance.restarts ? instance.restarts.toLocaleString() : "");
   fact("Exit status", instance.exitStatus === undefined ? "" : String(instance.exitStatus));
-  fact("Instance says", instance.reason && words(instance.reason));
-  fact("Started", target.started ? "yes" : "no");
-  fact("Ready", target.ready ? "yes" : "no");
-  fact("Live", target.live ? "yes" : "no");
-  at("output-section").hidden = !instance.detail;
+  at("output-section").hidden = !(instance.detail || "").includes("\n"); // a single line stands above
   setText(at("output"), instance.detail || "");
+}
+
+// showSentences shows why the target is in its state. The sentences about its probes are left out, which have cards below, and
+// the detail, which stands above.
+function showSentences({ explanation, probes = [] }, detail) {
+  const flat = detail.split(/\s+/).join(" ").trim();
+  const sentences = explanation.slice(0, explanation.length - probes.length);
+  arrange(at("target-why"), sentences.map((sentence, i) => {
+    const line = at("target-why").children[i] || element("li");
+    setText(line, plain(flat && sentence.endsWith(": " + flat) ? sentence.slice(0, -flat.length - 2) + "." : sentence));
+    return line;
+  }));
 }
 
 // fact shows a line of the list of facts, by a function that shows a value in an element.
@@ -164,7 +174,7 @@ function fillCard(c, probe, isOther) {
     (rule.policy === "evidence" ? `fails at a score of ${probe.threshold}, passes at 0` : `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}`) + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
   c.configuration.hidden = !probe.settings;
   setText(c.settings, probe.settings ? probe.handler + " {\n" + probe.settings.replace(/^/gm, "  ") + "\n}" : "");
-  c.detail.hidden = !(result && result.detail);
+  c.detail.hidden = !(result && result.detail) || result.detail === at("target-lead").textContent;
   setText(c.detail, (result && result.detail) || "");
 }
 
@@ -196,23 +206,26 @@ function peerOf({ peer, protocol, tlsVersion, redirects, httpStatus, certificate
 }
 
 function showHistory({ transitions, owner }) {
-  const past = transitions.map((t) => ({ key: t.at + " " + t.text, transition: t })).reverse();
+  const past = transitions.map((t, i) => ({ key: t.at + " " + t.text, transition: t, isRepeated: i > 0 && t.detail === transitions[i - 1].detail })).reverse();
   if (owner) past.unshift({ key: "owner " + owner, note: "The engine " + owner + " probes the target and has its history." });
   if (past.length === 0) past.push({ key: "none", note: "Nothing has changed since the target was added." });
   const kept = new Map();
-  arrange(at("history"), past.map(({ key, transition, note }) => {
-    const e = entries.get(key) || (note ? element("li", "muted", note) : makeEntry(transition));
+  arrange(at("history"), past.map(({ key, transition, isRepeated, note }) => {
+    const e = entries.get(key) || (note ? element("li", "muted", note) : makeEntry(transition, isRepeated));
     kept.set(key, e);
     return e;
   }));
   entries = kept;
 }
 
-function makeEntry(transition) {
-  const time = timeElement(), state = element("span", "state", words(transition.state));
-  state.dataset.state = transition.state;
-  showTime(time, transition.at);
-  const e = element("li", "", state, element("span", "text", transition.text), time);
-  if (transition.detail && !transition.probe) e.append(element("pre", "", transition.detail)); // a probe's is in the text
-  return e;
+// makeEntry creates an entry of the history. A detail that the entry before has too is left out.
+function makeEntry({ at: time, state, text, probe, reason, detail = "" }, isRepeated) {
+  const when = timeElement(), badge = element("span", "state", words(state));
+  badge.dataset.state = state;
+  showTime(when, time);
+  let sentence = text;
+  for (const end of [detail, reason]) if (end && sentence.endsWith(": " + end)) sentence = sentence.slice(0, -end.length - 2);
+  const isOutput = !probe && detail.includes("\n");
+  if (detail && !isOutput && !isRepeated) sentence += ": " + plain(detail.split("\n", 1)[0], new Date(time));
+  return element("li", "", badge, element("span", "text", sentence, " ", element("span", "code", reason)), when, isOutput && !isRepeated && element("pre", "", detail));
 }

@@ -334,8 +334,9 @@ func (l *lives) metric(series string) float64 {
 
 const suppressedConfig = `
 engine {
-  listen = "127.0.0.1:0"
-  state  = "sonde.state"
+  listen         = "127.0.0.1:0"
+  state          = "sonde.state"
+  restart_budget = { share = "100%%", per = "1m" }
 }
 defaults {
   period            = "50ms"

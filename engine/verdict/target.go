@@ -21,7 +21,7 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	case probe.ReasonCrashLoop, probe.ReasonBackOff:
 		return probe.StateCrashLooping, true
 	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance,
-		probe.ReasonOwnership, probe.ReasonDamped, probe.ReasonFloor:
+		probe.ReasonOwnership, probe.ReasonDamped, probe.ReasonFloor, probe.ReasonReload:
 		return probe.StateRestartBlocked, true
 	}
 	return probe.StateReady, true

@@ -9,6 +9,7 @@
 //	coord.go    Config, Coordinator and what it owns
 //	state.go    state: a value that others follow
 //	session.go  membership by one lease: claims shards, and gives them up
+//	hold.go     Hold: what the configurations of members have, and which shards a member leaves to those that have more
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
@@ -34,6 +35,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -71,9 +73,10 @@ type Coordinator struct {
 	acts     *Acts
 	marks    marks
 	lease    *state[Lease]       // of the membership; 0 while there is none
-	drained  *state[bool]        // by Drain
+	standing *state[standing]    // what this engine says of itself
 	eligible *state[eligibility] // see Eligible
 	missed   *state[struct{}]    // see Interruptions
+	restores atomic.Int64        // see Restores
 
 	stateMu  sync.Mutex // guards all below, to current
 	deadline int64      // by clock, from which on this engine may not act
@@ -122,11 +125,11 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[struct{}](),
+		lease: newState[Lease](), standing: newState[standing](), eligible: newState[eligibility](), missed: newState[struct{}](),
 		changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)
-	co.config.Backend = observe(c.Backend, func() { co.endSession(errRestored) })
+	co.config.Backend = observe(c.Backend, co.restored)
 	return co, nil
 }
 
@@ -186,6 +189,17 @@ func (c *Coordinator) Lease() (Lease, <-chan struct{}) { return c.lease.get() }
 func (c *Coordinator) Interruptions() <-chan struct{} {
 	_, missed := c.missed.get()
 	return missed
+}
+
+// Restores returns how often the backend was found to have a lower revision than before, since it was restored from a snapshot:
+// what it has of a shard that this engine has had all along is older than what this engine knows.
+func (c *Coordinator) Restores() int64 { return c.restores.Load() }
+
+// restored ends the session after a restore. The lease of the marks may be gone as well, which would end the next session.
+func (c *Coordinator) restored() {
+	c.restores.Add(1)
+	c.marks.lease.Store(0)
+	c.endSession(errRestored)
 }
 
 // Acts returns what this engine does at most once for an instance.

@@ -12,7 +12,9 @@ import (
 // Drain says whether this engine is to have no shards, for a reason of its own: then it remains a member, and gives
 // up its shards to the members that are not drained, as it does when another one joins. While all members are
 // drained, shards are divided among all of them. An operator's PutDrain is another reason: neither changes the other.
-func (c *Coordinator) Drain(isDrained bool) { c.drained.set(isDrained) }
+func (c *Coordinator) Drain(isDrained bool) {
+	c.standing.update(func(s *standing) { s.Drained = isDrained })
+}
 
 // eligibility says whether an engine may have shards.
 type eligibility struct{ isKnown, mayOwn bool }
@@ -37,17 +39,17 @@ func (s *session) showEligible() {
 	s.co.wasDrained = !mayOwn
 }
 
-// showDrained has the key of this member say whether it is drained, until ctx is done.
-func (s *session) showDrained(ctx context.Context) {
+// showStanding has the key of this member say what this engine says of itself, until ctx is done.
+func (s *session) showStanding(ctx context.Context) {
 	for ctx.Err() == nil {
-		isDrained, changed := s.co.drained.get()
-		err := s.putMember(ctx, member{s.self.lease, isDrained})
+		now, changed := s.co.standing.get()
+		err := s.putMember(ctx, member{s.self.lease, now})
 		var retry <-chan time.Time
 		if err != nil {
 			retry = time.After(s.co.config.TTL / 10)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.co.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.co.config.Name, "drained", isDrained, "error", err)
+			s.co.sparse.Warn("the fleet cannot be told whether this engine is drained, and which targets it has, trying again", "engine", s.co.config.Name, "error", err)
 		}
 		select {
 		case <-changed:
@@ -64,12 +66,12 @@ func (s *session) putMember(ctx context.Context, m member) error {
 	defer cancel()
 	e, err := s.co.config.Backend.Get(ctx, keyMember+s.co.config.Name)
 	now := parseMember(string(e.Value))
-	if err != nil || now == m || now.lease != m.lease {
+	if err != nil || now == m || now.Lease != m.Lease {
 		return err
 	}
 	_, err = s.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{{Key: e.Key, Created: e.Created}},
-		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.lease}},
+		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.Lease}},
 	})
 	return err
 }

@@ -18,7 +18,7 @@ func TestOperatorsWhoDrainAllMembersAtOnceLeaveOne(t *testing.T) {
 	b := coordtest.NewLocal()
 	const n = 8
 	for i := range n {
-		member := coord.Transaction{Then: []coord.Change{{Key: fmt.Sprint("fleet/m/", i), Value: []byte("1")}}}
+		member := coord.Transaction{Then: []coord.Change{{Key: fmt.Sprint("fleet/m/", i), Value: []byte(`{"lease":1}`)}}}
 		if _, err := b.Commit(t.Context(), member); err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ type Memory struct {
 type Memories struct {
 	ByTarget map[string][]byte
 	Modified Revision // of the latest of these; 0 without any
+	Loaded   Revision // the token of the owner that has marked the shard as loaded last; 0 for none
 
 	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
@@ -47,18 +48,21 @@ func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]M
 			return nil, fmt.Errorf("read the memories of %d shards, %s the first: %w", len(batch), prefixes[0], err)
 		}
 		for i, id := range batch {
-			all[id] = c.memories(prefixes[i], found[i])
+			m := readMemories(prefixes[i], found[i])
+			m.IsRecent = c.config.MaxAge == 0 || m.Loaded != 0
+			m.IsContinued = m.Loaded != 0 && c.hasMet(m.Loaded)
+			all[id] = m
 		}
 	}
 	return all, nil
 }
 
-// memories returns what the entries of a shard's prefix say. The prefix itself is the key of the loaded mark.
-func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
-	m := Memories{ByTarget: map[string][]byte{}, IsRecent: c.config.MaxAge == 0}
+// readMemories returns what the entries of a shard's prefix say. The prefix itself is the key of the loaded mark.
+func readMemories(prefix string, entries []Entry) Memories {
+	m := Memories{ByTarget: map[string][]byte{}}
 	for _, e := range entries {
 		if e.Key == prefix {
-			m.IsRecent, m.IsContinued = true, c.hasMet(parseToken(e.Value))
+			m.Loaded = parseToken(e.Value)
 		} else if target, ok := targetOf(e.Key, keyMemory); ok {
 			m.ByTarget[target] = e.Value
 			m.Modified = max(m.Modified, e.Modified)
@@ -93,7 +97,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 		owned, last := Owns(shard.Of(m.Target), m.Token), len(batch)-1
 		joins := last >= 0 && batch[last].If[0] == owned && len(batch[last].of) < MaxChanges
 		if size+len(m.Value) > MaxRequest || !joins && len(batch) == MaxTransactions {
-			c.commitWrites(ctx, batch, errs)
+			commitWrites(ctx, c.config.Backend, batch, errs)
 			batch, size, joins = nil, 0, false
 		}
 		if !joins {
@@ -104,12 +108,12 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 		w.of = append(w.of, i)
 		size += len(m.Value)
 	}
-	c.commitWrites(ctx, batch, errs)
+	commitWrites(ctx, c.config.Backend, batch, errs)
 	return errs
 }
 
 // commitWrites makes writes in one request, and sets their errors.
-func (c *Coordinator) commitWrites(ctx context.Context, batch []write, errs []error) {
+func commitWrites(ctx context.Context, b Backend, batch []write, errs []error) {
 	if len(batch) == 0 {
 		return
 	}
@@ -117,7 +121,7 @@ func (c *Coordinator) commitWrites(ctx context.Context, batch []write, errs []er
 	for n, w := range batch {
 		all[n] = w.Transaction
 	}
-	made, err := c.config.Backend.Commit(ctx, all...)
+	made, err := b.Commit(ctx, all...)
 	for n, w := range batch {
 		for _, i := range w.of {
 			switch {

@@ -197,7 +197,7 @@ func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 		put := func(key, value string) coord.Transaction {
 			return coord.Transaction{Then: []coord.Change{{Key: key, Value: []byte(value), Lease: l}}}
 		}
-		if _, err := b.Commit(t.Context(), put("fleet/m/dead", l.String()), put("fleet/shard/0007", "dead/"+l.String())); err != nil {
+		if _, err := b.Commit(t.Context(), put("fleet/m/dead", fmt.Sprintf(`{"lease":%d}`, l)), put("fleet/shard/0007", "dead/"+l.String())); err != nil {
 			t.Fatal(err)
 		}
 		e, err := b.Get(t.Context(), "fleet/shard/0007")

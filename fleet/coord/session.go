@@ -17,13 +17,19 @@ type session struct {
 	co    *Coordinator
 	view  view
 	self  owner
+	first bool                    // this engine was no member before
 	end   context.CancelCauseFunc // ends the session
-	stale wake.Signal             // the view has changed
+	stale wake.Signal             // the view has changed, or what this engine says of itself
+
+	lacking lacking // divideOften's own
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
-	if err := c.claimLayout(ctx); err != nil {
+	claiming, cancel := context.WithTimeout(ctx, c.config.TTL)
+	err := claimLayout(claiming, c.config.Backend)
+	cancel()
+	if err != nil {
 		return err
 	}
 	sent := c.clock.Now()
@@ -34,7 +40,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{co: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New()}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -47,7 +53,8 @@ func (c *Coordinator) session(ctx context.Context) error {
 			end(err)
 			return
 		}
-		parts.Go(func() { s.showDrained(running) })
+		parts.Go(func() { s.showStanding(running) })
+		parts.Go(func() { s.followStanding(running) })
 		end(s.follow(running))
 	})
 	s.divideOften(running)
@@ -58,13 +65,10 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave()
 	}
 	c.lose()
+	if err := context.Cause(running); errors.Is(err, errRestored) && len(c.acts.Shards()) == 0 {
+		s.leave() // or else the next session waits until the lease has ended that the snapshot has
+	}
 	return context.Cause(running)
-}
-
-func (c *Coordinator) claimLayout(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
-	defer cancel()
-	return claimLayout(ctx, c.config.Backend)
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {
@@ -158,7 +162,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Key == key && parseMember(string(e.Value)).lease == s.self.lease {
+		if e.Key == key && parseMember(string(e.Value)).Lease == s.self.lease {
 			return nil
 		}
 	}
@@ -171,10 +175,10 @@ func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.co.config.Name
 	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
-		isDrained, _ := s.co.drained.get()
+		now, _ := s.co.standing.get()
 		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
-			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
+			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, now}.String()), Lease: s.self.lease}},
 		})
 		switch {
 		case err != nil:
@@ -232,15 +236,30 @@ func (s *session) follow(ctx context.Context) error {
 
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
+// After an outage the engines join one after the other: until others have had the time, one that was a member before claims
+// only shards that it had. It would lose what it knows of them if another engine claimed all at first.
 func (s *session) divideOften(ctx context.Context) {
+	isComplete := s.first
+	var completes, again <-chan time.Time
 	for {
 		select {
 		case <-s.stale:
+		case <-again:
+		case <-completes:
+			isComplete = true
 		case <-ctx.Done():
 			return
 		}
+		again = s.sayLacks()
+		if completes == nil && s.view.hasMember(s.self) {
+			completes = time.After(s.co.config.TTL / 2)
+		}
 		before, _ := s.co.Owned()
-		owned, claims := s.view.divide(s.self, before)
+		now, _ := s.co.standing.get()
+		owned, claims := s.view.divide(s.self, now.Lacks, before)
+		if !isComplete {
+			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
+		}
 		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {

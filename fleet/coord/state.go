@@ -20,9 +20,14 @@ func (s *state[T]) get() (T, <-chan struct{}) {
 }
 
 // set replaces the value.
-func (s *state[T]) set(value T) {
+func (s *state[T]) set(value T) { s.update(func(v *T) { *v = value }) }
+
+// update changes the value.
+func (s *state[T]) update(change func(*T)) {
 	s.valueMu.Lock()
 	defer s.valueMu.Unlock()
+	value := s.value
+	change(&value)
 	if value == s.value {
 		return
 	}

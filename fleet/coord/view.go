@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ type view struct {
 	members map[string]member
 	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
+	changed map[shard.ID]time.Time // when shards got another owner, or none
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
 	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
@@ -23,26 +26,31 @@ type view struct {
 	alive    map[Revision]bool // tokens, not later than since, of shards that such an owner has given up or lost
 }
 
-// member is an engine by the lease of its session.
+// member is an engine by the lease of its session, and what it says of itself. As JSON it is the value of its key.
 type member struct {
-	lease     Lease
-	isDrained bool // it is to have no shards, as it says itself
+	Lease Lease `json:"lease"`
+	standing
 }
 
-// drainedMark is what the value of a drained member ends with.
-const drainedMark = "/drained"
+// standing is what an engine says of itself.
+type standing struct {
+	Drained bool   `json:"drained,omitempty"` // it is to have no shards
+	Holds   string `json:"holds,omitempty"`   // its Holdings, encoded; "" if it has not said what it has
+	Lacks   string `json:"lacks,omitempty"`   // the shards of which it lacks targets that another member has, encoded: it leaves them to that one
+}
 
-// String returns the value of the key of a member: its lease, and whether it is drained.
+// String returns the value of the key of a member.
 func (m member) String() string {
-	if m.isDrained {
-		return m.lease.String() + drainedMark
-	}
-	return m.lease.String()
+	b, _ := json.Marshal(m) // it has no part that JSON lacks
+	return string(b)
 }
 
-func parseMember(value string) member {
-	lease, isDrained := strings.CutSuffix(value, drainedMark)
-	return member{parseLease(lease), isDrained}
+// parseMember returns the member that a value names, without a lease if the value has another form.
+func parseMember(value string) (m member) {
+	if json.Unmarshal([]byte(value), &m) != nil {
+		return member{}
+	}
+	return m
 }
 
 // owner is an engine by its name and the lease of its session: another process may have the name, too.
@@ -83,6 +91,7 @@ func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.changed = map[shard.ID]time.Time{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -127,16 +136,18 @@ func (v *view) apply(e Event) {
 		if !wasOwned {
 			return
 		}
-		if v.members[o.name].lease == o.lease { // or else the lease has ended, which deletes the member first
+		if v.members[o.name].Lease == o.lease { // or else the lease has ended, which deletes the member first
 			v.proven[o.owner] = true
 		}
 		if o.token <= v.since && (v.proven[o.owner] || !time.Now().Before(v.provenAt)) {
 			v.alive[o.token] = true
 		}
 		delete(v.owners, id)
+		v.changed[id] = time.Now()
 	default:
 		o := parseOwner(string(e.Value))
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
+		v.changed[id] = time.Now()
 	}
 }
 
@@ -158,24 +169,33 @@ func (v *view) wasAlive(token Revision) bool {
 func (v *view) hasMember(self owner) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	return v.members[self.name].lease == self.lease
+	return v.members[self.name].Lease == self.lease
 }
 
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
 // it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
-// while it is to have the shard or is no member itself.
-func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID) {
+// while it is to have the shard or is no member itself. Lacks are the shards of which it lacks targets now.
+func (v *view) divide(self owner, lacks string, before Owned) (owned Owned, claims []shard.ID) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	owned = Owned{}
-	for i, assigned := range shard.Assign(v.eligible()) {
+	incomplete := map[string]func(shard.ID) bool{}
+	for name, m := range v.members {
+		if name == self.name {
+			m.Lacks = lacks
+		}
+		if m.Lacks != "" {
+			incomplete[name] = parseShards(m.Lacks).has
+		}
+	}
+	for i, assigned := range shard.AssignExcept(v.eligible(), incomplete) {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
 		switch {
 		case isOwned && o.owner == self:
 			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name}
 		case isOwned && o.name != self.name:
-		case assigned == self.name || v.members[self.name].lease != self.lease:
+		case assigned == self.name || v.members[self.name].Lease != self.lease:
 			if _, wasOwned := before[id]; wasOwned {
 				owned[id] = Ownership{}
 			}
@@ -185,6 +205,13 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 		}
 	}
 	return owned, claims
+}
+
+// all returns the members by name.
+func (v *view) all() map[string]member {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	return maps.Clone(v.members)
 }
 
 // eligible returns the names of the members that are to have shards: those that are not drained, or all if there
@@ -205,7 +232,7 @@ func (v *view) eligible() []string {
 // isDrained reports whether an engine is to have no shards, for a reason of its own or by an operator. It needs viewMu.
 func (v *view) isDrained(name string) bool {
 	_, byOperator := v.drains[name]
-	return byOperator || v.members[name].isDrained
+	return byOperator || v.members[name].Drained
 }
 
 // isEligible reports whether a member may have shards.

@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -10,8 +11,9 @@ import (
 // WatchMemories calls functions, one after the other, with the changes of the memories of all shards until ctx is done:
 // began when all changes from now on are passed to changed, until ended is called. Memories that were stored before have to
 // be read by Load. While the backend cannot be reached, and when this engine becomes a member of the fleet or no longer is
-// one, it begins anew. The functions must not block for long. Memories are passed as they are now, without their tokens.
-func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed func([]Memory), ended func()) {
+// one, it begins anew. The functions must not block for long. Memories are passed as they are now, without their tokens, and
+// with them the shards that are marked as loaded, with the tokens of their owners.
+func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed func(all []Memory, loaded map[shard.ID]Revision), ended func()) {
 	c.Follow(ctx, "what other engines have stored cannot be followed, trying again", func(ctx context.Context) error {
 		sent := time.Now()
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -33,15 +35,17 @@ func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed f
 	})
 }
 
-// memoriesOf returns the memories that events are about. Others are about marks of shards.
-func memoriesOf(events []Event) []Memory {
-	all := make([]Memory, 0, len(events))
+// memoriesOf returns the memories that events are about, and the marks of shards.
+func memoriesOf(events []Event) (all []Memory, loaded map[shard.ID]Revision) {
+	loaded = map[shard.ID]Revision{}
 	for _, e := range events {
 		if target, isMemory := targetOf(e.Key, keyMemory); isMemory {
 			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
+		} else if id, isMark := parseShard(strings.TrimPrefix(e.Key, keyMemory)); isMark && !e.Deleted {
+			loaded[id] = parseToken(e.Value)
 		}
 	}
-	return all
+	return all, loaded
 }
 
 // OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
@@ -59,10 +63,40 @@ func (v *view) ownerOf(id shard.ID) string {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	o, isOwned := v.owners[id]
-	if !isOwned || v.members[o.name].lease != o.lease {
+	if !isOwned || v.members[o.name].Lease != o.lease {
 		return ""
 	}
 	return o.name
+}
+
+// claimDelay is how long a shard may be without an owner: another member claims it.
+const claimDelay = time.Second
+
+// Unconfirmed returns those of some shards that no member owns, by what the backend has said last, except those that one may be
+// about to claim; nil for none. The lease of an owner that has died has ended by then. So it returns a shard that its owner has
+// not marked as loaded within the TTL: it may probe none of its targets yet. The shards have the tokens by which they were marked
+// last.
+func (c *Coordinator) Unconfirmed(loaded map[shard.ID]Revision) (all map[shard.ID]bool) {
+	current := c.latest()
+	if current == nil {
+		return nil
+	}
+	v := &current.view
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	for id, token := range loaded {
+		o, isOwned := v.owners[id]
+		age := time.Since(v.changed[id])
+		isAlive := isOwned && v.members[o.name].Lease == o.lease
+		if isAlive && (token == o.token || age <= c.config.TTL) || !isOwned && age <= claimDelay {
+			continue
+		}
+		if all == nil {
+			all = map[shard.ID]bool{}
+		}
+		all[id] = true
+	}
+	return all
 }
 
 // hear says that the backend has answered a request that was sent at a time.

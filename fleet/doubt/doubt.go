@@ -1,10 +1,10 @@
 // Package doubt decides whether an engine of a fleet doubts its own verdicts. It has no clock, no I/O and no
 // lock: what it returns depends on what it is given only.
 //
-// An engine that doubts marks its votes as doubtful (package quorum), so that they do not count, and it does
-// not act on targets. It doubts if it is not well itself, and if many of its targets fail at once while the
-// targets of others do not: then it is likelier that the fault is with its machine, its network or its
-// configuration than with the targets.
+// An engine that doubts marks its votes as doubtful (package quorum), so that they do not count. It doubts if it is
+// not well itself, and if many of its targets fail at once while the targets of others do not. In the second case it does
+// not act on targets either: the fault is likelier with its network or its configuration. In the first case
+// engine.Doubts decides for each failure.
 //
 //	doubt.go    Step: from observations to doubts
 //	targets.go  Targets: counts the engine's own targets for that
@@ -17,9 +17,13 @@ import "time"
 // since what others see must differ besides.
 const share = 0.15
 
-// recovery is how long the engine still does not act once the cause is gone: the default period of probes, in which each
-// is attempted once more.
-const recovery = 10 * time.Second
+// recovery is how long the doubts outlast their cause. It is a second, not a period of probes: on a busy machine causes come
+// and go, and a failure that the target has answered is none of the engine's.
+const recovery = time.Second
+
+// settle is how long others may take to say what they see: an observation of theirs, and a request to the store. Until then
+// the engine does not act, and its votes count.
+const settle = 2 * time.Second
 
 // window is the time within which verdicts turn to failing at once. A target that goes down is found to fail
 // within half of it by a probe with the default period and threshold.
@@ -51,16 +55,20 @@ type Observation struct {
 	New    int    // how many of those that fail have turned to failing within window
 
 	// Others is what the engines say that do not doubt themselves: about the same targets, or about their
-	// own, since shards are drawn at random.
-	Others Sample
+	// own, since shards are drawn at random. HeardAt is until when it is complete; zero while that is not known, since
+	// the store is away: then no doubts about what others see begin or end.
+	Others  Sample
+	HeardAt time.Time
 }
 
 // State is what an engine makes of its observations. It is a comparable value. The zero State is that of an
 // engine that has observed nothing, and does not act yet.
 type State struct {
-	Alone    bool // it alone sees many targets fail
+	Alone    bool // it alone sees many targets fail, and others had the time to say that they do, too
 	Doubtful bool // its votes do not count
 	MayAct   bool // it may act on its targets
+
+	SuspectAt time.Time // since when it alone sees many targets fail, before others had that time; zero: it does not
 
 	UnwellAt time.Time // when it was observed to be unwell last; zero: never
 	AloneAt  time.Time // when Alone was true last; zero: never
@@ -69,10 +77,15 @@ type State struct {
 // Step returns the state after an observation. Observations should be made every second, and at times that
 // do not go back.
 func Step(s State, o Observation, now time.Time) State {
-	if s.Alone {
+	switch {
+	case s.Alone:
 		s.Alone = !endsAlone(o)
-	} else {
-		s.Alone = beginsAlone(o)
+	case !beginsAlone(o):
+		s.SuspectAt = time.Time{}
+	case s.SuspectAt.IsZero():
+		s.SuspectAt = now
+	case o.HeardAt.Sub(s.SuspectAt) >= settle:
+		s.Alone, s.SuspectAt = true, time.Time{}
 	}
 	if o.Unwell {
 		s.UnwellAt = now
@@ -80,9 +93,8 @@ func Step(s State, o Observation, now time.Time) State {
 	if s.Alone {
 		s.AloneAt = now
 	}
-	wasUnwell := isWithin(recovery, s.UnwellAt, now) // its verdicts may still be from then
-	s.Doubtful = s.Alone || wasUnwell
-	s.MayAct = !s.Doubtful && !isWithin(recovery, s.AloneAt, now)
+	s.Doubtful = s.Alone || isWithin(recovery, s.UnwellAt, now)
+	s.MayAct = !s.Alone && s.SuspectAt.IsZero() && !isWithin(recovery, s.AloneAt, now)
 	return s
 }
 
@@ -91,7 +103,7 @@ func isWithin(d time.Duration, at, now time.Time) bool { return !at.IsZero() && 
 // beginsAlone reports whether so many targets have failed at once, and so few of others do, that the engine
 // doubts.
 func beginsAlone(o Observation) bool {
-	if o.New < minFailing || float64(o.New) < share*float64(o.Own.Targets) {
+	if o.HeardAt.IsZero() || o.New < minFailing || float64(o.New) < share*float64(o.Own.Targets) {
 		return false
 	}
 	expected := expectedOf(o.New, o)
@@ -105,7 +117,7 @@ func endsAlone(o Observation) bool {
 		return true
 	}
 	expected := expectedOf(o.Own.Failing, o)
-	return expected < minExpected/2 || float64(o.Others.Failing)*endsFrom >= expected
+	return !o.HeardAt.IsZero() && (expected < minExpected/2 || float64(o.Others.Failing)*endsFrom >= expected)
 }
 
 // expectedOf returns how many of others' targets would fail if as many of them did as so many of the

@@ -40,17 +40,27 @@ func TestAnEngineDoubtsWhatItAloneSees(t *testing.T) {
 		{"others have enough targets to tell", false, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 20}, New: 20, Others: doubt.Sample{Targets: 40, Failing: 0}}, true},
 		{"it has no targets", false, doubt.Observation{Others: doubt.Sample{Targets: 300, Failing: 0}}, false},
 	} {
-		s := doubt.Step(doubt.State{Alone: c.wasAlone}, c.o, zero)
+		s := step(doubt.State{Alone: c.wasAlone}, c.o, zero)
 		if s.Alone != c.want || s.Doubtful != c.want || s.MayAct == c.want {
 			t.Errorf("%s: %+v", c.name, s)
 		}
 	}
 }
 
+// step returns the state after an observation that is made until others had the time to say what they see.
+func step(s doubt.State, o doubt.Observation, now time.Time) doubt.State {
+	for _, at := range []time.Time{now.Add(-doubt.Settle), now} {
+		o.HeardAt = at
+		s = doubt.Step(s, o, at)
+	}
+	return s
+}
+
 // steps returns the states after an observation that is made each second for a time.
 func steps(s doubt.State, o doubt.Observation, from time.Time, seconds int) (all []doubt.State) {
 	for i := range seconds {
-		s = doubt.Step(s, o, from.Add(time.Duration(i)*time.Second))
+		o.HeardAt = from.Add(time.Duration(i) * time.Second)
+		s = doubt.Step(s, o, o.HeardAt)
 		all = append(all, s)
 	}
 	return all
@@ -67,11 +77,11 @@ func TestVotesCountAgainAndActsAreMadeAgainAfterTheRecovery(t *testing.T) {
 	}
 	unwell := doubt.Step(doubt.State{}, doubt.Observation{Unwell: true, Own: well.Own, Others: well.Others}, zero)
 	for i, s := range append([]doubt.State{unwell}, steps(unwell, well, zero.Add(time.Second), 2*recovery)...) {
-		if isOver := i >= recovery; s.Doubtful == isOver || s.MayAct != isOver {
+		if isOver := i >= recovery; s.Doubtful == isOver || !s.MayAct {
 			t.Errorf("%d s after it was unwell: %+v", i, s)
 		}
 	}
-	alone := doubt.Step(doubt.State{}, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 50}, New: 50, Others: well.Others}, zero)
+	alone := step(doubt.State{}, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 50}, New: 50, Others: well.Others}, zero)
 	for i, s := range append([]doubt.State{alone}, steps(alone, well, zero.Add(time.Second), 2*recovery)...) {
 		if s.Doubtful != (i == 0) || s.MayAct != (i >= recovery) {
 			t.Errorf("%d s after it alone saw targets fail: %+v", i, s)
@@ -100,7 +110,7 @@ func TestLawsOfDoubts(t *testing.T) {
 	observations(func(o doubt.Observation) {
 		for _, before := range []doubt.State{{}, {Alone: true, AloneAt: zero}} {
 			explored++
-			after := doubt.Step(before, o, zero)
+			after := step(before, o, zero)
 			law := func(isKept bool, name string) {
 				if !isKept {
 					t.Errorf("%+v after %+v: %s: %+v", o, before, name, after)
@@ -109,10 +119,10 @@ func TestLawsOfDoubts(t *testing.T) {
 			changed := func(change func(*doubt.Observation)) doubt.State {
 				c := o
 				change(&c)
-				return doubt.Step(before, c, zero)
+				return step(before, c, zero)
 			}
-			law(!after.Doubtful || !after.MayAct, "an engine that doubts does not act")
-			law(doubt.Step(after, o, zero) == after, "the same observation changes nothing more")
+			law(!after.Alone || after.Doubtful && !after.MayAct, "an engine that alone sees targets fail does not act")
+			law(step(after, o, zero) == after, "the same observation changes nothing more")
 			law(!after.Alone || o.Own.Failing > 0 && o.Others.Targets > 0, "alone is an engine whose targets fail, and not those of others")
 			if o.Others.Failing < o.Others.Targets {
 				law(after.Alone || !changed(func(o *doubt.Observation) { o.Others.Failing++ }).Alone, "a failing target of others gives no reason to doubt")
@@ -122,7 +132,12 @@ func TestLawsOfDoubts(t *testing.T) {
 				law(!after.Alone || more.Alone, "a failing target of its own takes no reason to doubt away")
 			}
 			ill := changed(func(o *doubt.Observation) { o.Unwell = true })
-			law(ill.Doubtful && !ill.MayAct && ill.Alone == after.Alone, "an engine that is not well doubts, and does not act")
+			law(ill.Doubtful && ill.MayAct == after.MayAct && ill.Alone == after.Alone, "an engine that is not well doubts, and acts on what it does not doubt")
+			deaf := o
+			deaf.Others = doubt.Sample{}
+			deafAfter := doubt.Step(before, deaf, zero)
+			law(!deafAfter.Alone || before.Alone, "an engine that hears of no others does not begin to doubt")
+			law(deafAfter.Alone || !after.Alone || !before.Alone, "an engine that hears of no others does not end to doubt for that")
 		}
 	})
 	if explored < 5_000 {
@@ -137,7 +152,7 @@ func TestDoubtsDoNotFlap(t *testing.T) {
 		s := doubt.State{Alone: wasAlone}
 		for i := range 1000 {
 			noise := doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 40}, New: 40, Others: doubt.Sample{Targets: 300, Failing: 31 + random.IntN(28)}}
-			if s = doubt.Step(s, noise, zero.Add(time.Duration(i)*time.Second)); s.Alone != wasAlone {
+			if s = step(s, noise, zero.Add(time.Duration(i)*time.Second)); s.Alone != wasAlone {
 				t.Fatalf("%+v changes it: %+v", noise, s)
 			}
 		}
@@ -155,7 +170,7 @@ type engine struct {
 func observe(fleet []engine, at time.Time) {
 	before := append([]engine(nil), fleet...)
 	for i := range fleet {
-		o := doubt.Observation{Own: fleet[i].seen, New: fleet[i].recent}
+		o := doubt.Observation{Own: fleet[i].seen, New: fleet[i].recent, HeardAt: at}
 		for k, other := range before {
 			if k != i && !other.Doubtful {
 				o.Others.Targets += other.seen.Targets

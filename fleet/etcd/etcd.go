@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
@@ -46,6 +47,10 @@ const DefaultPrefix = "/sonde/"
 
 // dialTimeout is how long one connection may take to be made.
 const dialTimeout = 2 * time.Second
+
+// reconnect is how often a connection to a member is tried again: with the defaults of gRPC an engine would notice up to two
+// minutes late that etcd is back.
+var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 
 // Backend is a coord.Backend in etcd. Its methods are safe for concurrent use by multiple goroutines.
 type Backend struct {
@@ -95,7 +100,7 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 		return client, nil
 	}
 	c := b.config
-	var dial []grpc.DialOption
+	dial := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: dialTimeout})}
 	if b.renewed != nil {
 		dial = append(dial, grpc.WithTransportCredentials(b.renewed))
 	}

@@ -30,27 +30,51 @@ func Of(target string) ID { return ID(mix(fnv(target)) % Count) }
 // shards, and a few that others have no room for: up to 10 % of its share besides in a fleet of 12, and up
 // to half of it in one of 64, where more members reach the bound.
 func Assign(members []string) *[Count]string {
+	return AssignExcept(members, nil)
+}
+
+// AssignExcept is Assign for members of which some lack targets of shards, by name. Such a shard goes to a member that lacks none of its
+// targets, whether that has room or not, unless all members lack some. A shard that nobody lacks stays where Assign
+// assigns it, except a few for which the others leave no room.
+func AssignExcept(members []string, lacks map[string]func(ID) bool) *[Count]string {
 	members = slices.Compact(slices.Sorted(slices.Values(members)))
 	assigned := new([Count]string)
 	if len(members) == 0 {
 		return assigned
 	}
 	n := len(members)
-	hashes, room := make([]uint64, n), make([]int, n)
+	hashes, room, lacking := make([]uint64, n), make([]int, n), make([]func(ID) bool, n)
 	for i, m := range members {
-		hashes[i], room[i] = fnv(m), (Count*105+n*100-1)/(n*100) // 5 % more than the mean, rounded up
+		lacking[i], hashes[i], room[i] = lacks[m], fnv(m), (Count*105+n*100-1)/(n*100) // 5 % more than the mean, rounded up
 	}
 	for id := range assigned {
-		best, bestScore := -1, uint64(0)
-		for i, h := range hashes {
-			if score := ID(id).score(h); room[i] > 0 && (best < 0 || score > bestScore) {
-				best, bestScore = i, score
+		var best rank
+		at := 0
+		for i := range members {
+			if r := (rank{lacking[i] == nil || !lacking[i](ID(id)), room[i] > 0, ID(id).score(hashes[i])}); i == 0 || r.isHigherThan(best) {
+				best, at = r, i
 			}
 		}
-		room[best]--
-		assigned[id] = members[best]
+		room[at]--
+		assigned[id] = members[at]
 	}
 	return assigned
+}
+
+// rank is how much a member is preferred for a shard.
+type rank struct {
+	isComplete, hasRoom bool
+	score               uint64
+}
+
+func (r rank) isHigherThan(s rank) bool {
+	switch {
+	case r.isComplete != s.isComplete:
+		return r.isComplete
+	case r.hasRoom != s.hasRoom:
+		return r.hasRoom
+	}
+	return r.score > s.score
 }
 
 // Score returns how much a member is preferred for a shard, in rendezvous hashing: for each shard, the

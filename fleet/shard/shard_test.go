@@ -90,6 +90,38 @@ func TestTheAssignmentDependsOnTheSetOfMembersOnly(t *testing.T) {
 	}
 }
 
+// Half of the members lack targets of some shards, and one of some more.
+func TestAShardGoesToAMemberThatLacksNothingThere(t *testing.T) {
+	for _, n := range sizes[1:] {
+		members := engines(n)
+		isLacked := func(id shard.ID) bool { return id%50 == 7 }
+		lacks := map[string]func(shard.ID) bool{members[0]: func(id shard.ID) bool { return isLacked(id) || id%50 == 8 }}
+		for _, m := range members[1 : n-n/2] {
+			lacks[m] = isLacked
+		}
+		before, after := shard.Assign(members), shard.AssignExcept(members, lacks)
+		strayed := 0
+		for i := range after {
+			id := shard.ID(i)
+			if of := lacks[after[i]]; of != nil && of(id) {
+				t.Errorf("of %d members, %s is assigned shard %v, of which it lacks targets", n, after[i], id)
+			}
+			if id%50 != 7 && id%50 != 8 && before[i] != after[i] {
+				strayed++
+			}
+		}
+		if strayed > shard.Count/10 {
+			t.Errorf("of %d members, %d shards move of which nobody lacks targets", n, strayed)
+		}
+		for _, m := range members {
+			lacks[m] = isLacked
+		}
+		if *shard.AssignExcept(members, lacks) != *before {
+			t.Errorf("of %d members, a shard of which all lack targets is not assigned as others are", n)
+		}
+	}
+}
+
 // Engines of several releases share a fleet.
 func TestHashesNeverChange(t *testing.T) {
 	for target, want := range map[string]shard.ID{"": 2342, "shop/web": 3565, "worker-000001": 3952, "worker-000002": 1067} {

@@ -254,7 +254,7 @@ func TestTheNumbersAreThoseOfAllTargets(t *testing.T) {
 	all := names(10_001)
 	bad := all[9_000:9_041]
 	b := newSite(t, "", all...).fail(bad...).start().open(1440)
-	b.until(tileSays("in trouble", "41") + "&&" + tileSays("ready", "9,960") + "&&" + tileSays("all", "10,001"))
+	b.until(tileSays("in trouble", "41") + "&&" + tileSays("ready", "9,960") + "&&" + tileSays("targets", "10,001"))
 	b.until(rows + `.length === 200 && ` + rows + `.slice(0, 41).every((r) => r.querySelector(".state").textContent === "not ready")`)
 
 	b.run(chromedp.Click(`//button[contains(., "in trouble")]`, chromedp.BySearch))
@@ -265,10 +265,66 @@ func TestTheNumbersAreThoseOfAllTargets(t *testing.T) {
 	if got := eval[string](b, `document.title`); got != "(41) Sonde" {
 		t.Errorf("the title is %q", got)
 	}
-	b.run(chromedp.Click(`//button[contains(., "all")]`, chromedp.BySearch))
+	b.run(chromedp.Click(`//button[contains(., "targets")]`, chromedp.BySearch))
 	b.until(rows + `.length === 200`)
 	b.run(chromedp.Click(`#more`, chromedp.ByQuery))
 	b.until(rows + `.length === 400 && document.querySelector("#shown").textContent === "400 of 10,001 are shown."`)
+}
+
+// TestTheTilesAddUp counts targets of five states: each is in one tile.
+func TestTheTilesAddUp(t *testing.T) {
+	for _, n := range []int{8, 500, 10_001} {
+		all := names(n)
+		s := newSite(t, "", all...).fail(all[1]).start()
+		s.faults[all[2]] = probe.Result{Outcome: probe.Unknown, Reason: "probe.no_file", Detail: "no such file"}
+		s.engine.Admin().Pause(all[3], engine.Pause{Reason: probe.ReasonPaused})
+		s.engine.Report(probe.Instance{Target: all[4], Phase: probe.Waiting, Since: time.Now()})
+		b := s.open(1440)
+		b.until(tileSays("in trouble", "1") + "&&" + tileSays("paused", "1") + "&&" + tileSays("unreachable or blind", "1") + "&&" + tileSays("starting", "1"))
+		sum := `[...document.querySelectorAll(".tile[data-part] strong")].reduce((sum, e) => sum + Number(e.innerText.replaceAll(",", "")), 0)`
+		b.until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".tile[data-part]").length === 5`, sum, n))
+		b.run(chromedp.Click(`//button[contains(., "blind")]`, chromedp.BySearch))
+		b.until(rows + `.length === 1 && ` + rows + `[0].querySelector(".sentence").innerText === "no such file"`)
+	}
+}
+
+// TestADenseViewShowsManyTargets counts those that are wholly in a window of 1440 by 900 pixels.
+func TestADenseViewShowsManyTargets(t *testing.T) {
+	s := newSite(t, "", names(500)...).fail("shop/web-00007").start()
+	b := s.open(1440)
+	b.until(tileSays("in trouble", "1"))
+	b.run(chromedp.SetValue("#view", "dense", chromedp.ByQuery), chromedp.Evaluate(`document.querySelector("#view").dispatchEvent(new Event("input", { bubbles: true }))`, nil))
+	b.until(rows + `.filter((r) => { const box = r.querySelector("th a").getBoundingClientRect(); return box.width > 0 && box.top >= 0 && box.bottom <= 900; }).length >= 60`)
+	b.until(rows + `[0].title === "not ready: GET http://192.0.2.17:8080/healthz: status 503\nupstream connect error or disconnect/reset before headers"`)
+	b.run(chromedp.Reload())
+	b.until(`document.querySelector("#list").dataset.view === "dense" && document.querySelector("#view").value === "dense"`)
+}
+
+func TestTargetsAreShownInSections(t *testing.T) {
+	s := newSite(t, "", "shop/web", "shop/db", "blog/web", "mail")
+	for id, p := range s.set {
+		if id.Target != "mail" {
+			p.Target.Labels = map[string]string{"team": strings.SplitN(id.Target, "/", 2)[0]}
+			s.set[id] = p
+		}
+	}
+	s.fail("blog/web").start()
+	web, err := probe.NewSelector([]string{"*/web"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.groups.Apply(map[string]group.Rule{"web": {Members: web}}); err != nil {
+		t.Fatal(err)
+	}
+	b := s.open(1440)
+	for by, want := range map[string]string{
+		"team":   "team=blog 1 shown, 1 in trouble;blog/web;without team 1 shown;mail;team=shop 2 shown;shop/db;shop/web",
+		"prefix": "blog/ 1 shown, 1 in trouble;blog/web;no prefix 1 shown;mail;shop/ 2 shown;shop/db;shop/web",
+		"group":  "web 2 shown, 1 in trouble;blog/web;shop/web;in no group 2 shown;mail;shop/db",
+	} {
+		b.run(chromedp.Evaluate(fmt.Sprintf(`location.hash = "#/?by=%s"`, by), nil))
+		b.until(fmt.Sprintf(`%s.map((r) => (r.querySelector("th a") || r).innerText.trim()).join(";") === %q`, rows, want))
+	}
 }
 
 func TestAChangeTouchesOnlyWhatHasChanged(t *testing.T) {
@@ -352,7 +408,7 @@ func TestNotifiersAreShown(t *testing.T) {
 	s.setNotifiers(first, second)
 	b := s.open(1440)
 	b.until(`[...document.querySelectorAll("#notifiers li")].map((e) => e.querySelector(".state").innerText).join() === "failing,up to date"`)
-	b.until(`["http://am-2:9093", "1,700 transitions to tell", "connection refused"].every((text) => document.querySelector("#notifiers li").innerText.includes(text))`)
+	b.until(`["http://am-2:9093", "1,700 notices pending", "connection refused"].every((text) => document.querySelector("#notifiers li").innerText.includes(text))`)
 	s.setNotifiers(first)
 	b.until(`document.querySelectorAll("#notifiers li").length === 1`)
 }
@@ -384,7 +440,7 @@ func TestAnEjectedTargetIsShown(t *testing.T) {
 	b := s.open(1440)
 	b.until(tileSays("ready", "1"))
 	s.eject("web-1")
-	b.until(row("web-1") + `.querySelector(".of-why").innerText.includes("ejected by gateways · tcp.refused")`)
+	b.until(row("web-1") + `.querySelector(".of-why").innerText.replace(/\s+/g, " ") === "ejected by gateways: connection refused tcp.refused"`)
 	b.run(chromedp.Evaluate(`location.hash = "#/target/web-1"`, nil))
 	for _, want := range []string{"Gateways send it no requests", "ejected, down", "HTTP/2.0, status 200, TLS 1.3, 1 redirect", "ejected: requests of gateways have failed"} {
 		b.until(fmt.Sprintf(`document.querySelector("#target").innerText.includes(%q)`, want))
@@ -413,6 +469,12 @@ func TestATargetHasAPage(t *testing.T) {
 		b.until(fmt.Sprintf(`document.querySelector("#target").innerText.includes(%q)`, want))
 	}
 	b.until(`document.querySelectorAll("#history li").length > 0`)
+	b.until(`document.querySelector("#target-lead").textContent === "GET http://192.0.2.17:8080/healthz: status 503" && document.querySelector("#target-code").textContent === "liveness/port 80 · http.status"`)
+	for _, not := range []string{"Live", "Restarts", "static"} {
+		if eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll("#facts > div")].some((e) => !e.hidden && e.innerText.includes(%q))`, not)) {
+			t.Errorf("the facts say %q", not)
+		}
+	}
 	b.run(chromedp.Click(`#probes .card:nth-child(2) summary`, chromedp.ByQuery))
 	b.until(`document.querySelector("#probes .card:nth-child(2) details pre").innerText === 'http {\n  path = "/healthz"\n  headers = { Authorization = (sensitive) }\n}'`)
 	b.until(`document.querySelector('#facts a[href="#/?group=shop"]').textContent === "shop" && document.querySelectorAll("#facts a").length === 2`)
@@ -451,6 +513,10 @@ func TestAPhoneHasNoSidewaysScroll(t *testing.T) {
 	}
 	b.until(tileSays("in trouble", "2"))
 	fits()
+	b.until(rows + `[0].getBoundingClientRect().top > 0`)
+	if got := eval[float64](b, rows+`[0].getBoundingClientRect().bottom`); got > 700 {
+		t.Errorf("the first target ends %v pixels below the top", got)
+	}
 	b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(long, "/", "%2F")+`"`, nil))
 	b.until(`document.querySelectorAll("#probes .card").length === 1 && document.querySelector("#target").innerText.includes("503")`)
 	fits()
@@ -547,6 +613,9 @@ func TestScreenshots(t *testing.T) {
 				b.run(chromedp.Evaluate(`location.hash = "#/"`, nil), media)
 				b.until(`!document.querySelector("#list").hidden`)
 				b.shoot(fmt.Sprintf("%s/list-%d-%s-%s.png", *screenshots, n, shape, scheme))
+				b.run(chromedp.Evaluate(`location.hash = "#/?view=dense&by=prefix"`, nil))
+				b.until(`Boolean(document.querySelector("#targets .section"))`)
+				b.shoot(fmt.Sprintf("%s/dense-%d-%s-%s.png", *screenshots, n, shape, scheme))
 				b.run(chromedp.Evaluate(`location.hash = "#/target/`+strings.ReplaceAll(all[n/2], "/", "%2F")+`"`, nil))
 				b.until(`!document.querySelector("#target").hidden && document.querySelectorAll("#probes .card").length === 2 && document.querySelectorAll("#history li").length > 1`)
 				b.run(chromedp.Evaluate(`document.querySelector("#probes details").open = true`, nil))

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bufio"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,7 @@ func startProcess(t *testing.T, program, dir, name string, env ...string) *proce
 	p.cmd = exec.Command(program, "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", p.address, "--log-format", "text")
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Gid: groupOf(name)}} // by which filters know it
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +91,9 @@ func startProcess(t *testing.T, program, dir, name string, env ...string) *proce
 	t.Cleanup(func() { p.end(syscall.SIGKILL) })
 	return p
 }
+
+// groupOf returns the group of users that an engine runs as.
+func groupOf(name string) uint32 { return 10_000 + crc32.ChecksumIEEE([]byte(name))%10_000 }
 
 // end sends a signal that ends the engine, and waits for that.
 func (p *process) end(s syscall.Signal) {

@@ -21,6 +21,7 @@ import (
 // of its own for it, by which it is cut off.
 type node struct {
 	port int // of clients; the one after it is that of other nodes
+	dir  string
 	args []string
 	log  string
 
@@ -34,14 +35,14 @@ func startEtcd(t *testing.T, nodes, port int) []*node {
 	all := make([]*node, nodes)
 	var peers []string
 	for i := range all {
-		n := &node{port: port + 2*i, log: filepath.Join(dir, fmt.Sprint("n", i, ".log"))}
+		n := &node{port: port + 2*i, dir: filepath.Join(dir, fmt.Sprint("n", i)), log: filepath.Join(dir, fmt.Sprint("n", i, ".log"))}
 		all[i] = n
 		peers = append(peers, fmt.Sprintf("n%d=http://127.0.0.1:%d", i, n.port+1))
 	}
 	for i, n := range all {
 		client, peer := fmt.Sprintf("http://0.0.0.0:%d", n.port), fmt.Sprintf("http://127.0.0.1:%d", n.port+1)
 		n.args = []string{
-			"--name", fmt.Sprint("n", i), "--data-dir", filepath.Join(dir, fmt.Sprint("n", i)), "--log-level", "warn",
+			"--name", fmt.Sprint("n", i), "--data-dir", n.dir, "--log-level", "warn",
 			"--listen-client-urls", client, "--advertise-client-urls", n.url(), "--quota-backend-bytes", "4000000000",
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(peers, ","),
 		}

@@ -87,7 +87,9 @@ func (f *fleet) path(target string) string { return fmt.Sprintf("%d/%s", f.numbe
 // config returns the configuration of all engines.
 func (f *fleet) config() string {
 	var c strings.Builder
-	fmt.Fprintf(&c, `cluster {
+	fmt.Fprintf(&c, `engine { restart_budget = { share = "100%%", per = "5m" } }
+
+cluster {
   endpoints = split(" ", env("ENDPOINTS"))
   prefix    = %q
   ttl       = "%v"

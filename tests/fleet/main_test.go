@@ -9,6 +9,7 @@
 //	engine_test.go   the processes of engines
 //	fleet_test.go    several engines with their targets, and what must hold of them
 //	faults_test.go   random faults
+//	scenes_test.go   what operators meet: how soon failed targets are restarted and told of
 //	outage_test.go   etcd is stopped, or its leader killed
 //	cut_test.go      an engine is cut off from a part of its targets
 //	scale_test.go    many targets: who takes over what, how soon, and what engines need

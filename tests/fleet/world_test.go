@@ -180,6 +180,13 @@ func (w *world) mute(name string) {
 	w.targets[name].isSick, w.targets[name].isMute = true, true
 }
 
+// heal makes a target healthy that nobody restarts.
+func (w *world) heal(name string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.targets[name].isSick = false
+}
+
 // know says that a process is an engine.
 func (w *world) know(p *process) {
 	w.worldMu.Lock()

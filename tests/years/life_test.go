@@ -211,12 +211,12 @@ func (l *life) resume(set probe.Set, units map[string]restart.Unit) error {
 		if !ok || in == nil || !d.Resume(in.id) {
 			continue
 		}
-		m := restored.Targets[name]
+		m := restored[name]
 		if m.Instance != in.id {
 			m.Started++
 		}
 		m.Instance, m.Since, m.Exited, m.Revision = in.id, in.born, false, u.RevisionID()
-		restored.Targets[name] = m
+		restored[name] = m
 	}
 	instances := l.restarts.Restore(restored)
 	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
@@ -240,54 +240,37 @@ func (l *life) resume(set probe.Set, units map[string]restart.Unit) error {
 	return nil
 }
 
-const (
-	keyRestarts = "restarts/"
-	keySpent    = "spent"
-)
+const keyRestarts = "restarts/"
 
-func restoredFrom(state store.Restored) restart.Restored {
-	r := restart.Restored{Targets: map[string]restart.Memory{}}
+func restoredFrom(state store.Restored) map[string]restart.Memory {
+	r := map[string]restart.Memory{}
 	for id, m := range state.Memories {
-		r.Targets[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
+		r[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
 	}
 	for key, value := range state.Values {
 		if target, ok := strings.CutPrefix(key, keyRestarts); ok {
 			var m restart.Memory
 			_ = json.Unmarshal(value, &m)
-			r.Targets[target] = m.Shifted(state.Shift)
-		} else if key == keySpent {
-			_ = json.Unmarshal(value, &r.Spent)
+			r[target] = m.Shifted(state.Shift)
 		}
-	}
-	for i := range r.Spent {
-		r.Spent[i] = r.Spent[i].Add(state.Shift)
 	}
 	return r
 }
 
-func (l *life) mark(target string) {
-	if target == "" {
-		l.state.Mark(keySpent)
-	} else {
-		l.state.Mark(keyRestarts + target)
-	}
-}
+func (l *life) mark(target string) { l.state.Mark(keyRestarts + target) }
 
 // values are the values of the state file about restarts.
 type values struct{ restarts *restart.Controller }
 
 // Value implements store.Values.
 func (v values) Value(key string) ([]byte, bool) {
-	if key == keySpent {
-		return marshal(v.restarts.Spent()), true
-	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
 
 // Values implements store.Values.
 func (v values) Values() iter.Seq2[string, []byte] {
-	all := map[string][]byte{keySpent: marshal(v.restarts.Spent())}
+	all := map[string][]byte{}
 	for _, target := range v.restarts.Remembered() {
 		m, _ := v.restarts.Memory(target)
 		all[keyRestarts+target] = marshal(m)

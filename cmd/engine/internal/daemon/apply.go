@@ -20,7 +20,7 @@ type applied struct {
 }
 
 // apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has
-// an error about what would happen to the targets in use.
+// an error about what would happen to the targets in use. Check is called last, right before the commit.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (applied, error) {
 	d.addSecrets(c.Secrets)
 	p, err := d.agent.Plan(c)
@@ -75,3 +75,19 @@ func reloadGuard(c *config.Config) func(restart.Effect) error {
 // anyEffect is the check of what may remove and restart all targets: pods whose manifests
 // are gone, as for the kubelet.
 func anyEffect(restart.Effect) error { return nil }
+
+// brakedBy returns a check with which, once it has no error, restarts wait that would follow from the reload of a job if its
+// configuration is wrong: see restart.Controller.Reloading.
+func brakedBy(restarts *restart.Controller, t *targets, j *job, check func(restart.Effect) error) func(restart.Effect) error {
+	return func(e restart.Effect) error {
+		err := check(e)
+		if err == nil {
+			r := restart.Reload{Name: "the reload", Changes: t.change.preview(), Forced: j.force}
+			if j.pushed != nil {
+				r.Name = fmt.Sprintf("the push of revision %d", j.pushed.Revision.Number)
+			}
+			restarts.Reloading(r)
+		}
+		return err
+	}
+}

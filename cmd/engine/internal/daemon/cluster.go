@@ -185,10 +185,15 @@ func (c *cluster) isBrought(target string) bool {
 	return !isOwn
 }
 
-// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it, and does not
-// doubt its own verdicts. Any goroutine may call it.
+// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it: see
+// fleet.MayTell. Any goroutine may call it.
 func (c *cluster) mayTell(target string) bool {
-	return !c.isShared(target) || c.fleet.MayAct(target) && c.pauses.IsSynced(target)
+	return !c.isShared(target) || c.fleet.MayTell(target) && c.pauses.IsSynced(target)
+}
+
+// isDoubted reports whether this engine doubts its own verdicts about a target or group. Any goroutine may call it.
+func (c *cluster) isDoubted(s notify.Subject) bool {
+	return (s.Kind == notify.KindGroup || c.isShared(s.Name)) && !c.fleet.Doubt().MayAct
 }
 
 // mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. Any
@@ -199,7 +204,7 @@ func (c *cluster) mayRestart(target string) bool {
 
 // tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
 func (c *cluster) tellerOf(group string) notify.Teller {
-	if c.fleet.MayAct(group) {
+	if c.fleet.MayTell(group) {
 		return notify.ThisEngine
 	}
 	switch c.coordinator.OwnerOf(group) {
@@ -336,11 +341,14 @@ func (c *cluster) status() api.Cluster {
 		}
 		owns[c.coordinator.OwnerOf(target)]++
 	}
-	engines := c.fleet.Engines()
+	engines, differences := c.fleet.Engines(), c.fleet.Differences()
 	for _, m := range st.Members {
 		known.Members = append(known.Members, api.ClusterMember{
 			Name: m.Name, Shards: m.Shards, Targets: owns[m.Name], Drained: m.Drained, Health: healthOf(engines, m.Name),
 		})
+		if d, differs := differences[m.Name]; differs {
+			known.Members[len(known.Members)-1].Differs = (*api.ClusterDifference)(&d)
+		}
 	}
 	for _, drain := range st.Drains {
 		known.Drains = append(known.Drains, api.ClusterDrain{Name: drain.Name, By: drain.By, At: drain.At})
@@ -363,12 +371,12 @@ func healthOf(engines map[string]fleet.Vantage, name string) api.MemberHealth {
 // doubtOf returns why an engine doubts its own verdicts, for the API.
 func doubtOf(s doubt.State) api.Doubt {
 	switch {
-	case s.MayAct || s == doubt.State{}: // or it has not begun
-		return api.DoubtNone
 	case s.Alone:
 		return api.DoubtAlone
 	case s.Doubtful:
 		return api.DoubtUnwell
+	case !s.MayAct && s.SuspectAt.IsZero() && s != doubt.State{}:
+		return api.DoubtRecovering
 	}
-	return api.DoubtRecovering
+	return api.DoubtNone // or it has not begun, or others have not said yet what they see
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/pause"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 )
 
@@ -140,15 +142,25 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 // makeRestarts makes the controller of restarts.
 func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of, _ := c.Engine.Settings.(restart.Config)
+	of.Budget = budgetOf(of.Budget, c.Engine.Compatibility)
 	of.Engine, of.Logger, of.Redact = d.engine, d.log, d.queue.Secrets.Text
 	of.Changed = func(target string) { d.saved.mark(keyRestarts+target, false) }
-	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent, false) }, func() { d.saved.mark(keyStopped, false) }
+	of.StoppedChanged = func() { d.saved.mark(keyStopped, false) }
 	of.Disruptions = floor
 	if d.cluster != nil {
 		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isBrought
 	}
 	d.restarts, err = restart.New(of)
 	return err
+}
+
+// budgetOf returns the restart budget of an engine whose configuration may have none. A kubelet has none: there a Deployment
+// bounds the pods that are away by maxUnavailable.
+func budgetOf(configured restart.Budget, c probe.Compatibility) restart.Budget {
+	if c == probe.Kubelet {
+		return configured
+	}
+	return cmp.Or(configured, restart.DefaultBudget)
 }
 
 // makeFollowers makes the parts that follow the targets.
@@ -162,7 +174,7 @@ func (d *daemon) makeFollowers() {
 	if c := d.cluster; c != nil {
 		pauses.Others, pauses.Coordinator, pauses.IsShared = c.fleet.Others(), c.coordinator, c.isShared
 		groups.Engine, groups.Reserved = c.fleet.Union(), c.fleet.Reserved
-		notices.MayTell, notices.TellerOf = c.mayTell, c.tellerOf
+		notices.MayTell, notices.TellerOf, notices.IsDoubted = c.mayTell, c.tellerOf, c.isDoubted
 	}
 	d.pauses = pause.New(pauses)
 	if d.cluster != nil {

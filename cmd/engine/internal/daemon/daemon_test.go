@@ -99,6 +99,22 @@ func idle(t *testing.T) *daemon {
 	return d
 }
 
+func TestAnEngineHasARestartBudgetUnlessItIsAKubelet(t *testing.T) {
+	own := restart.Budget{Max: 1, Per: time.Minute}
+	for _, c := range []struct {
+		configured restart.Budget
+		as         probe.Compatibility
+		want       restart.Budget
+	}{
+		{restart.Budget{}, probe.Mended, restart.DefaultBudget}, {own, probe.Mended, own},
+		{restart.Budget{}, probe.Kubelet, restart.Budget{}}, {own, probe.Kubelet, own},
+	} {
+		if got := budgetOf(c.configured, c.as); got != c.want {
+			t.Errorf("%+v as %v: %+v, want %+v", c.configured, c.as, got, c.want)
+		}
+	}
+}
+
 func TestARefusedUnitChangesNothing(t *testing.T) {
 	d := idle(t)
 	for want, targets := range map[string]map[string]config.Target{

@@ -147,6 +147,7 @@ func (d *daemon) apiConfig() api.Config {
 		Process:      d.processOf,
 		Beats:        d.beats,
 		Self:         sync.OnceValue(d.self),
+		Version:      d.version,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
@@ -154,7 +155,7 @@ func (d *daemon) apiConfig() api.Config {
 		c.Cluster = d.cluster.status
 		union := d.cluster.fleet.Union()
 		c.Engine = union
-		c.Others = api.Others{Has: union.IsOther, Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		c.Others = api.Others{Has: union.IsOther, Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard, Stale: d.cluster.fleet.Stale}
 	}
 	c.Metrics = metrics.Handler(metrics.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() }, Shown: c,

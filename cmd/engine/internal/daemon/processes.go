@@ -201,7 +201,7 @@ func (p *processes) show(target string, driver restart.Driver) (shown api.Proces
 
 // addSurvivors adds the processes that have outlived the previous engine to what it has
 // remembered, which may be older than they are.
-func (p *processes) addSurvivors(restored restart.Restored, units map[string]restart.Unit) {
+func (p *processes) addSurvivors(restored map[string]restart.Memory, units map[string]restart.Unit) {
 	for target, u := range units {
 		s, survived := p.survivors.Of(target)
 		driver, isProcess := u.Driver.(*process.Driver)
@@ -211,7 +211,7 @@ func (p *processes) addSurvivors(restored restart.Restored, units map[string]res
 		if s.Err != nil {
 			p.log.Warn("description of a process not read, retrying", "target", target, "error", s.Err)
 		}
-		m := restored.Targets[target]
+		m := restored[target]
 		m.Exited = false // another policy must not keep the driver from ending it
 		if driver.Resume(s.ID) {
 			if m.Instance != s.ID {
@@ -219,7 +219,7 @@ func (p *processes) addSurvivors(restored restart.Restored, units map[string]res
 			}
 			m.Instance, m.Since, m.Revision = s.ID, s.Started, u.RevisionID()
 		}
-		restored.Targets[target] = m
+		restored[target] = m
 	}
 }
 

@@ -127,9 +127,9 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	if err := d.restarts.Apply(units); err != nil {
 		t.Fatal(err)
 	}
-	restored := restart.Restored{Targets: map[string]restart.Memory{
+	restored := map[string]restart.Memory{
 		"web": {Revision: unit.RevisionID(), Instance: "before", Started: 1, Since: time.Now(), Exited: true},
-	}}
+	}
 	d.processes.addSurvivors(restored, units)
 	if resumed := d.restarts.Restore(restored); len(resumed) != 0 {
 		t.Errorf("%v are resumed", resumed)

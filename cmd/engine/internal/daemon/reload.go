@@ -38,6 +38,10 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	if j.force {
 		check = anyEffect
 	}
+	isStart := j.pushed != nil && d.pushed == nil // the first revision of an engine without one
+	if !isStart && d.settings.Compatibility != probe.Kubelet {
+		check = brakedBy(d.restarts, d.targets, j, check)
+	}
 	changed, err := d.apply(r.config, check)
 	if err != nil {
 		r.plugins.Release(current)

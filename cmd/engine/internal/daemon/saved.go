@@ -34,14 +34,13 @@ type saved struct {
 	resumed    store.Subjects // then, unless resume is forget
 	afterwards store.Subjects // once the engine has its probes
 
-	restarts  restart.Restored           // of resumed
+	restarts  map[string]restart.Memory  // by target, of resumed
 	penalties map[string]verdict.Penalty // of resumed
 }
 
 // The prefixes of the keys in the state file. Where a slash ends one, a target follows if nothing else is said.
 const (
 	keyRestarts  = "restarts/" // a restart.Memory
-	keySpent     = "spent"     // the times of restarts that count for the budget
 	keyHistory   = "history/"  // its []engine.Transition
 	keyPenalty   = "penalty/"  // its verdict.Penalty
 	keyOutcomes  = "outcomes/" // the outcomes of its probes, by ID
@@ -59,7 +58,7 @@ func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 		historySubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
 		p.processes.subject(),
 	}
-	s.resumed = store.Subjects{beatSubject(p.beats), s.restartsSubject(p.restarts), s.spentSubject(p.restarts), s.penaltySubject(p.engine.Records())}
+	s.resumed = store.Subjects{beatSubject(p.beats), s.restartsSubject(p.restarts), s.penaltySubject(p.engine.Records())}
 	s.afterwards = store.Subjects{s.outcomesSubject(p.engine)}
 	s.store, err = store.Open(store.Config{Path: path, MaxAge: maxAge, Lasting: s.subjects().Lasting(), Logger: s.log})
 	if err != nil {
@@ -138,18 +137,18 @@ func (s *saved) stats() func() metrics.State {
 // restore restores what the previous engine has left, as far as resume says so. The controller must have its units, and the engine
 // no probes. It returns the state of what is resumed, without what is shared by the engines of a cluster: the cluster has that.
 func (s *saved) restore(resume string, isShared func(target string) bool) store.Restored {
-	s.restarts.Targets = map[string]restart.Memory{}
+	s.restarts = map[string]restart.Memory{}
 	s.always.Restore(s.left, s.log)
 	if resume == config.Forget {
 		return store.Restored{}
 	}
 	for id, m := range s.left.Memories { // targets that the engine only probes are remembered by their probes
-		s.restarts.Targets[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
+		s.restarts[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
 	}
 	s.resumed.Restore(s.left, s.log)
-	for target := range s.restarts.Targets {
+	for target := range s.restarts {
 		if isShared(target) {
-			delete(s.restarts.Targets, target)
+			delete(s.restarts, target)
 		}
 	}
 	return s.left
@@ -158,7 +157,7 @@ func (s *saved) restore(resume string, isShared func(target string) bool) store.
 // finish restores what needs the probes of the engine, and forgets what the previous one has left.
 func (s *saved) finish() {
 	s.afterwards.Restore(s.left, s.log)
-	s.left, s.restarts, s.penalties = store.Restored{}, restart.Restored{}, nil
+	s.left, s.restarts, s.penalties = store.Restored{}, nil, nil
 }
 
 func historySubject(of engine.Records) store.Subject {
@@ -244,19 +243,7 @@ func (s *saved) restartsSubject(of *restart.Controller) store.Subject {
 		Names:  of.Remembered,
 		Restore: store.RestoreAll(func(all map[string]restart.Memory, shift time.Duration) {
 			for target, m := range all {
-				s.restarts.Targets[target] = m.Shifted(shift)
-			}
-		}),
-	}
-}
-
-func (s *saved) spentSubject(of *restart.Controller) store.Subject {
-	return store.Subject{
-		Prefix: keySpent,
-		Value:  func(string) (any, bool) { spent := of.Spent(); return spent, len(spent) > 0 },
-		Restore: store.RestoreAll(func(all map[string][]time.Time, shift time.Duration) {
-			for _, at := range all[""] {
-				s.restarts.Spent = append(s.restarts.Spent, at.Add(shift))
+				s.restarts[target] = m.Shifted(shift)
 			}
 		}),
 	}

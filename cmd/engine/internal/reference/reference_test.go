@@ -251,6 +251,9 @@ func set(text string, p *page, e entry, value string) string {
 	}); i >= 0 {
 		names = names[:len(names)-1]
 		line = fmt.Sprintf("%s = { %s = %s, per = \"1m\" }\n", names[len(names)-1], e.field.Name, value)
+		if e.path == "restart_budget.min" {
+			line = strings.Replace(line, "{", `{ share = "10%",`, 1)
+		}
 	}
 	opening := func(name string) []int {
 		return regexp.MustCompile(`(?m)^ *` + name + `( ".*")? \{\n`).FindStringIndex(text)
@@ -305,6 +308,21 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		} else if shown != fmt.Sprint(want) {
 			t.Errorf("%s: the default is %v, but shown is %s", name, want, shown)
 		}
+	}
+}
+
+func TestTheDefaultRestartBudgetIsThatOfTheCode(t *testing.T) {
+	f, err := find(pages(), "engine.restart_budget")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _, _ := strings.Cut(f.field.Unset, ", or none")
+	c, diags := config.Parse([]config.Source{{Name: "x.hcl", Bytes: []byte("engine { restart_budget = " + shown + " }\n" + rest)}}, handlers.Options())
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Engine.Settings.(restart.Config).Budget; got != restart.DefaultBudget {
+		t.Errorf("the default is %+v, but shown is %+v", restart.DefaultBudget, got)
 	}
 }
 

@@ -146,7 +146,7 @@ func doubtText(d api.Doubt) string {
 	case api.DoubtRecovering:
 		return "it alone saw many targets fail until a moment ago: it restarts none of its targets yet"
 	}
-	return "the engine is not well: " + effect + "; its log says why"
+	return "the engine is not well: its votes do not count, and it restarts only targets that have answered; its log says why"
 }
 
 // revisionText says which revision of the pushed configuration an engine runs.
@@ -215,6 +215,9 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	} else if m.Drained {
 		notes = append(notes, "drained")
 	}
+	if m.Differs != nil {
+		notes = append(notes, differenceText(*m.Differs))
+	}
 	isTrial := c.Config.Tries(m.Name)
 	switch {
 	case isTrial && m.Refused != "":
@@ -225,6 +228,28 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 		notes = append(notes, "has refused the current revision")
 	}
 	return strings.Join(notes, ", ")
+}
+
+// differenceText says in what the files of an engine differ.
+func differenceText(d api.ClusterDifference) string {
+	var parts []string
+	say := func(n int, examples []string, format string) {
+		if n == 0 {
+			return
+		}
+		text := fmt.Sprintf(format, cli.Plural(n, "target"))
+		for i, name := range examples {
+			text += []string{": ", ", "}[min(i, 1)] + probe.OneLine(name, probe.MaxTargetName)
+		}
+		if n > len(examples) && len(examples) > 0 {
+			text += ", …"
+		}
+		parts = append(parts, text)
+	}
+	say(d.Lacks, d.LacksExamples, "lacks %s")
+	say(d.More, nil, "has %s that this engine lacks")
+	say(d.Changed, d.ChangedExamples, "probes up to %s in another way")
+	return strings.Join(parts, "; ")
 }
 
 // cellIf returns a cell of a column of a table, or nothing if the table is without it.
@@ -250,6 +275,19 @@ func clusterLine(c api.Cluster, now time.Time) string {
 	case c.Doubt != api.DoubtNone:
 		s.WriteString(", and restarts none of them: " + doubtText(c.Doubt))
 	}
+	if n := countDiffering(c); n > 0 {
+		fmt.Fprintf(&s, "; the files of %s differ from those of this engine: see sonde-fleet cluster members", cli.Plural(n, "engine"))
+	}
 	s.WriteString("\n")
 	return s.String()
+}
+
+// countDiffering returns how many engines do not share the same targets as this one.
+func countDiffering(c api.Cluster) (n int) {
+	for _, m := range c.Members {
+		if m.Differs != nil {
+			n++
+		}
+	}
+	return n
 }

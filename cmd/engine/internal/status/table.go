@@ -146,6 +146,9 @@ func groupLines(on cli.Screen, groups []api.Group, only string, most int) string
 		if g.Counts.Undecided > 0 {
 			text += fmt.Sprintf(", %d undecided", g.Counts.Undecided)
 		}
+		if g.Stale > 0 {
+			text += fmt.Sprintf(", %d stale", g.Stale)
+		}
 		if g.ZeroWeight > 0 {
 			text += fmt.Sprintf(", %d more of weight 0", g.ZeroWeight)
 		}
@@ -342,12 +345,15 @@ func pausedLine(p *api.Pause) string {
 	return join(string(p.Reason)+" "+until, p.Detail)
 }
 
-// state returns the state of a target in words, and that gateways do not use it for a reason of
-// their own.
+// state returns the state of a target in words, that gateways do not use it for a reason of
+// their own, and that its owner has not confirmed it lately.
 func state(t api.Target) string {
 	text := strings.ReplaceAll(t.State.String(), "_", " ")
 	if t.Ejection != nil {
 		text += ", ejected"
+	}
+	if t.Stale {
+		text += ", stale"
 	}
 	return text
 }

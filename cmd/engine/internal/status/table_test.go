@@ -260,21 +260,38 @@ func TestTableFillsTheTerminalAboveItsLastLines(t *testing.T) {
 func TestATableSaysWhoProbesTheTargetsOfACluster(t *testing.T) {
 	heard := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	all := []api.Target{
-		{Name: "a", State: probe.StateReady, Owner: "engine-1"}, {Name: "b", State: probe.StateReady, Owner: "engine-2", Heard: heard},
-		{Name: "c", State: probe.StateReady, Heard: heard}, {Name: "d", State: probe.StateReady},
+		{Name: "a", State: probe.StateReady, Sharing: api.Sharing{Owner: "engine-1"}}, {Name: "b", State: probe.StateReady, Sharing: api.Sharing{Owner: "engine-2", Heard: heard}},
+		{Name: "c", State: probe.StateReady, Sharing: api.Sharing{Heard: heard, Stale: true}}, {Name: "d", State: probe.StateReady},
 	}
 	want := `
-TARGET  OWNER     STATE  RESTARTS  PROBE  VERDICT  RUN  NEXT  RESULT
-a       engine-1  ready  0         -
-b       engine-2  ready  0         -
-c       none      ready  0         -
-d       -         ready  0         -
+TARGET  OWNER     STATE         RESTARTS  PROBE  VERDICT  RUN  NEXT  RESULT
+a       engine-1  ready         0         -
+b       engine-2  ready         0         -
+c       none      ready, stale  0         -
+d       -         ready         0         -
 `
 	if got := "\n" + table(all, heard, cli.Plain, false); got != want {
 		t.Errorf("got:%swant:%s", got, want)
 	}
 	if got := clusterLine(api.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {
 		t.Errorf("without etcd: %s", got)
+	}
+}
+
+func TestMembersAreShownWithWhatTheirFilesLack(t *testing.T) {
+	known := api.Cluster{Name: "a", Allowed: true, Members: []api.ClusterMember{
+		{Name: "a"},
+		{Name: "b", Differs: &api.ClusterDifference{Lacks: 15, LacksExamples: []string{"web[\"0\"]", "web\x1b[2J"}, More: 1, Changed: 2, ChangedExamples: []string{"c", "d"}}},
+	}}
+	var members strings.Builder
+	if err := writeMembers(&members, known); err != nil {
+		t.Fatal(err)
+	}
+	if want := "lacks 15 targets: web[\"0\"], web\ufffd[2J, …; has 1 target that this engine lacks; probes up to 2 targets in another way: c, d"; !strings.Contains(members.String(), want) {
+		t.Errorf("got %q, without %q", members.String(), want)
+	}
+	if got := clusterLine(known, time.Now()); !strings.Contains(got, "the files of 1 engine differ from those of this engine") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -1,0 +1,114 @@
+package fleet_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
+)
+
+// push replaces the liveness probes of targets in all engines, as a pushed configuration does.
+func push(t *testing.T, before fleet.Targets, revision string, h probe.HandlerFunc, engines ...*member) fleet.Targets {
+	t.Helper()
+	next := before
+	next.Probes = maps.Clone(before.Probes)
+	for id, p := range next.Probes {
+		if id.Kind == probe.Liveness {
+			p.Handler, p.Revision = h, revision
+			next.Probes[id] = p
+		}
+	}
+	scratch := engine.New(engine.Config{})
+	if _, err := scratch.Apply(before.Probes); err != nil {
+		t.Fatal(err)
+	}
+	p, err := scratch.Plan(engine.Change{Set: next.Probes, All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Discard()
+	for _, m := range engines {
+		m.restarts.Reloading(restart.Reload{Name: "the push of revision " + revision, Changes: p.Preview().Probes})
+		if err := m.fleet.Apply(next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return next
+}
+
+// A wrong liveness probe is pushed to three engines, which share 40 healthy targets that it would restart. None is, not even
+// when one of the engines dies. The next push corrects it.
+func TestAWrongProbeThatIsPushedRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(80) // every other has a driver
+		var engines []*member
+		for _, name := range []string{"one", "two", "three"} {
+			engines = append(engines, start(t, name, b, targets))
+		}
+		time.Sleep(time.Minute)
+		restarts := func() (n int) {
+			for target := range targets.Units {
+				n += len(w.restarts(target))
+			}
+			return n
+		}
+		targets = push(t, targets, "2", func(context.Context, probe.Target) probe.Result {
+			return probe.Fail(probe.ReasonHTTPStatus, "404")
+		}, engines...)
+		time.Sleep(30 * time.Second)
+		if n := restarts(); n > 0 {
+			t.Fatalf("%d restarts in 30 s of healthy targets", n)
+		}
+		blocked := 0
+		for _, m := range engines {
+			blocked += m.engine.States()[probe.StateRestartBlocked]
+		}
+		if blocked != 40 {
+			t.Errorf("%d restarts are blocked", blocked)
+		}
+		engines[0].kill()
+		time.Sleep(5 * time.Minute)
+		if n := restarts(); n > 0 {
+			t.Fatalf("%d restarts after the death of an engine", n)
+		}
+		push(t, targets, "3", func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }, engines[1:]...)
+		time.Sleep(time.Minute)
+		for _, m := range engines[1:] {
+			states := m.engine.States()
+			if n := states.InTrouble(); n > 0 {
+				t.Errorf("%d targets of %s are in trouble after the correction", n, m.co.Name())
+			}
+		}
+		if n := restarts(); n > 0 {
+			t.Errorf("%d restarts", n)
+		}
+	})
+}
+
+// What an engine has charged to its restart budget is charged to that of the next owner.
+func TestTheRestartBudgetMovesWithATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one := start(t, "one", b, w.targets(2))
+		time.Sleep(time.Minute)
+		w.infect(crippled, 0)
+		time.Sleep(10 * time.Second)
+		before, _ := one.restarts.Memory(crippled)
+		two := start(t, "two", b, w.targets(2))
+		time.Sleep(time.Minute)
+		one.kill()
+		time.Sleep(time.Minute)
+		after, _ := two.restarts.Memory(crippled)
+		if before.Charged.IsZero() || !after.Charged.Equal(before.Charged) {
+			t.Errorf("charged at %v by the one, and at %v by the next", before.Charged, after.Charged)
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package restart
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Reload is a change of an engine's probes while it runs, by a reload or a push.
+type Reload struct {
+	Name    string               // for people: "the push of revision 7"
+	Changes []engine.ProbeChange // of all probes; those of readiness are ignored
+	Forced  bool                 // an operator insists: no restart waits for this reload, nor for an earlier one
+}
+
+// Reloading says that a reload is about to change probes. While more than a fifth of the startup and liveness probes that it
+// adds or replaces fail and have never succeeded since, the configuration is probably wrong: restarts by these probes wait,
+// with the reason restart.reload, until fewer fail, or until another Reload replaces them or is forced. Probes of targets
+// that fail already, or whose instances have exited, do not count, nor does a reload of fewer than five probes. Call it
+// before the engine makes the change, and not for the first configuration of an engine: a machine that was down must recover.
+func (c *Controller) Reloading(r Reload) { c.brake.reloading(r, time.Now()) }
+
+// Limits of the brake.
+const (
+	maxUnproven probe.Share = 0.2
+
+	// minReloaded is the number of probes from which on it works: of fewer, one that really fails is more than a fifth.
+	minReloaded = 5
+
+	// answerTime is how long probes that have not answered yet are left out of the count. The first ones that fail are not
+	// many of all, though the others are about to fail. Later, probes that do not answer must not withhold restarts.
+	answerTime = time.Minute
+
+	// brakeInterval is how long the latest count is used while no restart waits; otherwise that is healthInterval.
+	brakeInterval = 100 * time.Millisecond
+)
+
+// brake withholds restarts by probes that reloads have changed: see Controller.Reloading.
+type brake struct {
+	engine *engine.Engine
+	log    *slog.Logger
+
+	brakeMu  sync.Mutex            // guards all below; it is held while the engine is read
+	unproven map[probe.ID]reloaded // until a success is found
+}
+
+// reloaded is a probe that a reload has changed.
+type reloaded struct {
+	by        *trial
+	isFailing bool // it is one of trial.failing
+}
+
+// trial is a reload whose probes are counted.
+type trial struct {
+	name string
+	at   time.Time
+
+	countedAt               time.Time
+	proven, failing, silent int  // its probes that have succeeded, that have only failed, and others
+	isOn                    bool // restarts wait
+}
+
+func newBrake(e *engine.Engine, log *slog.Logger) *brake {
+	return &brake{engine: e, log: log, unproven: map[probe.ID]reloaded{}}
+}
+
+func (b *brake) reloading(r Reload, now time.Time) {
+	b.brakeMu.Lock()
+	defer b.brakeMu.Unlock()
+	if r.Forced {
+		clear(b.unproven)
+		return
+	}
+	next := &trial{name: r.Name, at: now}
+	for _, c := range r.Changes {
+		switch _, is := b.unproven[c.ID]; {
+		case c.Action == engine.ProbeRemoved:
+			delete(b.unproven, c.ID)
+		case c.Action == engine.ProbeUpdated, c.ID.Kind == probe.Readiness, !is && b.hasFailed(c.ID.Target):
+		default:
+			b.unproven[c.ID] = reloaded{by: next}
+		}
+	}
+}
+
+// hasFailed reports whether a target fails, or its instance has exited or is in a crash loop. It says nothing about the next
+// configuration then.
+func (b *brake) hasFailed(target string) bool {
+	t, _ := b.engine.Target(target)
+	switch t.Instance.Reason {
+	case "", probe.ReasonStartAfter, probe.ReasonStarting:
+		return t.Instance.Phase == probe.Running && !t.Live
+	}
+	return true
+}
+
+// withholds returns why the restart waits that a failing probe wants, "" for not at all.
+func (b *brake) withholds(id probe.ID, now time.Time) string {
+	b.brakeMu.Lock()
+	defer b.brakeMu.Unlock()
+	t := b.unproven[id].by
+	if t == nil {
+		return ""
+	}
+	interval := brakeInterval
+	if t.isOn {
+		interval = healthInterval
+	}
+	if now.Sub(t.countedAt) >= interval {
+		b.count(t, now)
+	}
+	p, _ := b.engine.Status(id)
+	switch succeeded, failed := b.answers(p); {
+	case succeeded: // and fails again
+		return ""
+	case !failed && now.Sub(t.at) < answerTime: // its verdict is that of an earlier handler
+		return fmt.Sprintf("%s has changed the probe, which has no outcome since", t.name)
+	case !b.unproven[id].isFailing: // it was not, when all were counted
+		b.unproven[id] = reloaded{t, true}
+		t.failing, t.silent = t.failing+1, t.silent-1
+	}
+	if b.decide(t, now); !t.isOn {
+		return ""
+	}
+	return fmt.Sprintf("%s has changed the probe, and more than %v of the probes that it has changed fail", t.name, maxUnproven)
+}
+
+// count counts the probes of a reload by what they have answered. It needs brakeMu.
+func (b *brake) count(t *trial, now time.Time) {
+	t.countedAt, t.failing, t.silent = now, 0, 0
+	for id, of := range b.unproven {
+		if of.by != t {
+			continue
+		}
+		p, exists := b.engine.Status(id)
+		succeeded, failed := b.answers(p)
+		isFailing := failed && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
+		switch {
+		case !exists: // another engine of the fleet has it
+		case succeeded:
+			delete(b.unproven, id)
+			t.proven++
+			continue
+		case isFailing:
+			t.failing++
+		default:
+			t.silent++
+		}
+		b.unproven[id] = reloaded{t, isFailing}
+	}
+}
+
+// decide decides whether restarts wait for what a reload has changed. It needs brakeMu.
+func (b *brake) decide(t *trial, now time.Time) {
+	of := t.proven + t.failing
+	if now.Sub(t.at) >= answerTime {
+		of += t.silent
+	}
+	isOn := t.proven+t.failing+t.silent >= minReloaded && isMore(t.failing, of, maxUnproven)
+	if t.isOn == isOn {
+		return
+	}
+	t.isOn = isOn
+	attrs := []any{"reload", t.name, "failing", t.failing, "succeeded", t.proven, "without_outcome", t.silent}
+	if !isOn {
+		b.log.Info("restarts no longer wait, fewer of the probes that a reload has changed fail", attrs...)
+		return
+	}
+	b.log.Warn("restarts wait, too many of the probes that a reload has changed fail", append(attrs, "hint",
+		"correct the configuration and reload or push it; sonde restart TARGET restarts one target, and sonde reload --force lets all restarts go on")...)
+}
+
+// answers reports whether a probe has ever succeeded, and whether it has failed, since it has its present handler and target.
+func (b *brake) answers(p engine.Status) (succeeded, failed bool) {
+	succeeded, failed = p.Last == probe.Success, p.Last == probe.Failure
+	for _, of := range b.engine.Records().Outcomes(p.ID.Target) {
+		for _, run := range of.Runs {
+			succeeded = succeeded || of.ID == p.ID && (run.Outcome == probe.Success || run.Outcome == probe.Warning)
+			failed = failed || of.ID == p.ID && run.Outcome == probe.Failure
+		}
+	}
+	return succeeded, failed
+}
+
+// unproven says that only probes fail that a reload has changed, as many others do.
+func (i *instance) unproven(now time.Time, _ probe.ID) delay {
+	s := i.supervisor
+	if i.notice.Reason != "" {
+		return delay{}
+	}
+	target, _ := s.control.config.Engine.Target(s.target)
+	var why string
+	for _, p := range target.Probes {
+		if !i.failsBy(p) {
+			continue
+		}
+		if why = s.control.brake.withholds(p.ID, now); why == "" {
+			if p, _ = s.control.config.Engine.Status(p.ID); i.failsBy(p) {
+				return delay{}
+			}
+		}
+	}
+	if why == "" { // none fails any more: its first success may just have ended what withholds restarts
+		return delay{until: now.Add(inquiryInterval)}
+	}
+	return delay{reason: probe.ReasonReload, until: now.Add(healthInterval), detail: why}
+}

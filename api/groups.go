@@ -122,8 +122,9 @@ func gatewayState(g group.GatewayStatus) string {
 func (s *Server) groups(http.ResponseWriter, *http.Request) (any, error) {
 	list := GroupList{Groups: []Group{}}
 	if s.config.Groups != nil {
+		stale := s.config.Others.stale()
 		for _, v := range s.config.Groups.Views() {
-			list.Groups = append(list.Groups, s.newGroup(v))
+			list.Groups = append(list.Groups, newGroup(v, stale))
 		}
 	}
 	return list, nil
@@ -198,7 +199,8 @@ func (s *Server) members(name, after string) (any, error) {
 		return nil, err
 	}
 	v := found.View()
-	g, stale := s.newGroup(v), s.config.Others.stale()
+	stale := s.config.Others.stale()
+	g := newGroup(v, stale)
 	for m := range v.MembersAfter(after) {
 		if n := len(g.Members); n == MaxListed {
 			g.Next = g.Members[n-1].Target
@@ -236,9 +238,9 @@ func (s *Server) groupsOf(t engine.TargetStatus) (names []string) {
 	return names
 }
 
-func (s *Server) newGroup(v *group.View) Group {
+func newGroup(v *group.View, stale staleness) Group {
 	n := 0
-	if stale := s.config.Others.stale(); stale != nil {
+	if stale != nil {
 		for m := range v.Members() {
 			if stale(m.Target) {
 				n++

@@ -141,7 +141,7 @@ func New(c Config) *Fleet {
 	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
-	f.opinions = newOpinions(c, f.votes, f.desired, f.doubts)
+	f.opinions = newOpinions(c, f.votes, f.desired)
 	f.owner.SeekOpinions(f.opinions.ask)
 	return f
 }

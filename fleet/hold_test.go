@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -132,6 +133,31 @@ func TestATargetWhoseOwnerLacksItIsUndecided(t *testing.T) {
 			t.Errorf("the group has the member %+v", m)
 		}
 		time.Sleep(time.Minute)
+		checkProbed(t, []string{lacked}, two, one)
+	})
+}
+
+// Another engine reloads often: the difference in one shard changes all the time, and that in another one stays.
+func TestATargetIsProbedWhileOtherDifferencesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		lacked := two.anyOwned()
+		var changing string
+		for _, target := range numbered(many) {
+			if shard.Of(target) != shard.Of(lacked) {
+				changing = target
+				break
+			}
+		}
+		for i := range 8 {
+			gone := []string{lacked, changing}
+			if err := two.fleet.Apply(without(w.targets(many), gone[:1+i%2]...)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
 		checkProbed(t, []string{lacked}, two, one)
 	})
 }

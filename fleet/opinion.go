@@ -27,20 +27,22 @@ const (
 	// maxWitnesses is how many engines are asked about a failure. The second one is for a first one that has just died.
 	maxWitnesses = 2
 
-	// maxQuestions bounds the questions of an engine that wait for answers, and maxTestimonies its attempts for others at a time: as
-	// many as an engine makes on goroutines by default. What is more is not asked, or not attempted.
+	// maxQuestions bounds the questions of an engine that wait for answers, and maxTestimonies its attempts for others at a time, and
+	// its answers that wait to be sent: as many as an engine makes on goroutines by default. Further questions are not asked, not
+	// attempted, or not answered.
 	maxQuestions   = engine.DefaultConcurrency
 	maxTestimonies = engine.DefaultConcurrency
 
-	// maxSaid bounds the questions, and the answers, of one message, so that all names of targets fit into a request.
-	maxSaid = 250
+	// maxPerMessage bounds the questions, and the answers, of one message, so that all names of targets fit into a request. Others
+	// are not read.
+	maxPerMessage = 250
 
-	// sayDelay is how long a message waits for more to say, and sayTimeout bounds the request: a later answer would be too late.
-	sayDelay   = 10 * time.Millisecond
-	sayTimeout = time.Second
+	// sendDelay is how long a message waits for more questions and answers. After sendTimeout, answers would be too late.
+	sendDelay   = 10 * time.Millisecond
+	sendTimeout = time.Second
 )
 
-// message is what an engine says to others. The entry of the engine has its latest message: those who watch it see each of them.
+// message has questions and answers of an engine for others. The entry of the engine has its latest message; a watch shows each.
 type message struct {
 	Questions []question `json:"questions,omitempty"`
 	Answers   []answer   `json:"answers,omitempty"`
@@ -55,7 +57,7 @@ type question struct {
 	Name   string     `json:"name,omitempty"`
 }
 
-// answer is what an attempt for another engine has found. An unknown outcome says that it could not be made.
+// answer is the outcome of an attempt for another engine: Unknown if it could not be made.
 type answer struct {
 	To      string        `json:"to"`
 	Number  uint64        `json:"number"`
@@ -68,35 +70,34 @@ type opinions struct {
 	config  Config
 	votes   *votes // who can be asked
 	desired *desired
-	doubts  *doubts
 	sparse  *sparselog.Logger
-	wake    wake.Signal // there is something to say
+	wake    wake.Signal // unsent has questions or answers
 
 	opinionMu sync.Mutex // guards all below
 	number    uint64     // of the latest question
 	open      map[uint64]*open
-	differing map[probe.ID]string // probes of which the latest answer was that they pass elsewhere, and at which engine
-	unsaid    message
+	passingAt map[probe.ID]string // by probe that was gray: the engine at which it passed last
+	unsent    message
 }
 
 // open is a question that was not answered yet.
 type open struct {
 	question engine.Question
-	waiting  []string // who may still answer
-	before   string   // who has passed the probe the last time, if it is gray
+	waiting  []string // engines that may still answer
+	before   string   // the engine at which the probe passed last, if it is gray
 }
 
-func newOpinions(c Config, v *votes, d *desired, doubts *doubts) *opinions {
+func newOpinions(c Config, v *votes, d *desired) *opinions {
 	return &opinions{
-		config: c, votes: v, desired: d, doubts: doubts, sparse: sparselog.New(c.Logger), wake: wake.New(),
-		number: rand.Uint64(), // an answer to an earlier process of this name has another one
-		open:   map[uint64]*open{}, differing: map[probe.ID]string{},
+		config: c, votes: v, desired: d, sparse: sparselog.New(c.Logger), wake: wake.New(),
+		number: rand.Uint64(), // answers to an earlier process of this name have other numbers
+		open:   map[uint64]*open{}, passingAt: map[probe.ID]string{},
 	}
 }
 
-// ask asks others, unless there are none, or it is about a probe that is not the fleet's to decide.
+// ask asks other engines. It returns false if there are none, or this engine does not decide about the probe alone.
 func (o *opinions) ask(q engine.Question) (isAsked bool) {
-	before := o.passingAt(q.Probe)
+	before := o.grayAt(q.Probe)
 	witnesses := o.witnesses(before)
 	if len(witnesses) == 0 || !o.config.Coordinator.Allowed() || !o.desired.decidesAlone(q.Probe) {
 		return false
@@ -109,38 +110,39 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	o.number++
 	number := o.number
 	o.open[number] = &open{q, witnesses, before}
-	o.unsaid.Questions = append(o.unsaid.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name})
+	o.unsent.Questions = append(o.unsent.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name})
 	o.wake.Set()
 	time.AfterFunc(q.Within, func() { o.close(number) })
 	return true
 }
 
-// passingAt returns the engine at which a probe passes that is gray; "" for any other probe.
-func (o *opinions) passingAt(id probe.ID) string {
+// grayAt returns the engine at which a gray probe passes; "" for any other probe.
+func (o *opinions) grayAt(id probe.ID) string {
 	if st, _ := o.config.Engine.Status(id); st.Result.Reason != reasonDiffer {
 		return ""
 	}
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
-	return o.differing[id]
+	return o.passingAt[id]
 }
 
-// witnesses returns whom to ask: some by chance, rather those that do not doubt themselves, and the one that was right before.
+// witnesses returns the engines to ask, at random: the one that was right before first, and those that doubt themselves last.
 func (o *opinions) witnesses(before string) (names []string) {
 	engines := o.votes.engines()
 	delete(engines, o.config.Coordinator.Name())
 	names = slices.Collect(maps.Keys(engines))
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	rank := func(name string) int { return 2*one(engines[name].Doubtful) + one(name != before) }
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
-	return names[:min(len(names), maxWitnesses)]
-}
-
-func one(b bool) int {
-	if b {
+	rank := func(name string) int {
+		switch {
+		case engines[name].Doubtful:
+			return 2
+		case name == before:
+			return 0
+		}
 		return 1
 	}
-	return 0
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return names[:min(len(names), maxWitnesses)]
 }
 
 // close forgets a question.
@@ -150,11 +152,11 @@ func (o *opinions) close(number uint64) {
 	delete(o.open, number)
 }
 
-// run says what there is to say, and follows what others say, until ctx is done.
+// run sends messages, and receives those of others, until ctx is done.
 func (o *opinions) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { o.say(ctx) })
+	parts.Go(func() { o.send(ctx) })
 	var testimonies errgroup.Group
 	testimonies.SetLimit(maxTestimonies)
 	defer func() { _ = testimonies.Wait() }() // they return none
@@ -166,15 +168,15 @@ func (o *opinions) run(ctx context.Context) {
 				if isAll || e.Deleted || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
 					continue // it is old, our own, or none of this release
 				}
-				o.hear(from, m.Answers)
-				o.testify(ctx, &testimonies, from, m.Questions)
+				o.receive(from, m.Answers[:min(len(m.Answers), maxPerMessage)])
+				o.testify(ctx, &testimonies, from, m.Questions[:min(len(m.Questions), maxPerMessage)])
 			}
 		})
 	})
 }
 
-// hear takes the answers of an engine to questions of this one.
-func (o *opinions) hear(from string, answers []answer) {
+// receive takes the answers of an engine to questions of this one.
+func (o *opinions) receive(from string, answers []answer) {
 	for _, a := range answers {
 		if a.To != o.config.Coordinator.Name() {
 			continue
@@ -185,8 +187,8 @@ func (o *opinions) hear(from string, answers []answer) {
 	}
 }
 
-// conclude returns the question that an answer has closed, with the opinion on it; nil for none yet. It is closed by an engine that gets an
-// answer from the target, or when nobody is left who might.
+// conclude returns the question that an answer has closed, with the opinion on it; nil if it stays open. A probe that passes closes
+// it, and so does the last answer.
 func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *probe.Result) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
@@ -199,9 +201,9 @@ func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *
 	switch {
 	case a.Outcome == probe.Success || a.Outcome == probe.Warning:
 		if slices.Contains(of.waiting, of.before) {
-			from = of.before // another one was quicker: the text stays
+			from = of.before // it is asked too: the text of the result stays
 		}
-		o.differing[of.question.Probe] = from
+		o.passingAt[of.question.Probe] = from
 		result = probe.Warn(reasonDiffer, "failing at %s: %s: %s; passing at %s", o.config.Coordinator.Name(), result.Reason, result.Detail, from)
 	case len(of.waiting) > 0:
 		return q, nil
@@ -222,8 +224,7 @@ func (o *opinions) testify(ctx context.Context, testimonies *errgroup.Group, to 
 	}
 }
 
-// attempt makes an attempt for another engine, as the configuration of this one says. A failure is none while this engine doubts its
-// own verdicts.
+// attempt makes an attempt for another engine, as the configuration of this one says.
 func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 	id := probe.ID{Target: q.Target, Kind: q.Kind, Name: q.Name}
 	p := o.desired.probe(id)
@@ -231,12 +232,7 @@ func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 		return probe.Unknown
 	}
 	p.Target.Name = id.Target
-	wasDoubtful := o.doubts.now().Doubtful
-	outcome := engine.Once(ctx, p).Outcome
-	if outcome == probe.Failure && (wasDoubtful || o.doubts.now().Doubtful) {
-		return probe.Unknown
-	}
-	return outcome
+	return engine.Once(ctx, p).Outcome
 }
 
 // isPrepared reports whether a handler can make attempts now.
@@ -253,15 +249,19 @@ func isPrepared(h probe.Handler) bool {
 	}
 }
 
+// answer queues an answer, unless too many wait.
 func (o *opinions) answer(to string, q question, found probe.Outcome) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
-	o.unsaid.Answers = append(o.unsaid.Answers, answer{to, q.Number, found})
+	if len(o.unsent.Answers) >= maxTestimonies {
+		return
+	}
+	o.unsent.Answers = append(o.unsent.Answers, answer{to, q.Number, found})
 	o.wake.Set()
 }
 
-// say puts what there is to say until ctx is done.
-func (o *opinions) say(ctx context.Context) {
+// send sends questions and answers until ctx is done.
+func (o *opinions) send(ctx context.Context) {
 	for {
 		select {
 		case <-o.wake:
@@ -269,7 +269,7 @@ func (o *opinions) say(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(sayDelay):
+		case <-time.After(sendDelay):
 		case <-ctx.Done():
 			return
 		}
@@ -282,13 +282,13 @@ func (o *opinions) say(ctx context.Context) {
 	}
 }
 
-// take takes the next message from what there is to say.
+// take returns the next message, and removes it from unsent.
 func (o *opinions) take() (m message) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
-	questions, answers := min(len(o.unsaid.Questions), maxSaid), min(len(o.unsaid.Answers), maxSaid)
-	m = message{o.unsaid.Questions[:questions], o.unsaid.Answers[:answers]}
-	o.unsaid = message{o.unsaid.Questions[questions:], o.unsaid.Answers[answers:]}
+	questions, answers := min(len(o.unsent.Questions), maxPerMessage), min(len(o.unsent.Answers), maxPerMessage)
+	m = message{o.unsent.Questions[:questions], o.unsent.Answers[:answers]}
+	o.unsent = message{o.unsent.Questions[questions:], o.unsent.Answers[answers:]}
 	return m
 }
 
@@ -302,7 +302,7 @@ func (o *opinions) put(ctx context.Context, m message) error {
 	if lease == 0 {
 		return coord.ErrLeaseEnded
 	}
-	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	change := coord.Change{Key: coord.KeyOpinion + o.config.Coordinator.Name(), Value: value, Lease: lease}
 	_, err = o.config.Coordinator.Backend().Commit(ctx, coord.Transaction{Then: []coord.Change{change}})
@@ -323,12 +323,18 @@ func (o *opinions) concede(questions []question) {
 }
 
 // gray counts the probes that fail here without an answer and pass at another engine.
-func (o *opinions) gray() int {
+func (o *opinions) gray() (n int) {
 	o.opinionMu.Lock()
-	defer o.opinionMu.Unlock()
-	maps.DeleteFunc(o.differing, func(id probe.ID, _ string) bool {
-		st, _ := o.config.Engine.Status(id)
-		return st.Result.Reason != reasonDiffer
-	})
-	return len(o.differing)
+	ids := slices.Collect(maps.Keys(o.passingAt))
+	o.opinionMu.Unlock()
+	for _, id := range ids {
+		if st, exists := o.config.Engine.Status(id); st.Result.Reason == reasonDiffer {
+			n++
+		} else if !exists {
+			o.opinionMu.Lock()
+			delete(o.passingAt, id)
+			o.opinionMu.Unlock()
+		}
+	}
+	return n
 }

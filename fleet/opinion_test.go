@@ -305,6 +305,19 @@ func TestWhatNoEngineHasSaidIsIgnored(t *testing.T) {
 	})
 }
 
+func TestFewQuestionsOfAMessageAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCity(t, 2)
+		_, before, _ := c.backend.Range(t.Context(), "opinion/")
+		put(t, c.backend, "opinion/stranger", `{"questions":[`+strings.Repeat(`{"number":1,"of":["engine-0","engine-1"],"target":"none","kind":"liveness"},`, 20_000)+`{"number":1}]}`)
+		time.Sleep(10 * time.Second)
+		_, after, _ := c.backend.Range(t.Context(), "opinion/")
+		if n := after - before - 1; n < 2 || n > 4 {
+			t.Errorf("two engines have written %d messages with answers", n)
+		}
+	})
+}
+
 func TestNothingIsWrittenAboutTargetsThatAnswer(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ type Holding struct {
 	Config  uint32 // a hash of how they are probed
 }
 
-// isLess reports whether an engine with h lacks targets that one with other has. Neither of two with as many, but other names,
-// has all: one of them counts as the one that has more, so that all engines choose the same.
+// isLess reports whether an engine with h lacks targets that an engine with other has. If both have as many targets with other
+// names, the lower hash counts as less: all engines choose the same one.
 func (h Holding) isLess(other Holding) bool {
 	return h.Targets < other.Targets || h.Targets == other.Targets && h.Names < other.Names
 }
@@ -32,7 +32,7 @@ func (h Holding) HasSame(other Holding) bool {
 // Holdings are what the configuration of an engine has of all shards. Those without targets are left out.
 type Holdings map[shard.ID]Holding
 
-// holdingsVersion begins the form of Holdings, which is not empty without any.
+// holdingsVersion is the first byte of encoded Holdings.
 const holdingsVersion = 1
 
 // encode returns the holdings as a text, the same for equal ones.
@@ -48,15 +48,15 @@ func (h Holdings) encode() string {
 	return base64.RawStdEncoding.EncodeToString(b)
 }
 
-// parseHoldings returns what encode has made a text of, and false for anything else.
+// parseHoldings returns the holdings that encode has encoded, and false for any other text.
 func parseHoldings(text string) (h Holdings, ok bool) {
 	const size = 12
 	b, err := base64.RawStdEncoding.DecodeString(text)
-	if err != nil || len(b) == 0 || b[0] != holdingsVersion || len(b) > 1+size*shard.Count {
+	if err != nil || len(b) == 0 || b[0] != holdingsVersion || len(b)%size != 1 || len(b) > 1+size*shard.Count {
 		return nil, false
 	}
 	h = Holdings{}
-	for b = b[1:]; len(b) >= size; b = b[size:] {
+	for b = b[1:]; len(b) > 0; b = b[size:] {
 		if id := binary.BigEndian.Uint16(b); id < shard.Count {
 			h[shard.ID(id)] = Holding{binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])}
 		}
@@ -78,10 +78,11 @@ func (s shards) encode() string {
 	return base64.RawStdEncoding.EncodeToString(s[:])
 }
 
-// parseShards returns the shards that encode has made a text of, and none for anything else.
+// parseShards returns the shards that encode has encoded, and none for any other text.
 func parseShards(text string) (s shards) {
-	b, _ := base64.RawStdEncoding.DecodeString(text)
-	copy(s[:], b)
+	if b, err := base64.RawStdEncoding.DecodeString(text); err == nil && len(b) == len(s) {
+		copy(s[:], b)
+	}
 	return s
 }
 
@@ -114,41 +115,46 @@ func (c *Coordinator) Holdings() map[string]Holdings {
 // same time.
 const lackDelay = 15 * time.Second
 
-// lacking is what a session knows of the shards of which this engine lacks targets.
-type lacking struct {
-	wanted shards    // the shards by the latest view
-	since  time.Time // when these began to be wanted; zero before the first view
-}
-
-// sayLacks has the key of this member say of which shards it lacks targets, and returns when it is to be called again; nil for
+// publishLacks updates of which shards the key of this member says that it lacks targets, and returns when to call it again; nil:
 // with the next view.
-func (s *session) sayLacks() (again <-chan time.Time) {
+func (s *session) publishLacks() (again <-chan time.Time) {
 	if !s.view.hasMember(s.self) {
 		return nil // not read yet
 	}
-	said, _ := s.co.standing.get()
-	now, left := s.view.lacks(s.co.config.Name, said.Holds), time.Duration(0)
-	if !s.lacking.since.IsZero() {
-		if now != s.lacking.wanted {
-			s.lacking = lacking{now, time.Now()}
-		}
-		left = max(lackDelay-time.Since(s.lacking.since), 0)
-	} else {
-		s.lacking.wanted, s.lacking.since = now, time.Now().Add(-lackDelay)
+	published, _ := s.co.standing.get()
+	before, wanted := parseShards(published.Lacks), s.view.lacks(s.co.config.Name, published.Holds)
+	now := time.Now()
+	begun := now
+	if s.lackedSince == nil { // it joins
+		begun = now.Add(-lackDelay)
 	}
-	if left > 0 && said.Lacks != now.encode() {
-		again = time.After(left)
-		for i, before := range parseShards(said.Lacks) {
-			now[i] &= before // what it no longer lacks it may have at once
+	var lacks shards
+	since, next := map[shard.ID]time.Time{}, time.Time{}
+	for id := range shard.ID(shard.Count) {
+		if !wanted.has(id) {
+			continue
+		}
+		var wasLacked bool
+		if since[id], wasLacked = s.lackedSince[id]; !wasLacked {
+			since[id] = begun
+		}
+		if due := since[id].Add(lackDelay); before.has(id) || !due.After(now) {
+			lacks.add(id)
+		} else if next.IsZero() || due.Before(next) {
+			next = due
 		}
 	}
-	if lacks := now.encode(); lacks != said.Lacks {
-		s.co.standing.update(func(to *standing) { to.Lacks = lacks })
-		if lacks != "" {
+	s.lackedSince = since
+	if encoded := lacks.encode(); encoded != published.Lacks {
+		s.co.standing.update(func(to *standing) { to.Lacks = encoded })
+		if before == (shards{}) {
 			s.co.log.Warn("this engine lacks targets that other engines have, and leaves their shards to these: give all engines the same files, sonde-fleet cluster members shows what differs", "engine", s.co.config.Name)
 		}
 	}
-	return again
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(next.Sub(now))
 }
 
 // lacks returns the shards of which an engine with some holdings lacks targets that another member has which may have shards.

@@ -39,7 +39,7 @@ func claimLayout(ctx context.Context, b Backend) error {
 // The keys of a Backend.
 const (
 	keyLayout = "layout"       // the version of what follows
-	keyFleet  = "fleet/"       // all that engines watch
+	keyFleet  = "fleet/"       // members, owners and drains, which the view shows
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
 	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
@@ -47,11 +47,11 @@ const (
 	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
 	keyAct    = "act/"         // and a shard, a slash, and a target: a record
 
-	// KeyVote and the name of an engine are the key of what that says of itself as a vantage; those, a slash and a target
-	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
+	// KeyVote and the name of an engine are the key of its Vantage; these, a slash and a target are the key of its votes about
+	// the target (package fleet). Both are under the lease of the engine's membership.
 	KeyVote = "vote/"
 
-	// KeyOpinion and the name of an engine are the key of what that asks others, or answers them, under its lease (package fleet).
+	// KeyOpinion and the name of an engine are the key of its latest questions and answers, under the same lease (package fleet).
 	KeyOpinion = "opinion/"
 
 	// KeyFloor and the name of a group, escaped, are the key of the restarts that are reserved there (package fleet).

@@ -21,7 +21,7 @@ type session struct {
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed, or what this engine says of itself
 
-	lacking lacking // divideOften's own
+	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards; divideOften's own
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -250,7 +250,7 @@ func (s *session) divideOften(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		again = s.sayLacks()
+		again = s.publishLacks()
 		if completes == nil && s.view.hasMember(s.self) {
 			completes = time.After(s.co.config.TTL / 2)
 		}

@@ -69,13 +69,12 @@ func (v *view) ownerOf(id shard.ID) string {
 	return o.name
 }
 
-// claimDelay is how long a shard may be without an owner: another member claims it.
+// claimDelay is how long another member may take to claim a shard that has no owner.
 const claimDelay = time.Second
 
-// Unconfirmed returns those of some shards that no member owns, by what the backend has said last, except those that one may be
-// about to claim; nil for none. The lease of an owner that has died has ended by then. So it returns a shard that its owner has
-// not marked as loaded within the TTL: it may probe none of its targets yet. The shards have the tokens by which they were marked
-// last.
+// Unconfirmed returns the shards of loaded whose owner may probe none of their targets, by what the backend has said last; nil for
+// none. Such a shard has no living owner for longer than claimDelay, or its owner has not marked it as loaded within the TTL. The
+// values of loaded are the tokens by which shards were marked last. Any goroutine may call it.
 func (c *Coordinator) Unconfirmed(loaded map[shard.ID]Revision) (all map[shard.ID]bool) {
 	current := c.latest()
 	if current == nil {

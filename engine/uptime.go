@@ -14,13 +14,14 @@ import (
 
 // Limits of the states that an Engine remembers.
 const (
-	day         = int64(24 * 60 * 60) // seconds for which spans are remembered
-	week        = 7 * day             // seconds for which hours are remembered
-	hour        = int64(60 * 60)
-	maxSpans    = 512      // bytes of the spans of one target, of about three bytes each; the oldest are forgotten
-	maxGaps     = 64       // beyond them, the oldest two become one
-	maxUptimes  = 32 << 20 // bytes of all targets, beyond which those of some target are forgotten
-	uptimeBytes = 200      // of a target, beside its name, spans and hours
+	day          = int64(24 * 60 * 60) // seconds for which spans are remembered
+	week         = 7 * day             // seconds for which hours are remembered
+	hour         = int64(60 * 60)
+	maxSpans     = 512      // bytes of the spans of one target, of about three bytes each; the oldest are forgotten
+	maxGaps      = 64       // beyond them, the oldest two become one
+	maxUptimes   = 32 << 20 // bytes of all targets, beyond which those of some target are forgotten
+	uptimeBytes  = 200      // of a target, beside its name, spans and hours
+	resumeWithin = 600      // seconds after RestoreUptimes in which a target goes on; later, another engine had it meanwhile
 )
 
 // Uptime is what is known of the states of a target in the last 24 hours and the last 7 days. States count as up (ready,
@@ -78,7 +79,8 @@ type uptime struct {
 	State probe.TargetState `json:"state"` // since then
 	Hours [][3]int64        `json:"hours"` // those in which not all of the time was up: hours since 1970, seconds down, seconds that do not count
 
-	counted int // of uptimes.size
+	counted  int   // of uptimes.size
+	restored int64 // when it was, until the target is reported; 0 if it was not
 }
 
 // uptimes has the spans of all targets. A target whose state has been good since it started takes no memory.
@@ -119,6 +121,14 @@ func (all *uptimes) change(name string, since int64, before, after probe.TargetS
 	all.uptimeMu.Lock()
 	defer all.uptimeMu.Unlock()
 	t := all.targets[name]
+	if t != nil && since == 0 && (t.restored == 0 || now-t.restored > resumeWithin) { // of a target that was removed, or had another engine
+		all.size -= t.counted
+		delete(all.targets, name)
+		t = nil
+	}
+	if t != nil {
+		t.restored = 0
+	}
 	isUsual := (before == probe.StateAbsent || before == probe.StateStarting) && weightOf(after) != weightDown
 	switch {
 	case t == nil && isUsual, t != nil && t.State == after:
@@ -309,9 +319,9 @@ func (r Records) Uptime(target string) (Uptime, bool) {
 	all.noticeSuspension(c)
 	t := all.targets[target]
 	switch {
-	case t != nil:
 	case !ok:
 		return Uptime{}, false
+	case t != nil:
 	case st.Since.IsZero():
 		t = &uptime{Began: now, First: now, Since: now, State: st.State}
 	default:
@@ -371,7 +381,7 @@ func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2
 	all.uptimeMu.Lock()
 	defer all.uptimeMu.Unlock()
 	var wrong []error
-	last := int64(0)
+	last, now := int64(0), seconds(r.engine.scheduler.clock.Now())
 	for name, unmarshal := range saved {
 		t := new(uptime)
 		if err := errors.Join(unmarshal(t), t.check()); err != nil {
@@ -379,7 +389,7 @@ func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2
 			continue
 		}
 		t.Began, t.First, t.Since = t.Began+by, t.First+by, t.Since+by
-		last = max(last, t.Since)
+		last, t.restored = max(last, t.Since), now
 		all.put(name, t)
 	}
 	for _, g := range gaps {
@@ -390,7 +400,7 @@ func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2
 		last = max(last, stopped.Unix())
 	}
 	if last > 0 {
-		all.addGap(gap{last, seconds(r.engine.scheduler.clock.Now())})
+		all.addGap(gap{last, now})
 	}
 	return errors.Join(wrong...)
 }

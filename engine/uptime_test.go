@@ -86,6 +86,33 @@ func TestUptimeShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
 	})
 }
 
+// While a target is not there, another engine may have it: what it was then is not known.
+func TestUptimeOfATargetThatComesBackBeginsAnew(t *testing.T) {
+	ready := says(probe.Success)
+	set := probe.Set{readiness: with(ready)}
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		apply(t, e, set)
+		e.Report(instance("1"))
+		pass(time.Hour)
+		ready.say(probe.Failure)
+		pass(time.Hour)
+		ready.say(probe.Success)
+		pass(time.Hour)
+		apply(t, e, probe.Set{})
+		e.Admin().Withdraw("web")
+		pass(time.Hour)
+		if _, ok := e.Records().Uptime("web"); ok {
+			t.Error("a target that is not there has an uptime")
+		}
+		apply(t, e, set)
+		e.Report(instance("2"))
+		pass(time.Hour)
+		if got := spans(t, e); got != "24h0m0s unknown, 1h0m0s ready" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 // A target that flaps all the time has bounded memory, and what was forgotten is unknown.
 func TestUptimeOfATargetThatFlapsIsBounded(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

@@ -2,6 +2,7 @@
 // module of its own, since the driver of the browser is a large dependency.
 //
 //	SONDE_TIER=ci go test ./... -screenshots /tmp/shots    also take screenshots
+//	SONDE_TIER=ci go test -run PicturesOfTheReadme . -images ../../docs/images    take the pictures of README.md again
 //
 // The tests stand in .ci/run, since they need Chromium, and that of a cluster etcd.
 package browser

@@ -28,6 +28,7 @@ func TestTheStateFileKeepsTheStatesOfTargets(t *testing.T) {
 
 		after, s := engine.New(engine.Config{}), &saved{left: left}
 		(store.Subjects{s.uptimeSubject(after.Records())}).Restore(left, slog.New(slog.DiscardHandler))
+		after.Report(probe.Instance{Target: "web", ID: "1", Phase: probe.Ended, Since: time.Now(), Managed: true, Reason: probe.ReasonBackOff})
 		up, _ := after.Records().Uptime("web")
 		var states []string
 		for _, span := range up.Spans {

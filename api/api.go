@@ -187,6 +187,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/targets", s.lists.limit(s.targets))
 	handle("GET /v1/targets/{name...}", s.requests.limit(plain(s.target)))
 	handle("GET /v1/targets/{name}/history", s.requests.limit(plain(s.targetHistory)))
+	handle("GET /v1/uptime", s.requests.limit(s.uptime))
 	handle("GET /v1/groups", s.requests.limit(plain(s.groups)))
 	handle("GET /v1/gateways", s.requests.limit(plain(s.gateways)))
 	handle("GET /v1/maintenance", s.requests.limit(plain(s.maintenance)))

@@ -6,6 +6,7 @@
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true ?groups=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
+//	GET /v1/uptime           an UptimeList: the states of up to 64 targets in the last 24 hours; ?target=
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
@@ -110,7 +111,7 @@
 // /healthz and /metrics nor /v1/stats from being served.
 //
 // Files: api.go has the configuration and routes, serve.go the listener,
-// guard.go the access rules; targets.go, query.go, events.go, reload.go and plan.go serve requests,
+// guard.go the access rules; targets.go, query.go, uptime.go, events.go, reload.go and plan.go serve requests,
 // others.go adds the targets that other engines of a cluster probe; types.go and render.go are the JSON,
 // explain.go says it in sentences, page.go the status page, and client.go reads it all.
 package api

@@ -115,7 +115,7 @@ func TestPagesYieldEachTargetOnce(t *testing.T) {
 
 // The tiles of the status page add up only if each state is of one of them.
 func TestEachStateIsOfOneTile(t *testing.T) {
-	w := request{path: "/list.js"}.do(server(t, api.Config{Engine: many(1, 1)}))
+	w := request{path: "/states.js"}.do(server(t, api.Config{Engine: many(1, 1)}))
 	tiles := strings.Join(regexp.MustCompile(`states: \[.*\]`).FindAllString(w.Body.String(), -1), "")
 	for state := range probe.TargetState(probe.TargetStates) {
 		if n := strings.Count(tiles, `"`+state.String()+`"`); n != 1 {

@@ -160,6 +160,29 @@ type History struct {
 	Outcomes []Outcomes `json:"outcomes"` // of the target's probes that have made attempts, sorted by ID
 }
 
+// UptimeList is the response of /v1/uptime: the states of some targets in the last 24 hours. Those that other engines probe, and those
+// that do not exist, are left out.
+type UptimeList struct {
+	From    time.Time `json:"from"` // 24 hours before To
+	To      time.Time `json:"to"`   // now
+	Uptimes []Uptime  `json:"uptimes"`
+}
+
+// Uptime has the states of a target in the last 24 hours, and how available it was. Its states count as up (ready, completed), as
+// down (those of trouble but blind, restarting, damped), or not at all.
+type Uptime struct {
+	Target string   `json:"target"`
+	Spans  []Span   `json:"spans"`          // the oldest first, without holes
+	Day    *float64 `json:"day,omitempty"`  // the share of the last 24 hours in which it was up, from 0 to 1; absent if no state counts
+	Week   *float64 `json:"week,omitempty"` // likewise of the last 7 days, by hours
+}
+
+// Span is a time in which the state of a target was one and the same. It ends with the next one.
+type Span struct {
+	At    time.Time `json:"at"`    // when it began
+	State string    `json:"state"` // a probe.TargetState, or "unknown": no engine ran, or it is not remembered
+}
+
 // Outcomes are the outcomes of the latest attempts of a probe that have counted for its verdict. The
 // oldest ones are forgotten.
 type Outcomes struct {

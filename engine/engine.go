@@ -51,6 +51,7 @@
 //	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
+//	uptime.go       Uptime: the states of each target in the last days, and its availability
 //	subscribe.go    Subscribe and SubscribeTargets: what subscribers get
 //	union.go        Union: the targets of an engine, and of one that shows those of others
 //	status.go       the types Status, TargetStatus and Changes

@@ -55,7 +55,7 @@ type sought struct {
 }
 
 // maxPatience bounds sought.patience, in thresholds: what is down for long is asked about seldom.
-const maxPatience = 64
+const maxPatience = 8
 
 // isDue counts a failure of a probe that fails already, and reports whether to ask about it: others may have reached the target again.
 func (s *sought) isDue(threshold int32) bool {
@@ -74,7 +74,7 @@ func (j judge) concludeOverruled(a *attempt, opinion, own *probe.Result, count i
 	r := *opinion
 	r.Took, r.Timings, r.Tries = own.Took, own.Timings, own.Tries
 	ev := j.sc.eventOf(a, &r)
-	if a.slot.state.Verdict != probe.Failing {
+	if a.slot.state.Verdict == probe.Passing {
 		ev = j.sc.eventOf(a, own)
 		ev.Extra = ev.Extra || j.wouldFail(a, own, now)
 	}

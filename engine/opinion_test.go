@@ -197,7 +197,7 @@ func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 		last := time.Duration(0)
 		for n := 2; n < 9; n++ {
 			took := a.awaitQuestion(n)
-			if want := min(2*last, 3*64*time.Second); took < 2*time.Second || took < want*9/10 {
+			if want := min(2*last, 3*8*time.Second); took < 2*time.Second || took < want*9/10 {
 				t.Errorf("question %d came after %v, the one before after %v", n, took, last)
 			}
 			last = took
@@ -214,6 +214,19 @@ func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 			t.Errorf("asked after %v, want three periods", took)
 		}
 		want(t, a.engine, a.id, probe.Failing)
+	})
+}
+
+// A startup probe passes by the opinion of others, too: its target would be out of rotation for as long as this engine is cut off.
+func TestAProbeWithoutAVerdictPassesByTheOpinionOfOthers(t *testing.T) {
+	ask(t, probe.Startup, func(a *asked) {
+		a.fallSilent()
+		a.report("b")
+		a.say(elsewhere)
+		a.awaitQuestion(1)
+		if st := status(t, a.engine, a.id); st.Verdict != probe.Passing || st.Result.Reason != "test.gray" {
+			t.Errorf("got %+v", st)
+		}
 	})
 }
 

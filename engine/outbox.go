@@ -11,6 +11,7 @@ type Record uint8
 // The records.
 const (
 	RecordHistory  Record = iota + 1 // see Records.History: there is another Transition
+	RecordUptime                     // see Records.SavedUptime: the state has changed
 	RecordPenalty                    // see Records.Penalty: it has changed otherwise than by its decay
 	RecordOutcomes                   // see Records.Outcomes: a run has begun, or is twice as long: often enough to write them to a disk
 )

@@ -43,6 +43,7 @@ type target struct {
 	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
 
 	gauge TargetGauge // what the target's instance and probes add up to; written with registry.mu held
+	since uint32      // when its state began, in seconds since 1970; guarded by scheduler.mu
 
 	// instance is nil until the first Report. The scheduler replaces it, and never
 	// changes what it points to.

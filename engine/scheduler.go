@@ -69,6 +69,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 	sc.summaries.out, sc.summaries.log = &sc.out, &sc.log
 	sc.summaries.dependencies.Store(&dependencies{})
 	sc.summaries.history.targets = map[string]*pastOf{}
+	sc.summaries.uptimes.targets = map[string]*uptime{}
 	return sc
 }
 

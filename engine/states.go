@@ -25,6 +25,7 @@ type summaries struct {
 	penalties    penalties
 	ejections    ejections
 	history      history
+	uptimes      uptimes
 	flaps        uint64 // of targets that are to be damped
 	dampings     uint64 // how often a target was damped
 
@@ -170,7 +171,12 @@ func (m *summaries) updateStateOf(t *target, mayFlap bool) {
 	conditions := verdict.Conditions{Explained: on != "", Damped: m.registry.penaltyOf(t.name).IsDamped(), Paused: isPaused}
 	sum.state, sum.gateway = conditions.Fold(in.phase, state, sum.gateway)
 	isExplained := m.registry.setTroubledDependency(t, on)
-	if m.registry.setSummary(t, sum, m.clock.Now()) || isExplained {
+	before, now := t.currentState(), m.clock.Now()
+	isChanged := m.registry.setSummary(t, sum, now)
+	if isChanged && before != sum.state {
+		m.recordState(t, before, sum.state, st.Since, now)
+	}
+	if isChanged || isExplained {
 		m.subscribers.notifyTarget(t.name, probeChanged)
 	}
 	if begins {

@@ -55,6 +55,8 @@ type question struct {
 	Target string     `json:"target"`
 	Kind   probe.Kind `json:"kind"`
 	Name   string     `json:"name,omitempty"`
+
+	Endpoint string `json:"endpoint"` // of the probe: what is found at another one says nothing
 }
 
 // answer is the outcome of an attempt for another engine: Unknown if it could not be made.
@@ -102,6 +104,7 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	if len(witnesses) == 0 || !o.config.Coordinator.Allowed() || !o.desired.decidesAlone(q.Probe) {
 		return false
 	}
+	endpoint := endpointOf(q.Probe.Target, o.desired.probe(q.Probe))
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
 	if len(o.open) >= maxQuestions {
@@ -110,7 +113,7 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	o.number++
 	number := o.number
 	o.open[number] = &open{q, witnesses, before}
-	o.unsent.Questions = append(o.unsent.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name})
+	o.unsent.Questions = append(o.unsent.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name, endpoint})
 	o.wake.Set()
 	time.AfterFunc(q.Within, func() { o.close(number) })
 	return true
@@ -165,8 +168,9 @@ func (o *opinions) run(ctx context.Context) {
 			for _, e := range events {
 				from := strings.TrimPrefix(e.Key, coord.KeyOpinion)
 				var m message
-				if isAll || e.Deleted || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
-					continue // it is old, our own, or none of this release
+				_, isMember := o.votes.engines()[from]
+				if isAll || e.Deleted || !isMember || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
+					continue // it is old, a stranger's, our own, or none of this release
 				}
 				o.receive(from, m.Answers[:min(len(m.Answers), maxPerMessage)])
 				o.testify(ctx, &testimonies, from, m.Questions[:min(len(m.Questions), maxPerMessage)])
@@ -228,11 +232,20 @@ func (o *opinions) testify(ctx context.Context, testimonies *errgroup.Group, to 
 func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 	id := probe.ID{Target: q.Target, Kind: q.Kind, Name: q.Name}
 	p := o.desired.probe(id)
-	if !o.desired.decidesAlone(id) || !isPrepared(p.Handler) {
+	if !o.desired.decidesAlone(id) || !isPrepared(p.Handler) || endpointOf(id.Target, p) != q.Endpoint {
 		return probe.Unknown
 	}
 	p.Target.Name = id.Target
 	return engine.Once(ctx, p).Outcome
+}
+
+// endpointOf returns where a probe of a target connects.
+func endpointOf(target string, p probe.Probe) string {
+	p.Target.Name = target
+	if h, knows := p.Handler.(probe.EndpointHandler); knows {
+		return h.Endpoint(p.Target)
+	}
+	return p.Target.Address
 }
 
 // isPrepared reports whether a handler can make attempts now.

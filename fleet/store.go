@@ -94,14 +94,16 @@ func (l *ledger) note(c *change) {
 // foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
 const foreign = math.MaxUint64
 
-// storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before: what is
-// there then, and is not its own, another engine has stored, and recall has to go on with it by the next token.
+// storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before, and another
+// engine has marked the shard as loaded since, by a later token: what is there then, and is not its own, the other one has stored, and recall has to
+// go on with it by the next token.
 func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
 	known := l.stored[id]
+	wasOthers := known != nil && known.token == token && loaded.Loaded > token
 	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
 		sum := l.sum(value)
-		if known != nil && known.token == token && !slices.Contains(known.sums[target], sum) {
+		if wasOthers && !slices.Contains(known.sums[target], sum) {
 			sum = foreign
 		}
 		s.sums[target] = sums{sum}
@@ -140,12 +142,14 @@ func (l *ledger) sum(value []byte) uint64 {
 
 // recall returns the memories with which this engine goes on from what was loaded by a token. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
-// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along.
+// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along, or no
+// other engine has loaded the shard since.
 func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
 	known, m := l.stored[id], newMemories()
 	if known != nil {
 		m.causes = maps.Clone(known.causes)
-		if known.token == token {
+		wasNobodys := known.restores == l.config.Coordinator.Restores() && loaded.Loaded <= known.token
+		if known.token == token || wasNobodys {
 			return m
 		}
 	}

@@ -111,10 +111,9 @@ export const sparkLength = 30;
 
 const leastSpark = 5; // values; fewer show nothing
 
-// showSpark draws the latest values, from zero to the largest one, from the left until they fill
-// the element. A few values have no line.
+// showSpark draws the latest values, from zero to the largest one. A few values have no line.
 export function showSpark(svg, values) {
-  const most = Math.max(...values, 1e-9), step = sparkWidth / (sparkLength - 1);
+  const most = Math.max(...values, 1e-9), step = sparkWidth / Math.max(1, values.length - 1);
   const points = values.map((v, i) => (i * step).toFixed(1) + "," + (sparkHeight - 1 - (v / most) * (sparkHeight - 2)).toFixed(1));
   svg.classList.toggle("drawn", values.length >= leastSpark);
   svg.firstElementChild.setAttribute("points", values.length >= leastSpark ? points.join(" ") : "");

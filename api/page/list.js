@@ -4,6 +4,8 @@
 import { read } from "./api.js";
 import * as latency from "./latency.js";
 import * as parts from "./parts.js";
+import * as uptime from "./uptime.js";
+import { partOf, tiles } from "./states.js";
 import { arrange, at, duration, element, plain, setAttribute, setText, showSpark, showTime, sparkElement, timeElement, words } from "./dom.js";
 
 const pageSize = 200; // rows at first, and more for each "Show more"
@@ -11,17 +13,6 @@ const maxRows = 2000; // beyond them, a search finds faster than scrolling
 const maxLimit = 1000; // targets in one response
 const maxLabels = 40; // names of labels by which targets can be grouped
 
-// A tile is a number at the top, which shows the targets of its states when it is pressed. Each state is of one tile, so that
-// the tiles add up to the number of targets.
-const tiles = [
-  { part: "trouble", title: "in trouble", tone: "bad", states: ["cannot_start", "crash_looping", "exited", "restart_blocked", "failing", "not_ready"] },
-  { part: "unknown", title: "unreachable or blind", tone: "warn", states: ["unreachable", "blind"] },
-  { part: "starting", title: "starting", states: ["absent", "restarting", "starting"] },
-  { part: "paused", title: "paused", states: ["paused", "damped", "stopped"] },
-  { part: "ready", title: "ready", states: ["completed", "ready"] },
-  { part: "", title: "targets" },
-];
-const stateOf = Object.fromEntries(tiles.flatMap(({ part, states = [] }) => states.map((state) => [state, part])));
 const fields = ["part", "state", "kind", "name", "label", "group"]; // of a query
 const settings = ["view", "by"]; // of the page only
 
@@ -123,7 +114,7 @@ async function loadTargets(withProbes, signal) {
 
 function showCounts(counts) {
   const numbers = { "": counts.targets };
-  for (const [state, n] of Object.entries(counts.states)) numbers[stateOf[state]] = (numbers[stateOf[state]] || 0) + n;
+  for (const [state, n] of Object.entries(counts.states)) numbers[partOf[state]] = (numbers[partOf[state]] || 0) + n;
   for (const { part, number, button, tone } of tiles) {
     const n = numbers[part] || 0;
     setText(number, n.toLocaleString());
@@ -163,7 +154,11 @@ function offer(select, fixed, named, value) {
 
 function showTargets(targets) {
   const names = new Set(targets.map((t) => t.name));
-  for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
+  for (const [name, row] of rows) {
+    if (names.has(name)) continue;
+    uptime.remove(row.uptime);
+    rows.delete(name);
+  }
   latency.keep(names);
   for (const target of targets) {
     if (!rows.has(target.name)) rows.set(target.name, makeRow(target.name));
@@ -200,7 +195,7 @@ function sectionOf(target) {
 
 function makeHead(title) {
   const text = element("span", "muted"), cell = element("th", "", element("b", "", title), " ", text);
-  cell.colSpan = 6;
+  cell.colSpan = 7;
   cell.scope = "rowgroup";
   return { line: element("tr", "section", cell), text };
 }
@@ -233,22 +228,24 @@ function makeRow(name) {
   const row = {
     state: element("span", "state"), address: element("span", "muted"), sentence: element("span", "sentence"), code: element("span", "code"),
     since: timeElement(), restarts: element("span"), latest: element("span", "muted latest"), spark: sparkElement(),
+    uptime: uptime.make(name),
   };
   const link = element("a", "", name);
   link.href = "#/target/" + encodeURIComponent(name);
   const head = element("th", "name", link, row.address);
   head.scope = "row";
-  row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.sentence, row.code), cell("Since", row.since),
+  row.line = element("tr", "", cell("State", row.state), head, cell("Why", row.sentence, row.code), cell("Uptime", row.uptime), cell("Since", row.since),
     cell("Restarts", row.restarts), cell("Latency", row.latest, row.spark));
   return row;
 }
 
 function fill(row, target) {
+  if (row.state.dataset.state !== target.state) uptime.refresh();
   row.isProcess = row.isProcess || Boolean(target.process); // an event does not say so
   setText(row.state, words(target.state) + (target.stale ? ", stale" : ""));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
-  setAttribute(row.line, "data-part", stateOf[target.state]);
+  setAttribute(row.line, "data-part", partOf[target.state]);
   const owner = target.heard ? "by " + (target.owner || "no engine now") : target.owner && "by " + target.owner;
   setText(row.address, [row.isProcess ? "process" : target.address, owner].filter(Boolean).join(", "));
   const { sentence, detail, code } = why(target);

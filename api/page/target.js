@@ -3,6 +3,7 @@
 import { NotFound, pathOf, read } from "./api.js";
 import * as latency from "./latency.js";
 import { why } from "./list.js";
+import * as uptime from "./uptime.js";
 import { arrange, at, duration, element, plain, setAttribute, setText, showSpark, showTime, span, sparkElement, timeElement, words } from "./dom.js";
 
 let cards = new Map(); // of probes, by ID
@@ -26,7 +27,12 @@ export async function load(name, signal) {
   showHistory(history);
 }
 
+let bar; // of the last 24 hours
+
 function clear(name) {
+  if (bar) uptime.remove(bar);
+  bar = uptime.make(name);
+  at("target-uptime").replaceChildren(bar);
   [cards, facts, entries] = [new Map(), new Map(), new Map()];
   for (const id of ["facts", "probes", "history", "target-lead", "target-code", "target-why"]) at(id).replaceChildren();
   setText(at("target-name"), name);

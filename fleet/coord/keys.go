@@ -18,7 +18,7 @@ func CheckLayout(ctx context.Context, b Backend) error {
 	if err != nil || e.Created == 0 {
 		return err
 	}
-	if n, err := strconv.Atoi(string(e.Value)); err != nil || n > layout {
+	if n, err := strconv.Atoi(string(e.Value)); err != nil || n < 1 || n > layout {
 		return fmt.Errorf("etcd has the layout %.20q of a later version of Sonde, and this one knows layouts up to %d: update this program", e.Value, layout)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 
 func TestAnEngineDoesNotJoinAFleetOfALaterRelease(t *testing.T) {
 	tier.Slow(t)
-	for value, isRefused := range map[string]bool{"1": false, "2": true, "x": true, "": true} {
+	for value, isRefused := range map[string]bool{"1": false, "2": true, "x": true, "": true, "0": true, "-5": true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := coordtest.NewLocal()
 			put := coord.Change{Key: "layout", Value: []byte(value)}

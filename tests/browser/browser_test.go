@@ -2,6 +2,7 @@
 // module of its own, since the driver of the browser is a large dependency.
 //
 //	SONDE_TIER=ci go test ./... -screenshots /tmp/shots    also take screenshots
+//	SONDE_TIER=ci go test -run PicturesOfTheReadme . -images ../../docs/images    take the pictures of README.md again
 //
 // The tests stand in .ci/run, since they need Chromium, and that of a cluster etcd.
 package browser
@@ -9,8 +10,13 @@ package browser
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +33,7 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -488,6 +495,76 @@ func TestATargetHasAPage(t *testing.T) {
 	b.until(`document.querySelector("#target-why").innerText.startsWith("There is no such target")`)
 }
 
+// uptime is what an engine remembers of a target that was ready for hours, failed for ten minutes three hours ago, and is ready
+// since.
+func uptime(now time.Time) string {
+	ago := func(d time.Duration) int64 { return now.Add(-d).Unix() }
+	spans := binary.AppendUvarint(nil, uint64(2*time.Hour/time.Second)<<4|uint64(probe.StateReady))
+	spans = binary.AppendUvarint(spans, uint64(10*time.Minute/time.Second)<<4|uint64(probe.StateNotReady))
+	text, _ := json.Marshal(map[string]any{
+		"began": ago(5 * time.Hour), "first": ago(5 * time.Hour), "since": ago(2*time.Hour + 50*time.Minute), "state": "ready", "spans": spans,
+		"hours": [][]int64{{ago(3*time.Hour) / 3600, 600, 0}},
+	})
+	return string(text)
+}
+
+// restoreUptime gives an engine what another one has remembered of a target when it stopped.
+func restoreUptime(t *testing.T, e *engine.Engine, target, text string, stopped time.Time) {
+	t.Helper()
+	saved := map[string]func(any) error{target: func(into any) error { return json.Unmarshal([]byte(text), into) }}
+	if err := e.Records().RestoreUptimes(saved, nil, stopped, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheBarShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
+	now := time.Now()
+	before := engine.New(engine.Config{})
+	restoreUptime(t, before, "shop/web", uptime(now), now)
+	value, _ := before.Records().SavedUptime("shop/web")
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, "", "shop/web", "shop/db")
+	restoreUptime(t, s.engine, "shop/web", string(text), now.Add(-30*time.Minute)) // it was away for half an hour
+	s.start()
+	b := s.open(1440)
+	bar := row("shop/web") + `.querySelector(".uptime")`
+	drawn := func() {
+		t.Helper()
+		b.until(tileSays("ready", "2") + "&&" + rows + `.length === 2`)
+		b.until(bar + `.querySelectorAll(".is-trouble").length === 1`)
+		failure := eval[map[string]any](b, `((e) => ({ x: Number(e.getAttribute("x")), text: e.textContent.split(",")[0] }))(`+bar+`.querySelector(".is-trouble"))`)
+		if x := failure["x"].(float64); x < 24*60-3*60-3 || x > 24*60-3*60+1 || failure["text"] != "not ready for 10 min" {
+			t.Errorf("the failure is %v", failure)
+		}
+		if got := eval[string](b, bar+`.querySelector("svg").getAttribute("aria-label")`); !strings.HasPrefix(got, "last 24 hours: unknown for 19 h, ready for 4 h, not ready for 10 min") {
+			t.Errorf("the bar says %q", got)
+		}
+		if got := eval[string](b, bar+`.querySelector(".day").textContent`); got != "96.30 %" {
+			t.Errorf("it was available for %q", got)
+		}
+	}
+	drawn()
+	b.run(chromedp.Reload())
+	drawn()
+	b.run(chromedp.Evaluate(`location.hash = "#/target/shop%2Fweb"`, nil))
+	b.until(`document.querySelectorAll("#target-uptime .is-trouble").length === 1 && document.querySelector("#target-uptime .day").textContent === "96.30 %"`)
+}
+
+// What is read of the states of targets is what is visible, however many rows the list has.
+func TestOnlyVisibleBarsAreRead(t *testing.T) {
+	b := newSite(t, "", names(500)...).start().open(1440)
+	b.until(tileSays("ready", "500") + "&&" + rows + `.length === 200`)
+	b.until(rows + `.filter((r) => r.querySelector(".is-ready")).length > 5`)
+	if got := eval[int](b, rows+`.filter((r) => r.querySelector(".is-ready")).length`); got > 64 {
+		t.Errorf("%d bars were read", got)
+	}
+	b.run(chromedp.Evaluate(rows+`[150].scrollIntoView()`, nil))
+	b.until(`Boolean(` + rows + `[150].querySelector(".is-ready"))`)
+}
+
 func TestATokenIsAskedFor(t *testing.T) {
 	const token = "0123456789abcdef"
 	s := newSite(t, token, names(3)...).start()
@@ -609,7 +686,7 @@ func TestScreenshots(t *testing.T) {
 			b := s.open(width)
 			b.until(tileSays("in trouble", fmt.Sprint(bad)))
 			for _, scheme := range []string{"light", "dark"} {
-				media := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
+				media := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}})
 				b.run(chromedp.Evaluate(`location.hash = "#/"`, nil), media)
 				b.until(`!document.querySelector("#list").hidden`)
 				b.shoot(fmt.Sprintf("%s/list-%d-%s-%s.png", *screenshots, n, shape, scheme))
@@ -625,6 +702,93 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
+// TestThePicturesOfTheReadme takes them, when asked to: a shop of ten targets, two of them in trouble.
+func TestThePicturesOfTheReadme(t *testing.T) {
+	if *images == "" {
+		t.Skip("no -images")
+	}
+	addresses := map[string]string{
+		"shop/web-1": "10.0.0.11", "shop/web-2": "10.0.0.12", "shop/web-3": "10.0.0.13", "shop/db": "10.0.0.20", "shop/queue": "10.0.0.21",
+		"shop/worker": "10.0.0.22", "blog/web": "10.0.1.11", "blog/db": "10.0.1.20", "mail": "10.0.2.5", "search": "10.0.2.6",
+	}
+	s := newSite(t, "", slices.Sorted(maps.Keys(addresses))...)
+	now := time.Now()
+	for id, p := range s.set {
+		attempt := p.Handler
+		p.Target.Address, p.Rule.Period = addresses[id.Target], time.Second
+		p.Handler = probe.HandlerFunc(func(ctx context.Context, target probe.Target) probe.Result {
+			if response, err := http.Get(s.url + "/healthz"); err == nil { // takes some time
+				response.Body.Close()
+			}
+			return attempt.Probe(ctx, target)
+		})
+		s.set[id] = p
+		restoreUptime(t, s.engine, id.Target, pastOf(id.Target, now), now)
+	}
+	change := engine.Change{Set: s.set, Memories: map[probe.ID]engine.Memory{}}
+	for id := range s.set {
+		m := engine.Memory{State: verdict.State{Instance: id.Target + "-0", Verdict: probe.Passing, Last: probe.Success, Run: 1}, Started: true, InstanceSince: now.Add(-30 * time.Hour)}
+		if m.Since = m.InstanceSince; id.Target == "shop/queue" {
+			m.State.Verdict, m.State.Last, m.Since = probe.Failing, probe.Failure, now.Add(-25*time.Minute)
+		}
+		change.Memories[id] = m
+	}
+	s.faults["shop/queue"] = probe.Fail(probe.ReasonTCPRefused, "dial tcp 10.0.0.21:5672: connect: connection refused")
+	if _, err := s.engine.Change(change); err != nil {
+		t.Fatal(err)
+	}
+	for id, m := range change.Memories {
+		s.engine.Report(probe.Instance{Target: id.Target, ID: m.State.Instance, Phase: probe.Running, Since: m.InstanceSince})
+	}
+	s.engine.Report(probe.Instance{
+		Target: "shop/worker", ID: "shop/worker-7", Phase: probe.Ended, Since: now.Add(-20 * time.Minute), Restarts: 7, Managed: true,
+		Reason: probe.ReasonBackOff, Detail: "exit status 1: cannot reach queue 10.0.0.21:5672; restarting in 40s (back-off)",
+	})
+	web, err := probe.NewSelector([]string{"shop/web-*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.groups.Apply(map[string]group.Rule{"web": {Members: web, MinReady: probe.Minimum{Count: 2}}}); err != nil {
+		t.Fatal(err)
+	}
+	b := s.open(1280)
+	b.until(tileSays("in trouble", "2") + "&&" + tileSays("ready", "8") + `&& document.querySelector("#engine").textContent === "engine healthy"`)
+	b.until(rows + `.filter((r) => r.querySelector(".is-ready") && r.querySelector(".spark.drawn")).length >= 8`)
+	for _, scheme := range []string{"light", "dark"} {
+		b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+		b.shoot(filepath.Join(*images, "status-"+scheme+".png"))
+	}
+}
+
+// pastOf returns what an engine remembers of a target of the pictures.
+func pastOf(target string, now time.Time) string {
+	began := now.Add(-30 * time.Hour)
+	at, spans, state := began, []byte(nil), probe.StateReady
+	until := func(ago time.Duration, next probe.TargetState) {
+		spans = binary.AppendUvarint(spans, uint64(now.Add(-ago).Unix()-at.Unix())<<4|uint64(state))
+		at, state = now.Add(-ago), next
+	}
+	switch target {
+	case "shop/queue":
+		until(11*time.Hour, probe.StateNotReady)
+		until(10*time.Hour, probe.StateReady)
+		until(25*time.Minute, probe.StateNotReady)
+	case "shop/worker":
+		until(11*time.Hour, probe.StateUnreachable)
+		until(10*time.Hour, probe.StateReady)
+		until(20*time.Minute, probe.StateCrashLooping)
+	case "shop/web-2":
+		until(17*time.Hour, probe.StatePaused)
+		until(15*time.Hour, probe.StateReady)
+	case "blog/web":
+		until(6*time.Hour, probe.StateFailing)
+		until(5*time.Hour+50*time.Minute, probe.StateRestarting)
+		until(5*time.Hour+48*time.Minute, probe.StateReady)
+	}
+	text, _ := json.Marshal(map[string]any{"began": began.Unix(), "first": began.Unix(), "since": at.Unix(), "state": state, "spans": spans})
+	return string(text)
+}
+
 // maxShot bounds the height of a picture: more of a long list shows nothing new.
 const maxShot = 2400
 
@@ -633,7 +797,7 @@ func (b *tab) shoot(file string) {
 	var png []byte
 	b.run(chromedp.Evaluate(`new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)))`, nil,
 		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
-	clip := &page.Viewport{Width: eval[float64](b, `innerWidth`), Height: min(maxShot, eval[float64](b, `document.documentElement.scrollHeight`)), Scale: 1}
+	clip := &page.Viewport{Width: eval[float64](b, `innerWidth`), Height: min(maxShot, eval[float64](b, `document.querySelector("footer").getBoundingClientRect().bottom + scrollY`)), Scale: 1}
 	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
 		png, err = page.CaptureScreenshot().WithClip(clip).WithCaptureBeyondViewport(true).Do(ctx)
 		return err

@@ -134,9 +134,7 @@ var scenes = []scene{
 // stage is a fleet whose targets fail in a scene, and the receiver of its notices.
 type stage struct {
 	*fleet
-	restarted int // targets that are restarted: run-I
-	watched   int // targets that nobody restarts: see-I
-	wave      int // how many targets fail at once
+	size
 
 	healing  sync.WaitGroup
 	fallen   map[string]time.Time // when targets have become sick
@@ -151,10 +149,21 @@ type stage struct {
 	firstAt  map[string]time.Time
 }
 
+// size is how much happens in a scene.
+type size struct {
+	restarted int           // targets that are restarted: run-I
+	watched   int           // targets that nobody restarts: see-I
+	wave      int           // how many targets fail at once
+	silence   time.Duration // for how long etcd is away before targets fail
+	isLong    bool          // it is away for longer, and more of them fail
+}
+
 func TestScenes(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
 	path := build(t)
+	short, long := size{60, 30, 12, 2 * time.Second, false}, size{240, 60, 48, 8 * time.Second, true}
+	sizes := tier.Pick(short, short, long)
 	for i, of := range scenes {
 		t.Run(of.name, func(t *testing.T) {
 			if !of.isInCI {
@@ -163,7 +172,7 @@ func TestScenes(t *testing.T) {
 			if !tier.IsLong() {
 				t.Parallel() // the machine is busy then, too
 			}
-			s := startStage(t, path, cityFleet+2+i, 4000+10*i)
+			s := startStage(t, path, cityFleet+2+i, 4000+10*i, sizes)
 			of.play(s)
 			s.end(of.name)
 		})
@@ -171,7 +180,7 @@ func TestScenes(t *testing.T) {
 }
 
 // startStage starts engines that share targets, and waits until all of these are ready.
-func startStage(t *testing.T, program string, number, port int) *stage {
+func startStage(t *testing.T, program string, number, port int, sizes size) *stage {
 	t.Helper()
 	nodes := startEtcd(t, 1, port)
 	s := &stage{
@@ -179,7 +188,7 @@ func startStage(t *testing.T, program string, number, port int) *stage {
 			t: t, program: program, dir: t.TempDir(), number: number, random: rand.New(rand.NewPCG(*first, 1)),
 			world: newWorld(t), nodes: nodes, client: connect(t, nodes),
 		},
-		restarted: tier.Pick(60, 60, 240), watched: tier.Pick(30, 30, 60), wave: tier.Pick(12, 12, 48),
+		size:   sizes,
 		fallen: map[string]time.Time{}, told: map[string]int{}, resolved: map[string]int{}, cured: map[string]time.Time{}, firstAt: map[string]time.Time{},
 	}
 	receiver := httptest.NewServer(s)
@@ -320,10 +329,10 @@ func (s *stage) outage(stop, start func(*node)) {
 	for _, n := range s.nodes {
 		stop(n)
 	}
-	time.Sleep(tier.Pick(2*time.Second, 2*time.Second, 8*time.Second)) // the lease ends meanwhile, or does not
+	time.Sleep(s.silence) // the lease ends meanwhile, or does not
 	s.fail(s.restarted / 5)
 	time.Sleep(watched + time.Second)
-	if tier.IsLong() {
+	if s.isLong {
 		time.Sleep(30 * time.Second)
 		s.fail(s.wave / 2)
 		time.Sleep(24 * time.Second)

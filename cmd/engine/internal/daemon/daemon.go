@@ -211,6 +211,8 @@ func (d *daemon) recorded(target string, r engine.Record) {
 	case engine.RecordHistory:
 		d.notifiers.TransitionsChanged()
 		d.saved.mark(keyHistory+target, true)
+	case engine.RecordUptime:
+		d.saved.mark(keyUptime+target, false)
 	case engine.RecordPenalty:
 		d.saved.mark(keyPenalty+target, false)
 	case engine.RecordOutcomes:

@@ -42,6 +42,7 @@ type saved struct {
 const (
 	keyRestarts  = "restarts/" // a restart.Memory
 	keyHistory   = "history/"  // its []engine.Transition
+	keyUptime    = "uptime/"   // its states in the last days; without a target: when no engine ran
 	keyPenalty   = "penalty/"  // its verdict.Penalty
 	keyOutcomes  = "outcomes/" // the outcomes of its probes, by ID
 	keyBeat      = "beat/"     // its Value of a beatprobe.Registry
@@ -55,7 +56,7 @@ const (
 // open opens the state file of an engine whose parts are made.
 func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 	s.always = store.Subjects{
-		historySubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
+		historySubject(p.engine.Records()), s.uptimeSubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
 		p.processes.subject(),
 	}
 	s.resumed = store.Subjects{beatSubject(p.beats), s.restartsSubject(p.restarts), s.penaltySubject(p.engine.Records())}
@@ -178,6 +179,29 @@ func historySubject(of engine.Records) store.Subject {
 				of.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
 			}
 		}),
+	}
+}
+
+// uptimeSubject are the states of targets in the last days.
+func (s *saved) uptimeSubject(of engine.Records) store.Subject {
+	return store.Subject{
+		Prefix: keyUptime, Lasting: true,
+		Value: func(target string) (any, bool) {
+			if target == "" {
+				return of.Gaps(), true
+			}
+			return of.SavedUptime(target)
+		},
+		Names: func() []string { return append(of.Uptimes(), "") },
+		Restore: func(values map[string][]byte, shift time.Duration) error {
+			var gaps [][2]int64
+			targets, err := make(map[string]func(any) error, len(values)), json.Unmarshal(values[""], &gaps)
+			delete(values, "")
+			for target, text := range values {
+				targets[target] = func(into any) error { return json.Unmarshal(text, into) }
+			}
+			return errors.Join(err, of.RestoreUptimes(targets, gaps, s.left.Written, shift))
+		},
 	}
 }
 

@@ -41,6 +41,7 @@ type attempt struct {
 	canceled  bool          // guarded by scheduler.mu
 	unsettled bool          // it has ended, and its result is in isolation.unsettled
 	asked     bool          // likewise, and others were asked about it
+	lostAsked int64         // then: the monitor's lost time when the wait for an answer began
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -51,8 +52,7 @@ type attempt struct {
 	wake   func() // nil unless the handler is a probe.WakingHandler
 
 	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
-	// its handler may have kept a connection since then; otherwise negative. Of an attempt that others were
-	// asked about it is that of then.
+	// its handler may have kept a connection since then; otherwise negative.
 	lostBefore int64
 }
 

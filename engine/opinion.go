@@ -115,7 +115,7 @@ func (j judge) seek(a *attempt, res *probe.Result, now int64) (waits bool) {
 	asked.asked = true
 	s.inflight = asked
 	j.awaitOpinion(asked, now)
-	q := Question{Probe: s.id(), Result: *res, Within: a.spec.rule.Timeout + opinionTime, scheduler: j.sc, attempt: asked}
+	q := Question{Probe: s.id(), Result: *res, Within: answerTime(a), scheduler: j.sc, attempt: asked}
 	j.sc.out.ask(func() {
 		if !ask(q) {
 			q.Answer(q.Result)
@@ -130,16 +130,19 @@ func (j judge) wouldFail(a *attempt, res *probe.Result, now int64) bool {
 	return next.Changed && after.Verdict == probe.Failing
 }
 
+// answerTime is how long an attempt waits for an answer.
+func answerTime(a *attempt) time.Duration { return a.spec.rule.Timeout + opinionTime }
+
 // awaitOpinion makes an attempt that was asked about due when its failure counts without an answer.
 func (j judge) awaitOpinion(a *attempt, now int64) {
-	a.lostBefore = j.sc.monitor.Observe(now)
-	j.sc.isolation.unsettled.Set(a.slot.key, now+int64(a.spec.rule.Timeout+opinionTime))
+	a.lostAsked = j.sc.monitor.Observe(now)
+	j.sc.isolation.unsettled.Set(a.slot.key, now+int64(answerTime(a)))
 }
 
 // settleAsked has a failure count to which there was no answer in time. What the engine has lost of that time to a stall it
 // waits once more.
 func (j judge) settleAsked(a *attempt, now int64) {
-	if notable(j.sc.monitor.Observe(now)-a.lostBefore, opinionTime) {
+	if notable(j.sc.monitor.Observe(now)-a.lostAsked, opinionTime) {
 		j.awaitOpinion(a, now)
 		return
 	}

@@ -79,7 +79,7 @@ func (s *groupSource) addTeller(ev *event) {
 
 func (s *groupSource) event(v *group.View) event {
 	ev := event{Notice: Notice{Subject: Subject{KindGroup, v.Group}, State: v.Last.String(), At: v.Since}}
-	ev.Detail = fmt.Sprintf("%d of %d members are ready, %d needed", v.Counts[probe.GatewayReady]+v.Counts[probe.GatewayDegraded], v.Total(), v.Need)
+	ev.Detail = fmt.Sprintf("%d of %d members are ready, %d needed", v.Counts.Serving(), v.Total(), v.Need)
 	switch {
 	case v.Frozen:
 	case v.Last == probe.GatewayDown:
@@ -122,12 +122,12 @@ const maxExplained = 1000
 // nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
 // very large group only.
 func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
-	enough, looked := v.Counts[probe.GatewayReady]+v.Counts[probe.GatewayDegraded], 0
+	enough, looked := v.Counts.Serving(), 0
 	for m := range v.Members() {
 		if looked++; looked > maxExplained {
 			return false
 		}
-		if m.State == probe.GatewayReady || m.State == probe.GatewayDegraded || m.ZeroWeight {
+		if m.State.TakesRequests() || m.ZeroWeight {
 			continue
 		}
 		if reason := s.engine.Admin().Suppressed(m.Target); s.isStopped(m) || reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {

@@ -67,7 +67,8 @@ type answer struct {
 }
 
 // opinions asks other engines to attempt a probe that is about to fail here without an answer, and attempts probes for them: an
-// engine that is cut off from some of its targets publishes no failure of theirs (SWIM's indirect probe; Das, Gupta and Motivala, DSN 2002).
+// engine that is cut off from some of its targets publishes no failure of theirs (SWIM's indirect probe; Das, Gupta and
+// Motivala, DSN 2002).
 type opinions struct {
 	config  Config
 	votes   *votes // who can be asked
@@ -165,12 +166,16 @@ func (o *opinions) run(ctx context.Context) {
 	defer func() { _ = testimonies.Wait() }() // they return none
 	o.config.Coordinator.Follow(ctx, "questions of other engines cannot be followed, trying again", func(ctx context.Context) error {
 		return coord.FollowEntries(ctx, o.config.Coordinator.Backend(), coord.KeyOpinion, func(events []coord.Event, isAll bool) {
+			if isAll {
+				return // these are old
+			}
+			members := o.votes.engines()
 			for _, e := range events {
 				from := strings.TrimPrefix(e.Key, coord.KeyOpinion)
 				var m message
-				_, isMember := o.votes.engines()[from]
-				if isAll || e.Deleted || !isMember || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
-					continue // it is old, a stranger's, our own, or none of this release
+				_, isMember := members[from]
+				if e.Deleted || !isMember || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
+					continue // it is a stranger's, our own, or none of this release
 				}
 				o.receive(from, m.Answers[:min(len(m.Answers), maxPerMessage)])
 				o.testify(ctx, &testimonies, from, m.Questions[:min(len(m.Questions), maxPerMessage)])

@@ -91,15 +91,18 @@ func (l *ledger) note(c *change) {
 	maps.Copy(l.stored, c.stored)
 }
 
+// isOthers reports whether another engine has marked the shard as loaded since this one has loaded it.
+func (s *stored) isOthers(loaded coord.Memories) bool { return loaded.Loaded > s.token }
+
 // foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
 const foreign = math.MaxUint64
 
 // storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before, and another
-// engine has marked the shard as loaded since, by a later token: what is there then, and is not its own, the other one has stored, and recall has to
-// go on with it by the next token.
+// engine has marked the shard as loaded since, by a later token: what is there then, and is not its own, the other one has
+// stored, and recall has to go on with it by the next token.
 func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
 	known := l.stored[id]
-	wasOthers := known != nil && known.token == token && loaded.Loaded > token
+	wasOthers := known != nil && known.token == token && known.isOthers(loaded)
 	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
 	for target, value := range loaded.ByTarget {
 		sum := l.sum(value)
@@ -146,10 +149,10 @@ func (l *ledger) sum(value []byte) uint64 {
 // other engine has loaded the shard since.
 func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
 	known, m := l.stored[id], newMemories()
+	wasRestored := known != nil && known.restores != l.config.Coordinator.Restores()
 	if known != nil {
 		m.causes = maps.Clone(known.causes)
-		wasNobodys := known.restores == l.config.Coordinator.Restores() && loaded.Loaded <= known.token
-		if known.token == token || wasNobodys {
+		if known.token == token || !wasRestored && !known.isOthers(loaded) {
 			return m
 		}
 	}
@@ -171,7 +174,7 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 	switch {
 	case known != nil:
 		clear(m.probes)
-		if known.restores != l.config.Coordinator.Restores() { // receivers were told more since
+		if wasRestored { // receivers were told more since
 			clear(m.told)
 			clear(m.toldOfGroups)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// layout is the version of the keys and values that engines share. A release that engines of an earlier one cannot read has the next one.
+// layout is the version of the keys and values that engines share. A release that engines of an earlier one cannot read has the
+// next one.
 const layout = 1
 
 // CheckLayout returns an error if a later release of Sonde has written what is in a Backend.

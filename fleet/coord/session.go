@@ -236,6 +236,7 @@ func (s *session) follow(ctx context.Context) error {
 
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
+//
 // After an outage the engines join one after the other: until others have had the time, one that was a member before claims
 // only shards that it had. It would lose what it knows of them if another engine claimed all at first.
 func (s *session) divideOften(ctx context.Context) {

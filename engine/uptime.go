@@ -116,10 +116,8 @@ func (all *uptimes) addGap(g gap) {
 }
 
 // change notes that the state of a target becomes another one, and reports whether it is remembered. Since is when the one before
-// began; of a target that is new it is 0.
+// began; of a target that is new it is 0. It needs uptimeMu.
 func (all *uptimes) change(name string, since int64, before, after probe.TargetState, now int64) bool {
-	all.uptimeMu.Lock()
-	defer all.uptimeMu.Unlock()
 	t := all.targets[name]
 	if t != nil && since == 0 && (t.restored == 0 || now-t.restored > resumeWithin) { // of a target that was removed, or had another engine
 		all.size -= t.counted
@@ -300,8 +298,9 @@ func (m *summaries) recordState(t *target, before, after probe.TargetState, sinc
 	at := seconds(now)
 	m.uptimes.uptimeMu.Lock()
 	m.uptimes.noticeSuspension(m.clock)
+	isRemembered := m.uptimes.change(t.name, int64(t.since), before, after, at)
 	m.uptimes.uptimeMu.Unlock()
-	if m.uptimes.change(t.name, int64(t.since), before, after, at) {
+	if isRemembered {
 		m.out.record(t.name, RecordUptime)
 	}
 	if t.since = uint32(at); before == probe.StateAbsent && !since.IsZero() {

@@ -15,7 +15,7 @@ const opinionTime = time.Second
 type Question struct {
 	Probe  probe.ID
 	Result probe.Result  // the failure
-	Within time.Duration // which counts after this time, if there is no answer
+	Within time.Duration // which counts after this time, if there is no answer; later if the engine is stalled meanwhile
 
 	scheduler *scheduler
 	attempt   *attempt
@@ -26,14 +26,26 @@ type Question struct {
 // then it asks again. Any other opinion has the failure count, and so has none after the timeout of the probe and a second. A
 // later Answer does nothing. Any goroutine may call it.
 func (q Question) Answer(r probe.Result) {
-	sc, a := q.scheduler, q.attempt
+	sc := q.scheduler
 	r.Detail = probe.CleanText(sc.redact(r.Detail), probe.MaxDetail)
 	sc.mu.Lock()
 	defer sc.unlock()
-	if a.slot.inflight == a && sc.ctx.Err() == nil {
-		judge{sc}.concludeAsked(a, &r, sc.clock.Now())
+	if q.isOpen() {
+		judge{sc}.concludeAsked(q.attempt, &r, sc.clock.Now())
 		sc.wakeIfEarlier()
 	}
+}
+
+// IsOpen reports whether the engine waits for an answer. Any goroutine may call it.
+func (q Question) IsOpen() bool {
+	q.scheduler.mu.Lock()
+	defer q.scheduler.mu.Unlock()
+	return q.isOpen()
+}
+
+// isOpen is IsOpen. It needs scheduler.mu.
+func (q Question) isOpen() bool {
+	return q.attempt.slot.inflight == q.attempt && q.scheduler.ctx.Err() == nil
 }
 
 // SeekOpinions has the engine ask before a verdict of the owner's probes turns to failing because of an attempt that nobody has

@@ -337,7 +337,13 @@ func TestTheTimeThatTheEngineIsStalledIsNotThatOfTheAnswer(t *testing.T) {
 		a.awaitQuestion(1)
 		s.stall(t, e, 5*time.Second)
 		want(t, e, id, probe.Passing)
+		if !a.asked()[0].IsOpen() {
+			t.Error("the question is closed")
+		}
 		a.asked()[0].Answer(elsewhere)
 		want(t, e, id, probe.Passing)
+		if a.asked()[0].IsOpen() {
+			t.Error("the question that was answered is open")
+		}
 	})
 }

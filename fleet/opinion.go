@@ -116,7 +116,7 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	o.open[number] = &open{q, witnesses, before}
 	o.unsent.Questions = append(o.unsent.Questions, question{number, witnesses, q.Probe.Target, q.Probe.Kind, q.Probe.Name, endpoint})
 	o.wake.Set()
-	time.AfterFunc(q.Within, func() { o.close(number) })
+	time.AfterFunc(q.Within, func() { o.expire(number, q) })
 	return true
 }
 
@@ -149,8 +149,12 @@ func (o *opinions) witnesses(before string) (names []string) {
 	return names[:min(len(names), maxWitnesses)]
 }
 
-// close forgets a question.
-func (o *opinions) close(number uint64) {
+// expire forgets a question once the engine does not wait for an answer.
+func (o *opinions) expire(number uint64, q engine.Question) {
+	if q.IsOpen() { // it was stalled
+		time.AfterFunc(q.Within, func() { o.expire(number, q) })
+		return
+	}
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
 	delete(o.open, number)

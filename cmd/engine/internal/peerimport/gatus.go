@@ -38,8 +38,6 @@ type endpoint struct {
 	Conditions []string          `json:"conditions"`
 	Client     map[string]any    `json:"client"`
 	Alerts     []map[string]any  `json:"alerts"`
-	UI         map[string]any    `json:"ui"`
-	ExtraTags  map[string]string `json:"extra-labels"`
 }
 
 // Defaults of gatus.

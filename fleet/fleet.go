@@ -163,7 +163,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.Hold(held)
+		f.config.Coordinator.SetHoldings(held)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil

@@ -9,7 +9,7 @@
 //	coord.go    Config, Coordinator and what it owns
 //	state.go    state: a value that others follow
 //	session.go  membership by one lease: claims shards, and gives them up
-//	hold.go     Hold: what the configurations of members have, and which shards a member leaves to those that have more
+//	holdings.go SetHoldings: what the configurations of members have, and which shards a member leaves to those that have more
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners

@@ -138,7 +138,7 @@ func New(c Config) *Fleet {
 	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes}
 	f.votes.voted = f.joints.voted
 	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
-	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
+	f.floors = newFloors(c, f.desired, f.MayAct, f.sparse)
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
 	f.opinions = newOpinions(c, f.votes, f.desired)
@@ -218,7 +218,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.opinions.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
-	parts.Go(func() { f.floors.follow(ctx) })
+	parts.Go(func() { f.floors.reserved.Run(ctx) })
 	parts.Go(func() { f.floors.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })

@@ -21,6 +21,7 @@
 //	pause.go    Pause: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
+//	mirror.go   Mirror: a typed map of the entries of one kind, as the Backend shows them
 //	backend.go  Backend: what the engines share
 //	keys.go     the keys of a Backend
 //	observe.go  Observe: notices that a Backend was restored from a snapshot

@@ -131,7 +131,7 @@ func New(c Config) *Fleet {
 	changed := wake.New()
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), desired: &desired{}, changes: newChanges(changed),
-		votes: newVotes(c.Coordinator, c.Zone, c.Logger), others: newOthers(c.Coordinator, c.Logger, changed.Set),
+		votes: newVotes(c.Coordinator, c.Zone), others: newOthers(c.Coordinator, c.Logger, changed.Set),
 		wake: changed, sparse: sparselog.New(c.Logger),
 	}
 	f.union = engine.NewUnion(c.Engine, f.others.engine)

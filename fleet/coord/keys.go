@@ -111,7 +111,6 @@ func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKe
 
 // KeyVote and so on: until all are mirrored.
 const (
-	KeyVote        = "vote/"
 	KeyOpinion     = "opinion/"
 	KeyConfig      = "config/shared/"
 	KeyConfigFiles = "config/files/"

@@ -111,10 +111,8 @@ func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKe
 
 // KeyVote and so on: until all are mirrored.
 const (
-	KeyOpinion     = "opinion/"
-	KeyConfig      = "config/shared/"
-	KeyConfigFiles = "config/files/"
-	keyPause       = "pause/"
+	KeyOpinion = "opinion/"
+	keyPause   = "pause/"
 )
 
 func targetKey(prefix, target string) string {

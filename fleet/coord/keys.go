@@ -111,8 +111,7 @@ func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKe
 
 // KeyVote and so on: until all are mirrored.
 const (
-	KeyOpinion = "opinion/"
-	keyPause   = "pause/"
+	keyPause = "pause/"
 )
 
 func targetKey(prefix, target string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ type Kind[V any] struct {
 	Problem  string // is logged while the entries cannot be read: a constant
 
 	// Parse returns the value of an entry: of one that no engine of this release has put, a V that says so. Before is the
-	// value that was there before, a zero one for none. Required.
+	// value that was there before, a zero one for none. Default: a V as JSON, a zero one for any other value.
 	Parse func(name string, e Entry, before V) V
 
 	// Changed is called after the Mirror has changed, by one goroutine at a time. With isAll the entries were read: all of
@@ -79,6 +80,14 @@ const (
 func NewMirror[V any](c *Coordinator, k Kind[V]) *Mirror[V] {
 	k.MaxValue = cmp.Or(k.MaxValue, MaxRequest)
 	k.Self = cmp.Or(k.Self, c.Name())
+	if k.Parse == nil {
+		k.Parse = func(_ string, e Entry, _ V) (v V) {
+			if json.Unmarshal(e.Value, &v) != nil {
+				return *new(V)
+			}
+			return v
+		}
+	}
 	if k.Changed == nil {
 		k.Changed = func([]ItemChange[V], bool) {}
 	}

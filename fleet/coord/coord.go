@@ -18,7 +18,6 @@
 //	record.go   the records of acts, and Forget, which deletes them
 //	memories.go Load and Store: what the next owner of a shard has to remember
 //	mark.go     MarkLoaded: an owner has loaded the memories of a shard
-//	pause.go    Pause: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	mirror.go   Mirror: a typed map of the entries of one kind, as the Backend shows them

@@ -45,8 +45,7 @@ const (
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
 	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
-	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
-	keyAct    = "act/"         // and a shard, a slash, and a target: a record
+	keyMark   = "memory/"      // and a shard: the loaded mark, see MarkLoaded
 )
 
 // Keys are the keys of the entries of one kind: a prefix and a name.
@@ -56,14 +55,17 @@ type Keys struct {
 	decode func(text string) string // its inverse; of a text that no name has, any name
 }
 
-// The keys of entries that engines mirror: see Mirror.
+// The kinds. Engines mirror those that are exported: see Mirror.
 var (
+	memoryKeys = Keys{keyMark, ofTarget, targetIn} // by target: its memory
+	actKeys    = Keys{"act/", ofTarget, targetIn}  // by target: the record of its latest restart
+
 	PauseKeys   = Keys{"pause/", ofTarget, targetIn}       // by target: its pause by an operator (package pause)
 	FloorKeys   = Keys{"floor/", url.PathEscape, unescape} // by group: the restarts that are reserved there (package fleet)
-	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: its fleet.Vantage; by engine, slash, and target: its votes about that; both with the lease of the engine's membership
+	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: what it says of itself, and by engine, slash, and target: its votes; with the lease of its membership (package fleet)
 	OpinionKeys = Keys{prefix: "opinion/"}                 // by engine: its latest questions and answers, with the same lease (package fleet)
-	ConfigKeys  = Keys{prefix: "config/shared/"}           // what package revision has of pushed configurations, and engines say of them
-	FileKeys    = Keys{prefix: "config/files/"}            // and their files
+	ConfigKeys  = Keys{prefix: "config/shared/"}           // pushed configurations, and what engines say of them (package revision)
+	FileKeys    = Keys{prefix: "config/files/"}            // and their files, which are read when they are needed
 )
 
 // Key returns the key of a name.
@@ -108,17 +110,3 @@ func shardKey(id shard.ID) string { return keyShard + id.String() }
 
 // Owns is the condition that an engine has a shard by a token.
 func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKey(id), Created: token} }
-
-// KeyVote and so on: until all are mirrored.
-const (
-	keyPause = "pause/"
-)
-
-func targetKey(prefix, target string) string {
-	return prefix + shard.Of(target).String() + "/" + target
-}
-
-func targetOf(key, prefix string) (target string, ok bool) {
-	_, target, ok = strings.Cut(strings.TrimPrefix(key, prefix), "/")
-	return target, ok && key == targetKey(prefix, target)
-}

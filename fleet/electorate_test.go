@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/doubt"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -141,6 +142,25 @@ func TestNumbersOfOthersChangeNoChoice(t *testing.T) {
 			chosen := slices.Sorted(slices.Values(v.choose(1, r)))
 			if got := fmt.Sprint(chosen); isOther != c.isOther || got != c.chosen {
 				t.Errorf("%s is %s: others are chosen: %v, %s, want %s", c.key, c.value, isOther, got, c.chosen)
+			}
+		}
+	})
+}
+
+// What a stranger says that an engine sees is bounded: others would doubt themselves, or nobody.
+func TestNumbersOfOthersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for value, want := range map[string]doubt.Sample{
+			`{"targets":10,"failing":3}`:                                    {Targets: 10, Failing: 3},
+			`{"targets":10,"failing":30}`:                                   {Targets: 10, Failing: 10},
+			`{"targets":-10,"failing":3}`:                                   {},
+			`{"targets":10,"failing":-3}`:                                   {Targets: 10},
+			`{"targets":9223372036854775807,"failing":9223372036854775807}`: {Targets: maxSeen, Failing: maxSeen},
+			`{"targets":9223372036854775808}`:                               {},
+		} {
+			v, _ := mirrored(t, map[string]string{"b": value, "c": `{}`})
+			if got, _ := v.others(); got != want {
+				t.Errorf("of %s it takes %+v, want %+v", value, got, want)
 			}
 		}
 	})

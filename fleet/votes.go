@@ -23,6 +23,9 @@ const (
 	maxPolls  = 64                                       // probes with a quorum
 )
 
+// maxSeen bounds Vantage.Targets of others: more than one engine can probe, and few enough to be added.
+const maxSeen = 1 << 24
+
 // Vantage is what an engine that votes says about itself.
 type Vantage struct {
 	Zone     string      `json:"zone,omitempty"`     // where it is, at most quorum.MaxZone bytes
@@ -204,5 +207,8 @@ func parseSaid(name string, e coord.Entry, _ said) (s said) {
 	if json.Unmarshal(e.Value, to) != nil {
 		return said{}
 	}
+	v := &s.vantage
+	v.Targets = min(max(v.Targets, 0), maxSeen)
+	v.Failing = min(max(v.Failing, 0), v.Targets)
 	return s
 }

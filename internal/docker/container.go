@@ -20,8 +20,8 @@ type Container struct {
 	Policy      string                    // when its runtime starts it again: always, unless-stopped, on-failure, or no
 	TTY         bool                      // its output is not multiplexed
 	NetworkMode string                    // host, bridge, none, a network's name, or container:ID
-	StopSignal  string                    // empty for SIGTERM
-	Addresses   map[string]netip.Addr     // by network
+	StopSignal  string                    // name or number; empty for SIGTERM
+	Addresses   map[string]netip.Prefix   // by network, with the length of the network's prefix
 	Published   map[string]netip.AddrPort // "8080/tcp" to where this machine listens for it
 }
 
@@ -59,9 +59,13 @@ type inspected struct {
 		RestartPolicy struct{ Name string }
 	}
 	NetworkSettings struct {
-		IPAddress string
-		Networks  map[string]struct{ IPAddress, GlobalIPv6Address string }
-		Ports     map[string][]struct{ HostIP, HostPort string }
+		IPAddress   string
+		IPPrefixLen int
+		Networks    map[string]struct {
+			IPAddress, GlobalIPv6Address     string
+			IPPrefixLen, GlobalIPv6PrefixLen int
+		}
+		Ports map[string][]struct{ HostIP, HostPort string }
 	}
 }
 
@@ -91,18 +95,20 @@ func (in inspected) container() Container {
 	}
 }
 
-func (in inspected) addresses() map[string]netip.Addr {
-	addresses := map[string]netip.Addr{}
-	for network, n := range in.NetworkSettings.Networks {
-		for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
-			if ip, err := netip.ParseAddr(text); err == nil {
-				addresses[network] = ip
-				break
-			}
+func (in inspected) addresses() map[string]netip.Prefix {
+	addresses := map[string]netip.Prefix{}
+	add := func(network, text string, length int) {
+		ip, err := netip.ParseAddr(text)
+		if _, has := addresses[network]; err == nil && !has {
+			addresses[network] = netip.PrefixFrom(ip, length)
 		}
 	}
-	if ip, err := netip.ParseAddr(in.NetworkSettings.IPAddress); err == nil && len(addresses) == 0 {
-		addresses["bridge"] = ip
+	for network, n := range in.NetworkSettings.Networks {
+		add(network, n.IPAddress, n.IPPrefixLen)
+		add(network, n.GlobalIPv6Address, n.GlobalIPv6PrefixLen)
+	}
+	if len(addresses) == 0 {
+		add("bridge", in.NetworkSettings.IPAddress, in.NetworkSettings.IPPrefixLen)
 	}
 	return addresses
 }
@@ -117,7 +123,7 @@ func (in inspected) published() map[string]netip.AddrPort {
 				continue
 			}
 			ip, err := netip.ParseAddr(b.HostIP)
-			if err != nil || ip.IsUnspecified() {
+			if err != nil || ip.IsUnspecified() { // of all interfaces
 				ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 			}
 			published[port] = netip.AddrPortFrom(ip, uint16(number))

@@ -35,8 +35,9 @@ const (
 	maxList    = 32 << 20 // bytes of a list: 32 KiB for each of 1,000 containers
 	maxMessage = 4 << 10  // bytes of an error's message
 
-	maxCalls  = 8  // connections of short calls; more calls wait
-	maxLong   = 64 // connections of long calls, such as a command's output; more calls wait
+	maxCalls  = 8  // connections of short calls; more calls wait, as those of the next two
+	maxLong   = 64 // of calls that last: starts and stops
+	maxExecs  = 32 // of commands that run inside containers
 	idleConns = 4
 
 	// callTimeout is for a runtime that does not answer. Docker on a loaded machine takes up to a second.
@@ -71,7 +72,9 @@ func parseVersion(s string) (v version, ok bool) {
 type Client struct {
 	socket  string
 	short   http.Client // calls that are answered at once; connections are kept
-	long    http.Client // answers that last: events, outputs, images; a connection for each
+	long    http.Client // calls that last; a connection for each, as for the next two
+	execs   http.Client // outputs of commands
+	events  http.Client // one stream of events, and pings, which never wait for a connection
 	version atomic.Pointer[version]
 }
 
@@ -80,30 +83,26 @@ func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	return &Client{
-		socket: socket,
-		short: http.Client{Transport: &http.Transport{
-			DialContext: dial, MaxConnsPerHost: maxCalls, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 90 * time.Second,
-		}},
-		long: http.Client{Transport: &http.Transport{DialContext: dial, MaxConnsPerHost: maxLong, DisableKeepAlives: true}},
+	by := func(most, kept int) http.Client {
+		return http.Client{Transport: &http.Transport{
+			DialContext: dial, MaxConnsPerHost: most, MaxIdleConnsPerHost: kept, DisableKeepAlives: kept == 0, IdleConnTimeout: 90 * time.Second,
+		}}
 	}
+	return &Client{socket: socket, short: by(maxCalls, idleConns), long: by(maxLong, 0), execs: by(maxExecs, 0), events: by(0, 0)}
 }
 
 // Socket returns the path of the runtime's socket.
 func (c *Client) Socket() string { return c.socket }
 
 // Close closes the connections that no call uses.
-func (c *Client) Close() {
-	c.short.CloseIdleConnections()
-	c.long.CloseIdleConnections()
-}
+func (c *Client) Close() { c.short.CloseIdleConnections() }
 
 // Ping asks the runtime for its version, which the next calls use. It is an error if the version is too old.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// By a connection of its own: one that is kept works when the socket is gone, and the next call may need another.
-	res, err := c.send(ctx, &c.long, request{method: http.MethodGet, path: "/_ping"})
+	res, err := c.send(ctx, &c.events, request{method: http.MethodGet, path: "/_ping"})
 	if err != nil {
 		return err
 	}

@@ -12,20 +12,20 @@ import (
 
 // event is a change of a container.
 type event struct {
-	action string // start, die, oom, destroy, pause, unpause or rename
+	action string // start, kill, die, oom, destroy, pause, unpause or rename
 	id     string
 	at     time.Time
 	code   int // exit status, of die; -1 if it is not known
 }
 
 // eventActions are those that the stream is asked for: each exec makes three others. Podman calls two of them differently.
-var eventActions = []string{"start", "die", "died", "oom", "destroy", "remove", "pause", "unpause", "rename"}
+var eventActions = []string{"start", "kill", "die", "died", "oom", "destroy", "remove", "pause", "unpause", "rename"}
 
 var eventFilters = filters(map[string][]string{"type": {"container"}, "event": eventActions})
 
 // openEvents opens the stream of events.
 func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {
-	res, err := c.sendVersioned(ctx, &c.long, request{method: http.MethodGet, path: "/events", query: eventFilters})
+	res, err := c.sendVersioned(ctx, &c.events, request{method: http.MethodGet, path: "/events", query: eventFilters})
 	if err != nil {
 		return nil, err
 	}

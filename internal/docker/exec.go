@@ -25,9 +25,9 @@ type Exec struct {
 // ExecEnd is how a command has ended.
 type ExecEnd struct {
 	Code       int
-	NotStarted bool // it could not be run; the output says why
-	// Left is why the command may still run although ctx is done; nil if it does not. KillExec tries again.
-	Left *LeftExec
+	NotStarted bool      // it could not be run; the output says why
+	TimedOut   bool      // it ran when ctx was done, and was killed
+	Left       *LeftExec // why it may run on; nil if it does not. KillExec tries again
 }
 
 // LeftExec is a command that goes on inside a container after its timeout.
@@ -37,9 +37,6 @@ type LeftExec struct {
 	began     time.Time
 	Err       error // why it could not be killed
 }
-
-// Error implements error.
-func (l *LeftExec) Error() string { return "the command goes on inside: " + l.Err.Error() }
 
 // Limits of a command.
 const (
@@ -55,8 +52,8 @@ type execState struct {
 	Pid      int
 }
 
-// Run runs the command, and returns when it has ended. When ctx is done its process is killed, with its descendants, at most a
-// second later, and the cause of ctx is the error.
+// Run runs the command, and returns when it has ended. When ctx is done its process is killed, with its descendants, and Run
+// returns at most a second later. An error says that it is not known how the command has ended, or would.
 func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 	var made struct {
 		ID string `json:"Id"`
@@ -68,43 +65,39 @@ func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 		return ExecEnd{}, err
 	}
 	left := &LeftExec{id: made.ID, container: x.Container, began: time.Now()}
-	stdout := &beginning{to: x.Stdout}
-	stderr := &beginning{to: x.Stderr}
-	err := c.attach(ctx, made.ID, stdout, stderr)
-	if ctx.Err() != nil {
-		return ExecEnd{Left: c.KillExec(left)}, context.Cause(ctx)
+	stdout, stderr := &beginning{to: x.Stdout}, &beginning{to: x.Stderr}
+	isStarted, err := c.attach(ctx, made.ID, stdout, stderr)
+	var state execState
+	if err == nil {
+		state, err = c.awaitExec(ctx, made.ID)
 	}
-	if err != nil {
-		return ExecEnd{Left: c.KillExec(left)}, err
-	}
-	state, err := c.awaitExec(ctx, made.ID)
 	switch {
-	case ctx.Err() != nil:
-		return ExecEnd{Left: c.KillExec(left)}, context.Cause(ctx)
+	case err != nil && ctx.Err() != nil && isStarted:
+		return ExecEnd{TimedOut: true, Left: c.KillExec(left)}, nil
 	case err != nil:
-		return ExecEnd{}, err
+		return ExecEnd{Left: c.KillExec(left)}, err
 	}
 	end := ExecEnd{Code: *state.ExitCode}
 	end.NotStarted = state.Pid == 0 && (end.Code == 126 || end.Code == 127) && (isRuntimeError(stdout.text) || isRuntimeError(stderr.text))
 	return end, nil
 }
 
-// attach starts a command, and copies its output until that ends.
-func (c *Client) attach(ctx context.Context, id string, stdout, stderr io.Writer) error {
+// attach starts a command, and copies its output until that ends. It reports whether the runtime has started it.
+func (c *Client) attach(ctx context.Context, id string, stdout, stderr io.Writer) (isStarted bool, err error) {
 	r := request{
 		method: http.MethodPost, path: "/exec/" + url.PathEscape(id) + "/start", body: map[string]bool{"Detach": false, "Tty": false},
 		headers: map[string]string{"Connection": "Upgrade", "Upgrade": "tcp"},
 	}
-	res, err := c.sendVersioned(ctx, &c.long, r)
+	res, err := c.sendVersioned(ctx, &c.execs, r)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer res.Body.Close()
 	defer context.AfterFunc(ctx, func() { _ = res.Body.Close() })()
 	if err := demultiplex(res.Body, stdout, stderr); err != nil {
-		return c.failed(ctx, r.op(), err)
+		return true, c.failed(ctx, r.op(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // awaitExec returns the state of a command when it has ended: the runtime may know that a while after its output has.

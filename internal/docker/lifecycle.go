@@ -25,13 +25,17 @@ type Spec struct {
 
 // HostConfig is the part of a Spec that concerns the machine.
 type HostConfig struct {
-	NetworkMode  string                   `json:",omitempty"`
-	PortBindings map[string][]PortBinding `json:",omitempty"`
-	Mounts       []Mount                  `json:",omitempty"`
-	Memory       int64                    `json:",omitempty"` // bytes
-	NanoCPUs     int64                    `json:"NanoCpus,omitempty"`
-	PidsLimit    int64                    `json:",omitempty"`
+	NetworkMode   string                   `json:",omitempty"`
+	RestartPolicy RestartPolicy            `json:",omitzero"`
+	PortBindings  map[string][]PortBinding `json:",omitempty"`
+	Mounts        []Mount                  `json:",omitempty"`
+	Memory        int64                    `json:",omitempty"` // bytes
+	NanoCPUs      int64                    `json:"NanoCpus,omitempty"`
+	PidsLimit     int64                    `json:",omitempty"`
 }
+
+// RestartPolicy says when a runtime starts a container again.
+type RestartPolicy struct{ Name string }
 
 // PortBinding is where the machine listens for a port of a container.
 type PortBinding struct {

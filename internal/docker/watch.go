@@ -61,6 +61,7 @@ type Exit struct {
 	StartedAt time.Time // of that instance; zero if none has
 	Code      int       // -1 if it is not known
 	OOMKilled bool
+	Killed    bool // somebody had the runtime stop, restart or kill it
 }
 
 // Watch keeps those containers of a runtime up to date that somebody follows: by one stream of events, and by lists. It is
@@ -82,18 +83,19 @@ type Watch struct {
 type entry struct {
 	seen    Seen
 	oomAt   time.Time // StartedAt of the instance that an oom event was about
+	killAt  time.Time // the same of a kill event
 	changes int       // of the container, by events; an answer of inspect from before the latest one does not count
 	isStale bool      // its ID is in stale
 }
 
-// errNotListed is why a follower knows nothing yet.
-var errNotListed = errors.New("the containers are not listed yet")
+// ErrNotListed is why a follower knows nothing yet.
+var ErrNotListed = errors.New("the containers are not listed yet")
 
 // NewWatch returns a watch of a client's runtime, which begins with Run.
 func NewWatch(c *Client) *Watch {
 	return &Watch{
 		client: c, resync: wake.New(), inspect: wake.New(), followers: map[*Follower]bool{}, containers: map[string]*entry{},
-		lost: errNotListed, since: time.Now(),
+		lost: ErrNotListed, since: time.Now(),
 	}
 }
 
@@ -303,14 +305,18 @@ func (w *Watch) note(e event) []func() {
 		delete(w.containers, e.id)
 		return w.changedOf(known.isOf)
 	}
-	known.changes++
-	w.enqueue(e.id)
+	if e.action != "kill" {
+		known.changes++
+		w.enqueue(e.id)
+	}
 	if e.at.Before(known.seen.State.StartedAt) { // it is about an earlier instance
 		return nil
 	}
 	switch e.action {
 	case "oom":
 		known.oomAt = known.seen.State.StartedAt
+	case "kill":
+		known.killAt = known.seen.State.StartedAt
 	case "die":
 		known.exit(Exit{Code: e.code})
 		return w.changedOf(known.isOf)
@@ -326,6 +332,7 @@ func (e *entry) exit(x Exit) {
 	}
 	x.StartedAt = s.StartedAt
 	x.OOMKilled = x.OOMKilled || e.oomAt.Equal(s.StartedAt)
+	x.Killed = e.killAt.Equal(s.StartedAt)
 	e.seen.Exit = x
 	s.Running, s.Paused, s.Status, s.Pid, s.ExitCode = false, false, "exited", 0, x.Code
 }
@@ -532,4 +539,21 @@ func (w *Watch) inspectAll(ctx context.Context, ids []string) error {
 	close(next)
 	running.Wait()
 	return context.Cause(ctx)
+}
+
+// Add notes a container that was created just now, and which the stream of events may not have brought yet.
+func (w *Watch) Add(c Container) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.containers[c.ID] == nil && w.isFollowed(c.ID, c.Name, c.Labels) {
+		w.containers[c.ID] = &entry{seen: Seen{Container: c}}
+		w.enqueue(c.ID)
+	}
+}
+
+// Recheck has a container inspected that is followed.
+func (w *Watch) Recheck(id string) {
+	w.mu.Lock()
+	w.enqueue(id)
+	w.mu.Unlock()
 }

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -211,10 +213,7 @@ func (r *Runtime) importImage(t testing.TB) {
 	if r.Name == "podman" { // whose version of the call takes no name
 		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {Image}, "changes": {`ENTRYPOINT ["/subject"]`}}
 	}
-	conn := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
-	}}}
-	res, err := conn.Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
+	res, err := r.http().Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,6 +245,38 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
+func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+	t.Helper()
+	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
+	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	actions := map[string][]string{}
+	for lines := json.NewDecoder(res.Body); ; {
+		var e struct {
+			Action string
+			Actor  struct{ ID string }
+			Nano   int64 `json:"timeNano"`
+		}
+		if lines.Decode(&e) != nil {
+			return actions
+		}
+		if time.Unix(0, e.Nano).After(since) {
+			actions[e.Actor.ID] = append(actions[e.Actor.ID], e.Action)
+		}
+	}
+}
+
+// http returns a client for calls that docker.Client does not have.
+func (r *Runtime) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+	}}}
 }
 
 // Inspect returns a container.

@@ -48,7 +48,7 @@ func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
 	Target   string
-	Address  string            // as in the probes' Target, likewise Ports and Labels
+	Address  string            // as in the probes' Target, or else Instance, likewise Ports and Labels
 	Ports    map[string]uint16 // shared, do not write; nil for a target without probes
 	Labels   map[string]string // likewise; those of Admin.Label for a target without probes
 	Instance probe.Instance    // as its driver has reported it

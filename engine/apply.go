@@ -240,6 +240,7 @@ func (sc *scheduler) replace(c change) {
 		s.state = verdict.Relocate(s.kind, before)
 	}
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
+	s.forgetFault()
 	changed := s.state.Verdict != before.Verdict
 	if changed {
 		s.publish(sc.clock.Now())

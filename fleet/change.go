@@ -46,8 +46,11 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 		if !ok || memory.Check(desired.Rule) != nil {
 			continue
 		}
-		_, hasCause := m.causes[p]
+		why, hasCause := m.causes[p]
 		memory.Warned = hasCause && memory.State.Verdict == probe.Passing
+		if hasCause {
+			memory.Fault = why.fault(memory)
+		}
 		c.Memories[p] = memory
 		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
 			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}

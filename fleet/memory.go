@@ -152,6 +152,15 @@ func (f cause) isOf(m engine.Memory) bool {
 	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
 
+// fault returns the cause as the fault of a probe with a memory.
+func (f cause) fault(m engine.Memory) engine.Fault {
+	outcome := probe.Failure
+	if m.State.Verdict == probe.Passing {
+		outcome = probe.Warning
+	}
+	return engine.Fault{Outcome: outcome, Reason: f.reason, Detail: f.detail, At: m.Since}
+}
+
 // results returns the results that have made probes fail, the warnings of those that pass, and why others are blind.
 func (m memories) results() map[probe.ID]probe.Result {
 	all := make(map[probe.ID]probe.Result, len(m.causes))

@@ -319,6 +319,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		if !ok {
 			continue
 		}
+		m.Fault = engine.Fault{} // the cause says it, in less bytes
 		all.probes[id] = m
 		if why := l.cause(id, m, known[id]); why.isOf(m) {
 			all.causes[id], known[id] = why, why
@@ -381,10 +382,10 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 		return known
 	}
 	st, _ := l.config.Engine.Status(id)
-	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
+	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Fault.Outcome != probe.Failure {
 		return cause{}
 	}
-	return cause{m.Since, st.Result.Reason, st.Result.Detail}
+	return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 }
 
 // renewCauses has the causes of probes stored again that fail for another reason now. Other details are no other cause.
@@ -392,7 +393,7 @@ func (l *ledger) renewCauses() {
 	for _, s := range l.stored {
 		for id, known := range s.causes {
 			st, exists := l.config.Engine.Status(id)
-			if exists && st.Verdict == probe.Failing && st.Result.Outcome == probe.Failure && st.Result.Reason != known.reason {
+			if exists && st.Verdict == probe.Failing && st.Fault.Outcome == probe.Failure && st.Fault.Reason != known.reason {
 				delete(s.causes, id)
 				l.changes.note(id.Target)
 			}

@@ -341,7 +341,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
-			f.others.add(id, desired[id], f.ledger.snapshot(id, nil))
+			f.others.add(id, desired[id])
 			c.replace(id, f.ledger.applied[id], nil, memories{})
 			continue
 		}

@@ -348,8 +348,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
 			m = f.ledger.recall(id, o.Token, l)
-			c.stored[id] = f.ledger.storedOf(id, o.Token, l)
-			c.stored[id].causes = m.causes
+			c.stored[id] = f.ledger.storedOf(id, o.Token, l, m)
 		}
 		c.replace(id, f.ledger.applied[id], cmp.Or(desired[id], noTargets), m)
 	}

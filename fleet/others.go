@@ -175,7 +175,7 @@ const maxUpdate = 1000
 
 // show shows targets as the store has them, those of them that have probes here. It needs othersMu.
 func (o *others) show(targets map[string]bool) {
-	m, missing := newMemories(), []string(nil)
+	m, missing := memories{}, []string(nil)
 	for target := range targets {
 		if stored := o.memories.Get(coord.NameOf(target)); stored.Modified == 0 {
 			missing = append(missing, target)
@@ -198,24 +198,34 @@ func (o *others) read(m memories, target string, value []byte) {
 
 // restate shows targets as they are in memories, those of them that are shown. It needs othersMu.
 func (o *others) restate(m memories) {
-	byTarget := map[string]map[probe.ID]engine.Memory{}
-	for id, memory := range m.probes {
-		if _, exists := o.engine.Status(id); !exists || memory.State.Instance == "" {
-			continue // of another configuration, or not probed yet
+	for target, t := range m {
+		of := engine.Restated{
+			Memories: map[probe.ID]engine.Memory{}, Results: map[probe.ID]probe.Result{}, Ejections: map[probe.ID]engine.Ejection{},
+			State: t.Shown.State, Since: t.Shown.Since,
 		}
-		if byTarget[id.Target] == nil {
-			byTarget[id.Target] = map[probe.ID]engine.Memory{}
+		for _, p := range t.Probes {
+			id := p.id(target)
+			if _, exists := o.engine.Status(id); !exists || p.Memory.State.Instance == "" {
+				continue // of another configuration, or not probed yet
+			}
+			of.Memories[id] = p.Memory
+			if r, isKnown := p.result(); isKnown {
+				of.Results[id] = r
+			}
+			if e := p.Ejection; e != nil {
+				of.Ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
+			}
 		}
-		byTarget[id.Target][id] = memory
-	}
-	results := m.results()
-	for target, probes := range byTarget {
-		shown := m.shown[target]
-		in := shown.instance(m.restarts[target].Shown(target))
+		if len(of.Memories) == 0 {
+			continue
+		}
+		if t.Penalty != nil {
+			of.Penalty = *t.Penalty
+		}
+		in := t.Shown.instance(follows(target, t.Restarts))
 		if in.ID == "" { // nothing restarts it
-			in = latestInstance(target, probes)
+			in = latestInstance(target, of.Memories)
 		}
-		of := engine.Restated{Memories: probes, Results: results, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
 		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)

@@ -71,9 +71,3 @@ func (c *Coordinator) followEntries(ctx context.Context, prefix string, changed 
 	}
 	return ctx.Err()
 }
-
-// FollowEntries is followEntries.
-func FollowEntries(ctx context.Context, b Backend, prefix string, changed func(events []Event, isAll bool)) error {
-	c := &Coordinator{config: Config{Backend: b}}
-	return c.followEntries(ctx, prefix, changed)
-}

@@ -20,6 +20,7 @@ type Status struct {
 	Decided  bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
 	Warned   bool          // the latest attempt that passed was a warning
 	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
+	Tried    probe.Outcome // the best outcome that has counted since the probe has its handler, rule and target: Success, Failure, or Unknown before the first
 	Since    time.Time     // when Verdict was published
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 

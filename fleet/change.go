@@ -17,6 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
+	isKnown      map[string]bool           // targets of shards of which there are memories
 	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
@@ -27,7 +28,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, isKnown: map[string]bool{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -42,6 +43,7 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 	for p, desired := range now.Probes {
 		c.Set[p] = desired
+		c.isKnown[p.Target] = len(m.probes) > 0
 		memory, ok := m.probes[p]
 		if !ok || memory.Check(desired.Rule) != nil {
 			continue
@@ -49,7 +51,7 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 		_, hasCause := m.causes[p]
 		memory.Warned = hasCause && memory.State.Verdict == probe.Passing
 		c.Memories[p] = memory
-		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
+		if now.Units[p.Target].Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only
 			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
 		}
 	}
@@ -87,14 +89,25 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 }
 
+// added returns the probes that a change adds to this engine, except those of targets of which nothing is known: no
+// configuration has changed them.
+func (c *change) added(p *engine.Planned) []engine.ProbeChange {
+	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
+		return one.Action != engine.ProbeAdded || !c.isKnown[one.ID.Target]
+	})
+}
+
 // change makes a change of the engine and of the controller.
 func (f *Fleet) change(c *change) error {
 	if len(c.shards) == 0 {
 		return nil
 	}
-	if _, err := f.owner.Change(c.Change); err != nil {
+	planned, err := f.owner.Plan(c.Change)
+	if err != nil {
 		return err
 	}
+	f.config.Restarts.Reloading(restart.Reload{Name: "a change before the takeover of the target", Changes: c.added(planned), Memories: c.restarts})
+	planned.Commit()
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}

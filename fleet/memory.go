@@ -363,7 +363,7 @@ func (m memories) resume(how Resume) {
 	for id, memory := range m.probes {
 		switch {
 		case memory.State.Verdict == probe.Failing && id.Kind != probe.Readiness:
-			delete(m.probes, id)
+			m.probes[id] = memory.Forgotten()
 		case how == verify:
 			m.probes[id] = memory.Renewed(id.Kind)
 		}

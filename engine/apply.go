@@ -208,7 +208,7 @@ func (sc *scheduler) remove(s *slot) {
 func (sc *scheduler) adjust(s *slot, sp *spec) {
 	before := sc.timetable.schedule.Times(s.key).Period
 	s.mu.Lock()
-	if s.spec.Load().proof() != sp.proof() {
+	if s.spec.Load().proof != sp.proof {
 		s.unprove()
 	}
 	s.spec.Store(sp)

@@ -178,7 +178,7 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = ProbeUpdated
-		c.proven = c.before.proof() == proofOf(&desired.Rule, desired.HandlerName, desired.Revision)
+		c.proven = c.before.proof == proofOf(&desired.Rule, desired.HandlerName, desired.Revision)
 	default:
 		p.counts.Kept++
 		return nil

@@ -16,12 +16,16 @@ func proofOf(r *probe.Rule, name, revision string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-func (d *definition) proof() uint32 { return proofOf(&d.rule, d.handlerName, d.revision) }
+// Definition identifies the handler of a probe and what its rule adds to its verdicts, in any engine: a hash, which is never 0.
+func Definition(p probe.Probe) uint32 {
+	r := p.Rule.WithDefaults()
+	return proofOf(&r, p.HandlerName, p.Revision)
+}
 
 // prove notes that an attempt of a spec has an outcome that counts, and reports whether it is the first success of the probe
 // as it is now.
 func (s *slot) prove(by *spec, outcome probe.Outcome) (isNew bool) {
-	if sp := s.spec.Load(); by != sp && by.proof() != sp.proof() {
+	if sp := s.spec.Load(); by != sp && by.proof != sp.proof {
 		return false // the probe was changed meanwhile
 	}
 	s.mu.Lock()

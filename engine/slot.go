@@ -261,7 +261,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}
-	st.Tried = s.tried()
+	st.Tried, st.Definition = s.tried(), sp.proof
 	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if s.result != nil {
 		st.Result = *s.result

@@ -22,7 +22,7 @@ func (s *slot) memory(c *clock.Clock) Memory {
 	address, sp, isProven := s.address, s.spec.Load(), s.marks.has(markProven)
 	s.mu.Unlock()
 	if isProven && s.kind != probe.Readiness {
-		m.Proven = sp.proof()
+		m.Proven = sp.proof
 	}
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
 	m.Handler = handlerOf(sp.handlerName, sp.revision)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -186,6 +187,39 @@ func TestTargetsThatFailAtATakeoverAreRestarted(t *testing.T) {
 		}
 		if restarted != sick {
 			t.Errorf("%d of %d sick targets were restarted", restarted, sick)
+		}
+	})
+}
+
+// A wrong liveness probe with a quorum, or wrong thresholds of it, are pushed to three engines, one after the other: the votes
+// from before the push are no success of the probe.
+func TestAWrongProbeWithAQuorumRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(80)
+		targets.Quorums = map[probe.ID]quorum.Rule{}
+		for id := range targets.Probes {
+			if id.Kind == probe.Liveness {
+				targets.Quorums[id] = quorum.Rule{Vantages: 3, Min: 2}
+			}
+		}
+		engines := startAll(t, b, targets, "one", "two", "three")
+		time.Sleep(time.Minute)
+		next := push(t, targets, "2", wrong, engines[0])
+		time.Sleep(5 * time.Second)
+		push(t, targets, "2", wrong, engines[1:]...)
+		time.Sleep(3 * time.Minute)
+		push(t, next, "3", func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }, engines...)
+		time.Sleep(3 * time.Minute)
+		for target := range targets.Units {
+			if n := len(w.restarts(target)); n > 0 {
+				t.Fatalf("%d restarts of %s", n, target)
+			}
+		}
+		for _, m := range engines {
+			if states := m.engine.States(); states.InTrouble() > 0 {
+				t.Errorf("%d targets of %s are in trouble after the correction", states.InTrouble(), m.co.Name())
+			}
 		}
 	})
 }

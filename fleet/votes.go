@@ -46,6 +46,7 @@ type ballot struct {
 type vote struct {
 	Poll    string        `json:"poll"` // the name of the probe's poll: see pollOf
 	Verdict probe.Verdict `json:"verdict"`
+	Of      uint32        `json:"of,omitempty"` // the engine.Definition of the probe that has decided it; 0 if that is not the present one
 }
 
 // ballotKey says whose ballot it is, and about which target.
@@ -190,19 +191,22 @@ func (v *votes) chosenBy(e electorate) []string {
 	return chosen
 }
 
-// about returns the votes about a probe of the vantages that a rule chooses.
-func (v *votes) about(id probe.ID, r quorum.Rule) (all []quorum.Vote) {
-	poll := pollOf(id).Name
+// about returns the votes about a probe of the vantages that its rule chooses, and which of these have voted on the probe as it
+// is now.
+func (v *votes) about(of joint) (all []quorum.Vote, current map[string]bool) {
+	id, poll := of.id, pollOf(of.id).Name
+	current = map[string]bool{}
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
-	for _, name := range v.chosenBy(electorate{shard.Of(id.Target), r}) {
+	for _, name := range v.chosenBy(electorate{shard.Of(id.Target), of.rule}) {
 		cast, vantage := v.ballots[ballotKey{name, id.Target}], v.vantages[name]
 		at := slices.IndexFunc(cast.Votes, func(said vote) bool { return said.Poll == poll })
 		if at >= 0 && cast.Lease == vantage.Lease {
 			all = append(all, quorum.Vote{Vantage: name, Instance: cast.Instance, Verdict: cast.Votes[at].Verdict, Doubtful: vantage.Doubtful})
+			current[name] = cast.Votes[at].Of == of.definition
 		}
 	}
-	return all
+	return all, current
 }
 
 // isCurrent reports whether the entries were read in the membership with a lease, and no changes are missing since.

@@ -131,14 +131,14 @@ func New(c Config) *Fleet {
 	changed := wake.New()
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), desired: &desired{}, changes: newChanges(changed),
-		votes: newVotes(c.Coordinator, c.Zone, c.Logger), others: newOthers(c.Coordinator, c.Logger, changed.Set),
+		votes: newVotes(c.Coordinator, c.Zone), others: newOthers(c.Coordinator, c.Logger, changed.Set),
 		wake: changed, sparse: sparselog.New(c.Logger),
 	}
 	f.union = engine.NewUnion(c.Engine, f.others.engine)
 	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes}
 	f.votes.voted = f.joints.voted
 	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
-	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
+	f.floors = newFloors(c, f.desired, f.MayAct, f.sparse)
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
 	f.opinions = newOpinions(c, f.votes, f.desired)
@@ -163,7 +163,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.Hold(held)
+		f.config.Coordinator.SetHoldings(held)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
@@ -218,7 +218,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.opinions.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
-	parts.Go(func() { f.floors.follow(ctx) })
+	parts.Go(func() { f.floors.reserved.Run(ctx) })
 	parts.Go(func() { f.floors.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })

@@ -54,7 +54,7 @@ func shownInstance(in, follows probe.Instance) *probe.Instance {
 	if in.Since.Equal(follows.Since) {
 		in.Since = follows.Since
 	}
-	if in == follows || in.ID != follows.ID || in.Phase == probe.Absent {
+	if in.Equal(follows) || in.ID != follows.ID || in.Phase == probe.Absent {
 		return nil
 	}
 	in.Target, in.ID, in.Since = "", "", in.Since.UTC()

@@ -1,44 +1,32 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"slices"
-	"time"
+	"encoding/json"
+	"strings"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/doubt"
 )
 
-// voteTimeout bounds one request, and retryAfter is how long to wait after one that has failed.
-const (
-	voteTimeout = 10 * time.Second
-	retryAfter  = time.Second
-)
-
-// mark says that entries are to be compared with what this engine says.
+// mark says that what this engine says about targets may have changed; "" is about itself.
 func (v *votes) mark(targets ...string) {
-	v.remark(targets)
-	v.wake.Set()
-}
-
-// remark is mark for the next time that something is put.
-func (v *votes) remark(targets []string) {
-	v.votesMu.Lock()
-	defer v.votesMu.Unlock()
+	names := make([]string, 0, len(targets))
 	for _, target := range targets {
-		v.marked[target] = true
+		names = append(names, entryOf(v.coordinator.Name(), target))
 	}
+	v.said.Mark(names...)
 }
 
 // say changes what this engine says of itself.
 func (v *votes) say(change func(*Vantage)) {
 	v.votesMu.Lock()
-	defer v.votesMu.Unlock()
 	before := v.self
-	if change(&v.self); v.self != before {
-		v.marked[""] = true
-		v.wake.Set()
+	change(&v.self)
+	isChanged := v.self != before
+	v.votesMu.Unlock()
+	if isChanged {
+		v.mark("")
 	}
 }
 
@@ -55,102 +43,36 @@ func (v *votes) setHealth(doubtful bool, own doubt.Sample) {
 // differs reports whether two numbers of so many targets differ by more than one percent of these.
 func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
 
-// putMarked puts what is marked until ctx is done. Then it stays in the store until the Coordinator ends.
-func (v *votes) putMarked(ctx context.Context) {
-	for ctx.Err() == nil {
-		lease, changed := v.coordinator.Lease()
+// followDrains says whether this engine is drained, once that is known, until ctx is done.
+func (v *votes) followDrains(ctx context.Context) {
+	for {
 		isEligible, isKnown, reassigned := v.coordinator.Eligible()
-		var again <-chan time.Time
-		if lease != 0 && isKnown { // or else this engine would be put as drained at first
-			v.say(func(self *Vantage) { self.Drained = !isEligible })
-			if !v.put(ctx, lease) {
-				again = time.After(retryAfter)
-			}
+		if isKnown {
+			v.votesMu.Lock()
+			v.self.Drained, v.isSelfKnown = !isEligible, true
+			v.votesMu.Unlock()
+			v.mark("")
 		}
 		select {
-		case <-v.wake:
-		case <-changed:
 		case <-reassigned:
-		case <-again:
 		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-// put puts what is marked, and returns false if some of that is to be tried again. It waits until the entries of this membership
-// were read.
-func (v *votes) put(ctx context.Context, lease coord.Lease) (isDone bool) {
-	if !v.isCurrent(lease) {
-		return true
-	}
-	for batch := v.take(); len(batch) > 0; batch = v.take() {
-		if !v.commit(ctx, lease, batch) {
-			return false
-		}
-	}
-	return true
-}
-
-// take returns the next targets that are marked, at most coord.MaxTransactions, which no longer are.
-func (v *votes) take() (batch []string) {
-	v.votesMu.Lock()
-	defer v.votesMu.Unlock()
-	for target := range v.marked {
-		if len(batch) == coord.MaxTransactions {
-			break
-		}
-		delete(v.marked, target)
-		batch = append(batch, target)
-	}
-	return batch
-}
-
-// commit puts those of a batch of entries that differ from the store's, in place of the ones that it has shown: a request that
-// comes late finds another one, and changes nothing. It returns false if it could not put some, since the store has others by now,
-// or because of an error: they are marked again.
-func (v *votes) commit(ctx context.Context, lease coord.Lease, batch []string) (isDone bool) {
-	var differing []string
-	var all []coord.Transaction
-	for _, target := range batch {
-		key, value := v.entry(lease, target)
-		stored := v.ownEntry(target)
-		if bytes.Equal(value, stored.Value) {
-			continue
-		}
-		differing = append(differing, target)
-		all = append(all, coord.Transaction{
-			If:   []coord.Condition{{Key: key, Modified: stored.Modified}}, // 0: there must be none
-			Then: []coord.Change{{Key: key, Value: value, Lease: lease, Delete: value == nil}},
-		})
-	}
-	if len(all) == 0 {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, voteTimeout)
-	defer cancel()
-	made, err := v.coordinator.Backend().Commit(ctx, all...)
-	if err != nil {
-		v.sparse.Warn("votes cannot be put, trying again", "engine", v.coordinator.Name(), "error", err)
-		v.remark(differing)
-		return false
-	}
-	for i, isMade := range made {
-		if !isMade {
-			v.remark(differing[i : i+1])
-		}
-	}
-	return !slices.Contains(made, false)
-}
-
-// entry returns what the store is to have under a key of this engine; nil for nothing.
-func (v *votes) entry(lease coord.Lease, target string) (key string, value []byte) {
-	key = coord.KeyVote + v.coordinator.Name()
-	if target != "" {
-		return key + "/" + target, v.ballot(target, lease)
+// own returns what the store is to have under a name of this engine; nil for nothing.
+func (v *votes) own(name string, lease coord.Lease) []byte {
+	if _, target, isBallot := strings.Cut(name, "/"); isBallot {
+		return v.ballot(target, lease)
 	}
 	v.votesMu.Lock()
-	self := v.self
+	self, isKnown := v.self, v.isSelfKnown
 	v.votesMu.Unlock()
+	if !isKnown {
+		return nil
+	}
 	self.Lease = lease
-	return key, encode(self)
+	value, _ := json.Marshal(self) // it has no part that JSON lacks
+	return value
 }

@@ -49,7 +49,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 		for _, id := range batch {
 			all = append(all, Transaction{
 				If:   []Condition{Owns(id, tokens[id])},
-				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
+				Then: []Change{{Key: keyMark + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
 			})
 		}
 		made, err := c.config.Backend.Commit(ctx, all...)

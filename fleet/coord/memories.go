@@ -41,7 +41,7 @@ func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]M
 	for batch := range slices.Chunk(ids, MaxTransactions) {
 		prefixes := make([]string, 0, len(batch))
 		for _, id := range batch {
-			prefixes = append(prefixes, keyMemory+id.String())
+			prefixes = append(prefixes, keyMark+id.String())
 		}
 		found, err := c.config.Backend.RangeAll(ctx, prefixes...)
 		if err != nil {
@@ -63,7 +63,7 @@ func readMemories(prefix string, entries []Entry) Memories {
 	for _, e := range entries {
 		if e.Key == prefix {
 			m.Loaded = parseToken(e.Value)
-		} else if target, ok := targetOf(e.Key, keyMemory); ok {
+		} else if target, ok := memoryKeys.name(e.Key); ok {
 			m.ByTarget[target] = e.Value
 			m.Modified = max(m.Modified, e.Modified)
 		}
@@ -104,7 +104,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 			batch = append(batch, write{Transaction: Transaction{If: []Condition{owned}}})
 		}
 		w := &batch[len(batch)-1]
-		w.Then = append(w.Then, Change{Key: targetKey(keyMemory, m.Target), Value: m.Value, Delete: m.Value == nil})
+		w.Then = append(w.Then, Change{Key: memoryKeys.Key(m.Target), Value: m.Value, Delete: m.Value == nil})
 		w.of = append(w.of, i)
 		size += len(m.Value)
 	}

@@ -25,7 +25,7 @@ func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed f
 		c.hear(sent)
 		began()
 		defer ended()
-		for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
+		for events, err := range c.config.Backend.Watch(ctx, keyMark, at) {
 			if err != nil {
 				return err
 			}
@@ -39,9 +39,9 @@ func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed f
 func memoriesOf(events []Event) (all []Memory, loaded map[shard.ID]Revision) {
 	loaded = map[shard.ID]Revision{}
 	for _, e := range events {
-		if target, isMemory := targetOf(e.Key, keyMemory); isMemory {
+		if target, isMemory := memoryKeys.name(e.Key); isMemory {
 			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
-		} else if id, isMark := parseShard(strings.TrimPrefix(e.Key, keyMemory)); isMark && !e.Deleted {
+		} else if id, isMark := parseShard(strings.TrimPrefix(e.Key, keyMark)); isMark && !e.Deleted {
 			loaded[id] = parseToken(e.Value)
 		}
 	}

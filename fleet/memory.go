@@ -55,6 +55,16 @@ func (m memories) of(target string) *memory {
 	return m[target]
 }
 
+// haveProbes reports whether anything is remembered of a probe.
+func (m memories) haveProbes() bool {
+	for _, t := range m {
+		if len(t.Probes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // isEmpty reports whether there is nothing to be remembered.
 func (t *memory) isEmpty() bool {
 	return len(t.Probes)+len(t.Told)+len(t.ToldOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
@@ -334,11 +344,11 @@ func (m memories) resume(how Resume) {
 		if how == forget {
 			t.Probes, t.Restarts, t.Penalty, t.Shown = nil, nil, nil, shown{}
 		}
-		t.Probes = slices.DeleteFunc(t.Probes, func(p probeMemory) bool {
-			return p.Memory.State.Verdict == probe.Failing && p.Kind != probe.Readiness
-		})
 		for i := range t.Probes {
-			if p := &t.Probes[i]; how == verify {
+			switch p := &t.Probes[i]; {
+			case p.Memory.State.Verdict == probe.Failing && p.Kind != probe.Readiness:
+				p.Memory, p.Cause = p.Memory.Forgotten(), cause{}
+			case how == verify:
 				p.Memory = p.Memory.Renewed(p.Kind)
 			}
 		}

@@ -47,6 +47,7 @@ type ballot struct {
 type vote struct {
 	Poll    string        `json:"poll"` // the name of the probe's poll: see pollOf
 	Verdict probe.Verdict `json:"verdict"`
+	Of      uint32        `json:"of,omitempty"` // the engine.Definition of the probe that has decided it; 0 if that is not the present one
 }
 
 // said is an entry of the votes of the fleet: what an engine says about itself, by its name, or about a target, by that name, a
@@ -156,17 +157,20 @@ func (v *votes) choose(id shard.ID, r quorum.Rule) []string {
 	return chosen
 }
 
-// about returns the votes about a probe of the vantages that a rule chooses.
-func (v *votes) about(id probe.ID, r quorum.Rule) (all []quorum.Vote) {
-	poll := pollOf(id).Name
-	for _, name := range v.choose(shard.Of(id.Target), r) {
+// about returns the votes about a probe of the vantages that its rule chooses, and which of these have voted on the probe as it
+// is now.
+func (v *votes) about(of joint) (all []quorum.Vote, current map[string]bool) {
+	id, poll := of.id, pollOf(of.id).Name
+	current = map[string]bool{}
+	for _, name := range v.choose(shard.Of(id.Target), of.rule) {
 		vantage, cast := v.said.Get(name).Value.vantage, v.said.Get(entryOf(name, id.Target)).Value.ballot
 		at := slices.IndexFunc(cast.Votes, func(said vote) bool { return said.Poll == poll })
 		if at >= 0 && cast.Lease == vantage.Lease {
 			all = append(all, quorum.Vote{Vantage: name, Instance: cast.Instance, Verdict: cast.Votes[at].Verdict, Doubtful: vantage.Doubtful})
+			current[name] = cast.Votes[at].Of == of.definition
 		}
 	}
-	return all
+	return all, current
 }
 
 // isCurrent reports whether the entries were read in the membership with a lease, and no changes are missing since.
@@ -211,4 +215,72 @@ func parseSaid(name string, e coord.Entry, _ said) (s said) {
 	v.Targets = min(max(v.Targets, 0), maxSeen)
 	v.Failing = min(max(v.Failing, 0), v.Targets)
 	return s
+}
+
+// mark says that what this engine says about targets may have changed; "" is about itself.
+func (v *votes) mark(targets ...string) {
+	names := make([]string, 0, len(targets))
+	for _, target := range targets {
+		names = append(names, entryOf(v.coordinator.Name(), target))
+	}
+	v.said.Mark(names...)
+}
+
+// say changes what this engine says of itself.
+func (v *votes) say(change func(*Vantage)) {
+	v.votesMu.Lock()
+	before := v.self
+	change(&v.self)
+	isChanged := v.self != before
+	v.votesMu.Unlock()
+	if isChanged {
+		v.mark("")
+	}
+}
+
+// setHealth says whether this engine doubts its verdicts, and how many of its targets fail. Others are told
+// of another number only if it differs by a percent of the targets.
+func (v *votes) setHealth(doubtful bool, own doubt.Sample) {
+	v.say(func(self *Vantage) {
+		if doubtful != self.Doubtful || differs(own.Targets, self.Targets, own.Targets) || differs(own.Failing, self.Failing, own.Targets) {
+			self.Doubtful, self.Targets, self.Failing = doubtful, own.Targets, own.Failing
+		}
+	})
+}
+
+// differs reports whether two numbers of so many targets differ by more than one percent of these.
+func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
+
+// followDrains says whether this engine is drained, once that is known, until ctx is done.
+func (v *votes) followDrains(ctx context.Context) {
+	for {
+		isEligible, isKnown, reassigned := v.coordinator.Eligible()
+		if isKnown {
+			v.votesMu.Lock()
+			v.self.Drained, v.isSelfKnown = !isEligible, true
+			v.votesMu.Unlock()
+			v.mark("")
+		}
+		select {
+		case <-reassigned:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// own returns what the store is to have under a name of this engine; nil for nothing.
+func (v *votes) own(name string, lease coord.Lease) []byte {
+	if _, target, isBallot := strings.Cut(name, "/"); isBallot {
+		return v.ballot(target, lease)
+	}
+	v.votesMu.Lock()
+	self, isKnown := v.self, v.isSelfKnown
+	v.votesMu.Unlock()
+	if !isKnown {
+		return nil
+	}
+	self.Lease = lease
+	value, _ := json.Marshal(self) // it has no part that JSON lacks
+	return value
 }

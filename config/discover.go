@@ -45,13 +45,29 @@ func discoverSchemas(target Field) (kinds map[string]*compiledSchema, all *Schem
 		kinds[kind] = compileSchema(*structSchema[discoverBlock](append(slices.Clone(fields), target)...))
 		delete(kinds[kind].inside, "target") // which the decoder of targets decodes
 		for _, field := range fields {
-			isThere := func(f Field) bool { return f.Name == field.Name }
-			if field.Required = false; !slices.ContainsFunc(all.Fields, isThere) {
-				all.Fields = append(all.Fields, field)
-			}
+			addOf(kind, field, all)
 		}
 	}
 	return kinds, all
+}
+
+// addOf adds a field of a kind of discover blocks to the schema of all kinds. Fields of the same name become one.
+func addOf(kind string, field Field, all *Schema) {
+	field.Doc = fmt.Sprintf("with %q: ", kind) + field.Doc
+	if field.Required {
+		field.Unset = "none, it is required"
+	}
+	field.Required = false
+	for i := range all.Fields {
+		if other := &all.Fields[i]; other.Name == field.Name {
+			other.Doc += ". With" + strings.TrimPrefix(field.Doc, "with")
+			if other.Unset != field.Unset {
+				other.Unset = "see below"
+			}
+			return
+		}
+	}
+	all.Fields = append(all.Fields, field)
 }
 
 // maxDiscoveries is how many discover blocks a configuration may have.
@@ -90,7 +106,7 @@ func (t *targetDecoder) discovery(b *tree.Block) (d Discovery, template *tree.Bl
 	schema := t.language.discover[kind]
 	if schema == nil {
 		known := names(discoverKinds)
-		hint := suggest.DidYouMean("%s", kind, known)
+		hint := suggest.DidYouMean("%q", kind, known)
 		if hint == "" {
 			hint = "write one of " + strings.Join(known, ", ")
 		}

@@ -25,8 +25,8 @@ import (
 type Element struct {
 	Address string            `json:"address"`          // an IP address or a host name
 	Port    uint16            `json:"port,omitempty"`   // 0 if it is not known
-	Labels  map[string]string `json:"labels,omitempty"` // what the source says of it
-	Meta    map[string]string `json:"meta,omitempty"`   // labels whose names begin with two underscores, and what a source knows besides
+	Labels  map[string]string `json:"labels,omitempty"` // what the source says of it, as labels that a target may have
+	Meta    map[string]string `json:"meta,omitempty"`   // other labels, such as job and __meta_rack, and what the source knows besides
 }
 
 // Elements are what a source has found, by keys: the address, a colon and the port, or only the address without one.

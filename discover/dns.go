@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,10 +51,13 @@ func (d DNS) Check() error {
 
 // nameProblem returns why a name cannot be looked up, or "". Names of SRV records begin with underscores.
 func nameProblem(name string) string {
-	if len(name) > dial.MaxHostName || name == "" {
-		return ", which is no name"
+	plain := strings.TrimSuffix(name, ".")
+	for label := range strings.SplitSeq(plain, ".") {
+		if label == "" || len(label) > 63 || strings.ContainsAny(label, " /:") {
+			return ", which is no name"
+		}
 	}
-	if _, err := dnsmessage.NewName(name + "."); err != nil {
+	if len(plain) > dial.MaxHostName {
 		return ", which is no name"
 	}
 	return ""

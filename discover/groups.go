@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // targetGroup is a group of targets in the format of Prometheus (file_sd_config and http_sd_config).
@@ -50,7 +51,7 @@ func (g targetGroup) addTo(a *answer) error {
 		if len(name)+len(value) > maxLabel {
 			return fmt.Errorf("the label %.40q has more than %d bytes", name, maxLabel)
 		}
-		if strings.HasPrefix(name, "__") {
+		if probe.CheckLabel(name, value) != nil {
 			meta[name] = value
 		} else {
 			labels[name] = value

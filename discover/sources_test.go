@@ -56,10 +56,10 @@ func write(t *testing.T, path, text string) {
 func TestFilesAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one.json"), filepath.Join(dir, "two.yml")
-	write(t, one, `[{"targets": ["10.0.0.7:80", "db", "[::1]:443"], "labels": {"job": "web", "__meta_rack": "r1"}}]`)
+	write(t, one, `[{"targets": ["10.0.0.7:80", "db", "[::1]:443"], "labels": {"site": "a", "job": "web", "__meta_rack": "r1"}}]`)
 	answers := run(t, discover.File{Files: []string{filepath.Join(dir, "*.json"), two}})
 	first := testsync.Receive(t, "the first answer", answers)
-	want := discover.Element{Address: "10.0.0.7", Port: 80, Labels: map[string]string{"job": "web"}, Meta: map[string]string{"__meta_rack": "r1"}}
+	want := discover.Element{Address: "10.0.0.7", Port: 80, Labels: map[string]string{"site": "a"}, Meta: map[string]string{"job": "web", "__meta_rack": "r1"}}
 	if got := first.Elements["10.0.0.7:80"]; !reflect.DeepEqual(got, want) || len(first.Elements) != 3 || first.Elements["db"].Port != 0 || first.Elements["[::1]:443"].Address != "::1" {
 		t.Errorf("got %+v", first)
 	}

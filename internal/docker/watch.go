@@ -467,7 +467,7 @@ func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	w.mu.Lock()
 	present := slices.Collect(maps.Keys(w.followers))
 	w.mu.Unlock()
-	list, err := w.client.List(ctx, nil)
+	list, err := w.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -482,6 +482,25 @@ func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	w.mu.Unlock()
 	callAll(changed)
 	return nil
+}
+
+// listTries is how often a list is asked for that the runtime refuses.
+const listTries = 5
+
+// list returns the containers. Podman refuses to list them while one of them is being removed.
+func (w *Watch) list(ctx context.Context) (list []Listed, err error) {
+	for try := range listTries {
+		var answer *Error
+		if list, err = w.client.List(ctx, nil); err == nil || !errors.As(err, &answer) || answer.Status == 0 {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(minSync << try):
+		}
+	}
+	return list, err
 }
 
 // reconcile forgets containers that are not in a list, and returns the IDs of those to inspect.

@@ -94,6 +94,9 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
+		if reasonOf(err) != probe.ReasonRuntimeFailed && !errors.Is(err, docker.ErrNotFound) { // the runtime is away
+			err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+		}
 		return restart.Exit{Code: -1, Err: err}
 	}
 	began(rt.begun(ctx, c, d.ports))

@@ -5,6 +5,7 @@ package dockertest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -236,7 +237,7 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s.Image, s.HostConfig.NetworkMode = Image, "host"
+	s.Image, s.HostConfig.NetworkMode = Image, cmp.Or(s.HostConfig.NetworkMode, "host")
 	id, err := r.Create(ctx, name, s)
 	if err == nil {
 		err = r.Client.Start(ctx, id)
@@ -245,6 +246,37 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// Post makes a call that docker.Client does not have, with a body of JSON.
+func (r *Runtime) Post(t testing.TB, path, body string) {
+	t.Helper()
+	res, err := r.http().Post("http://runtime/v1.41"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		var answer bytes.Buffer
+		_, _ = answer.ReadFrom(res.Body)
+		t.Fatalf("%s: %s %s", path, res.Status, answer.String())
+	}
+}
+
+// DeleteNetwork removes a network with all containers in it.
+func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
+	t.Helper()
+	containers, _ := r.List(context.Background(), nil)
+	for _, c := range containers {
+		_ = r.Remove(context.Background(), c.ID)
+	}
+	req, err := http.NewRequest(http.MethodDelete, "http://runtime/v1.41/networks/"+name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := r.http().Do(req); err != nil || res.StatusCode >= 300 {
+		t.Errorf("network not removed: %v %v", res, err)
+	}
 }
 
 // Events returns what the runtime's own log says that has happened to containers since then: actions by ID.

@@ -179,6 +179,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonStartAfter:         "It starts after other targets",
 	probe.ReasonOperatorStop:       "An operator stopped the target; sonde start starts it",
 	probe.ReasonRuntimeStop:        "It was stopped by a command of its runtime, and another one or sonde restart starts it",
+	probe.ReasonNotRunning:         "Its container does not run, and its runtime does not start it",
 	probe.ReasonOperatorRestart:    "An operator requested its restart",
 	probe.ReasonCrashLoop:          "Earlier instances kept exiting, and this one has not outlasted the last back-off yet",
 	probe.ReasonDegraded:           "It fails, and is not restarted while the engine itself is degraded",

@@ -159,6 +159,7 @@ const (
 	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
 	ReasonStarting        Reason = "restart.starting"         // the process runs, and has not said yet that it is ready
 	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator has stopped the target
+	ReasonNotRunning      Reason = "restart.not_running"      // the container exists, has exited on its own, and its runtime does not start it again
 	ReasonRuntimeStop     Reason = "restart.runtime_stop"     // somebody has stopped the instance by a command of its runtime, such as docker stop
 	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one, here or by a command of its runtime
 	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it

@@ -53,6 +53,8 @@ func waitingState(in *probe.Instance) probe.TargetState {
 		return probe.StateBlind
 	case in.Reason == probe.ReasonRuntimeStop:
 		return probe.StateStopped
+	case in.Reason == probe.ReasonNotRunning:
+		return probe.StateExited
 	case in.Reason == probe.ReasonStartAfter || in.Reason == probe.ReasonStarting:
 		return probe.StateStarting
 	case in.Reason == probe.ReasonBackOff:

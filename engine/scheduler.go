@@ -113,13 +113,13 @@ type folded struct {
 // the attempt's result, if the event is one.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
 	rule, at := s.spec.Load().rule, sc.clock.Time(now)
-	if res != nil && res.Reason.BlamesEngine() {
+	if res != nil && res.Reason.IsNeverCounted() {
 		rule.OnError = probe.ErrorIgnored
 	}
 	s.mu.Lock()
 	marked := s.marks
 	if res != nil {
-		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
+		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.IsNeverCounted()
 		if sc.outcomes.add(s, res.Outcome, !uncounted) {
 			sc.out.record(s.target.name, RecordOutcomes)
 		}

@@ -80,7 +80,7 @@ func (c Config) IsOwned() bool { return c.Image != "" }
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or several, or nil.
 func (c Config) Check() error {
 	wrong := limits.Check(c, "")
-	switch n := count(c.Name != "", len(c.Match) > 0, c.Image != ""); {
+	switch n := howMany(c.Name != "", len(c.Match) > 0, c.Image != ""); {
 	case n == 0:
 		wrong.Add("name", `is missing: write name or match for a container that somebody else has made, or image for one that the engine makes`)
 	case n > 1:
@@ -98,7 +98,7 @@ func (c Config) Check() error {
 	return errors.Join(socket, spec, command.Command{Words: words, Env: c.Env}.Check(), wrong.Err())
 }
 
-func count(conditions ...bool) (n int) {
+func howMany(conditions ...bool) (n int) {
 	for _, is := range conditions {
 		if is {
 			n++

@@ -9,15 +9,15 @@ import (
 func TestMistakesInAConfigurationAreNamed(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "")
 	for want, c := range map[string]Config{
-		`name: is missing: write name or match for a container that somebody else has made, or image for one that the engine makes`:                                        {},
-		`name: stands beside match or image; write one of the three: name and match are for a container that somebody else has made, image for one that the engine makes`:  {Name: "a", Image: "b"},
-		`user: has no effect without image: the container is made by somebody else`:                                                                                        {Name: "a", User: "b"},
-		`host: is "tcp://10.0.0.1:2375"; Sonde reaches runtimes of this machine only, by a Unix socket: run an engine where the containers are, instead of tcp`:            {Name: "a", Host: "tcp://10.0.0.1:2375"},
-		`host: is "docker.sock"; write a Unix socket, such as "unix:///run/podman/podman.sock"`:                                                                            {Name: "a", Host: "docker.sock"},
-		`ports: has "80:http"; write the port of this machine and that of the container, such as "8080:80", "127.0.0.1:8080:80" or "53:53/udp"`:                            {Image: "a", Ports: []string{"80:http"}},
-		`mounts: has "./data:/data"; write a directory of this machine or the name of a volume, and the path in the container, such as "/srv/www:/www:ro" or "data:/data"`: {Image: "a", Mounts: []string{"./data:/data"}},
-		`command: has a NUL byte in word 2`: {Image: "a", Command: []string{"\x00"}},
-		"":                                  {Image: "a", Ports: []string{"80", "8080:80", "[::1]:53:53/udp"}, Mounts: []string{"/srv:/srv:ro"}, Host: "/run/podman/podman.sock"},
+		`name is missing: write name or match for a container that somebody else has made, or image for one that the engine makes`:                                        {},
+		`name stands beside match or image; write one of the three: name and match are for a container that somebody else has made, image for one that the engine makes`:  {Name: "a", Image: "b"},
+		`user has no effect without image: the container is made by somebody else`:                                                                                        {Name: "a", User: "b"},
+		`host is "tcp://10.0.0.1:2375"; Sonde reaches runtimes of this machine only, by a Unix socket: run an engine where the containers are, instead of tcp`:            {Name: "a", Host: "tcp://10.0.0.1:2375"},
+		`host is "docker.sock"; write a Unix socket, such as "unix:///run/podman/podman.sock"`:                                                                            {Name: "a", Host: "docker.sock"},
+		`ports has "80:http"; write the port of this machine and that of the container, such as "8080:80", "127.0.0.1:8080:80" or "53:53/udp"`:                            {Image: "a", Ports: []string{"80:http"}},
+		`mounts has "./data:/data"; write a directory of this machine or the name of a volume, and the path in the container, such as "/srv/www:/www:ro" or "data:/data"`: {Image: "a", Mounts: []string{"./data:/data"}},
+		`command has a NUL byte in word 2`: {Image: "a", Command: []string{"\x00"}},
+		"":                                 {Image: "a", Ports: []string{"80", "8080:80", "[::1]:53:53/udp"}, Mounts: []string{"/srv:/srv:ro"}, Host: "/run/podman/podman.sock"},
 	} {
 		got := ""
 		if err := c.Check(); err != nil {
@@ -28,7 +28,7 @@ func TestMistakesInAConfigurationAreNamed(t *testing.T) {
 		}
 	}
 	t.Setenv("DOCKER_HOST", "ssh://a@b")
-	if _, err := (Config{Name: "a"}).Socket(); err == nil || err.Error() != `host: is not set, and DOCKER_HOST is "ssh://a@b"; Sonde reaches runtimes of this machine only, by a Unix socket: run an engine where the containers are, instead of ssh` {
+	if _, err := (Config{Name: "a"}).Socket(); err == nil || err.Error() != `host is not set, and DOCKER_HOST is "ssh://a@b"; Sonde reaches runtimes of this machine only, by a Unix socket: run an engine where the containers are, instead of ssh` {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,7 +108,7 @@ volume_path = "DIR/volumes"
 func needs(t testing.TB, programs ...string) {
 	t.Helper()
 	tier.Needs(t, programs...)
-	if os.Geteuid() != 0 {
+	if goruntime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root can start a container runtime of its own")
 	}
 }
@@ -137,7 +138,7 @@ func (r *Runtime) Start(t testing.TB) {
 	t.Helper()
 	r.process = exec.Command(r.command[0], r.command[1:]...)
 	r.process.Env, r.process.Stdout, r.process.Stderr = r.env, r.log, r.log
-	r.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	r.process.SysProcAttr = attributes()
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func (r *Runtime) end(t testing.TB) {
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], r.dir+"/") {
-			_ = syscall.Unmount(fields[1], syscall.MNT_DETACH)
+			unmount(fields[1])
 		}
 	}
 }

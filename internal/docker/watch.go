@@ -560,14 +560,15 @@ func (w *Watch) inspectAll(ctx context.Context, ids []string) error {
 	return context.Cause(ctx)
 }
 
-// Add notes a container that was created just now, and which the stream of events may not have brought yet.
+// Add notes a container that was started just now, and which the stream of events may not have brought yet.
 func (w *Watch) Add(c Container) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.containers[c.ID] == nil && w.isFollowed(c.ID, c.Name, c.Labels) {
-		w.containers[c.ID] = &entry{seen: Seen{Container: c}}
-		w.enqueue(c.ID)
+	if e := w.containers[c.ID]; e != nil && !c.State.StartedAt.After(e.seen.State.StartedAt) || !w.isFollowed(c.ID, c.Name, c.Labels) {
+		return
 	}
+	w.store(c)
+	w.enqueue(c.ID) // it may have exited meanwhile
 }
 
 // Recheck has a container inspected that is followed.

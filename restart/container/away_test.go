@@ -18,7 +18,7 @@ import (
 // While a runtime is away no verdict changes, and nothing is restarted; what has happened meanwhile is known when it is back.
 func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
-		containers, away := tier.Pick(3, 3, 20), tier.Pick(7*time.Second, 7*time.Second, time.Minute)
+		containers, away := tier.Pick(2, 3, 20), tier.Pick(time.Second, 2*time.Second, time.Minute)
 		w := newWorld(t, r)
 		units, addresses := map[string]restart.Unit{}, []string{}
 		for n := range containers {

@@ -132,24 +132,41 @@ func (r *ownedRun) obtain(ctx context.Context) (docker.Container, error) {
 	var found docker.Container
 	for _, s := range v.Containers {
 		c := s.Container
-		switch isCurrent := c.Labels[labelRevision] == r.revision; {
-		case isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)):
+		isCurrent := c.Labels[labelRevision] == r.revision
+		if isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)) {
 			found = c // one that has exited meanwhile, too, so that it is known how
 			continue
-		case c.State.Running:
-			r.log.Info("ending container of another configuration", "container", c.Name)
-			if err := r.rt.Stop(ctx, c.ID, r.grace()); err != nil {
-				return docker.Container{}, err
-			}
 		}
-		if err := r.rt.Remove(ctx, c.ID); err != nil {
+		running, err := r.discard(ctx, c)
+		if err != nil {
 			return docker.Container{}, err
+		}
+		if running.ID != "" && isCurrent && found.ID == "" {
+			r.rt.watch.Add(running)
+			found = running
 		}
 	}
 	if found.ID != "" {
 		return found, nil
 	}
 	return r.make(ctx)
+}
+
+// discard removes a container. It returns one that somebody has started again meanwhile, which stays.
+func (r *ownedRun) discard(ctx context.Context, c docker.Container) (running docker.Container, err error) {
+	if c.State.Running {
+		r.log.Info("ending container of another configuration", "container", c.Name)
+		if err := r.rt.Stop(ctx, c.ID, r.grace()); err != nil {
+			return running, err
+		}
+	}
+	if err = r.rt.Remove(ctx, c.ID, false); err == nil {
+		return running, nil
+	}
+	if now, inspected := r.rt.Inspect(ctx, c.ID); inspected == nil && now.State.Running {
+		return now, nil
+	}
+	return running, err
 }
 
 // listed returns the containers of the target as soon as they are known.
@@ -273,7 +290,7 @@ const endTimeout = 5 * time.Second
 func (d *ownedRun) remove(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	if err := d.rt.Remove(ctx, id); err != nil {
+	if err := d.rt.Remove(ctx, id, true); err != nil {
 		d.log.Warn("container not removed", "container", id, "error", err)
 	}
 }
@@ -324,4 +341,23 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 			}
 		}
 	}
+}
+
+// RemoveOthers ends and removes the containers that an engine has made at a socket for targets that it does not have any more, since its
+// configuration has changed while it did not run. It returns those targets.
+func (r *Runtimes) RemoveOthers(ctx context.Context, socket, engine string, has func(target string) bool) (removed []string, err error) {
+	rt := r.get(socket)
+	list, err := rt.List(ctx, map[string]string{labelEngine: engine})
+	for _, l := range list {
+		target := l.Labels[labelTarget]
+		if has(target) {
+			continue
+		}
+		if failed := errors.Join(rt.Stop(ctx, l.ID, restart.DefaultTerminationGracePeriod), rt.Remove(ctx, l.ID, true)); failed != nil {
+			err = errors.Join(err, fmt.Errorf("container of the removed target %s is not removed: %w", target, failed))
+			continue
+		}
+		removed = append(removed, target)
+	}
+	return removed, err
 }

@@ -82,8 +82,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	inProbe = append(slices.Concat(rule.Fields, inProbe), Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()}, dynamicField)
 	lifecycle := slices.Clone(o.TargetSettings.schema.Fields)
 	for _, name := range names(o.Drivers) {
-		driver := o.Drivers[name].schema
-		lifecycle = append(lifecycle, Field{Name: name, Type: Block, Block: &driver})
+		lifecycle = append(lifecycle, driverField(name, o.Drivers[name].schema))
 	}
 	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
 	inTarget := append(slices.Concat(targetFields, lifecycle),
@@ -114,6 +113,14 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	l.of("engine").body.Retired = retiredOfEngine
 	l.probe.body.Unknown, l.of("probe_module").body.Unknown = l.missingPlugin, l.missingPlugin
 	return l
+}
+
+// driverField returns the block of a driver, which may have a label.
+func driverField(name string, inside Schema) Field {
+	if inside.Label == "" {
+		return Field{Name: name, Type: Block, Block: &inside}
+	}
+	return labelled(name, name+` "web"`, 1, &inside, inside.Label)
 }
 
 // handlerFields returns the blocks of the handlers in a probe and in a probe_module block, and notes which can be in the latter.

@@ -179,9 +179,15 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	labels, validLabels := t.labels(b, content)
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
-	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
+	spec.target.Env, spec.target.Dir, spec.target.User, spec.target.Runtime = inherited.Env, inherited.Dir, inherited.User, inherited.Runtime
+	if arg, given := content.Arguments["address"]; given && inherited.Runtime != "" {
+		t.e.add(report{at: arg.Range, body: &b.Body, summary: "address has no place beside a container, whose address the runtime knows", hint: "leave it out"})
+	}
 	if driver, block := driverOf(t.options.Drivers, content.Blocks); driver.IsLocal {
 		spec.localDriver = block.Type
+	}
+	if driver, block := driverOf(t.options.Drivers, content.Blocks); block != nil && driver.OfTarget != nil && target.Driver != nil {
+		target.Driver = driver.OfTarget(target.Driver, spec.target)
 	}
 	hasProbes := t.probes.decodeAll(content.Blocks, spec)
 	if !hasProbes {
@@ -195,7 +201,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	if whole {
 		t.warnOfRestarts(b, content.Blocks)
 	}
-	if !hasProbes && whole && spec.valid && inherited.Address == "" {
+	if !hasProbes && whole && spec.valid && inherited.Address == "" && inherited.Runtime == "" {
 		t.e.add(report{isWarning: true, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/discover"
+	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // flags are the flags of sonde run. Those that are given override the engine block.
@@ -104,7 +105,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	signals.exitOnQuit(queue)
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
-	f.inputs.Beats = beatprobe.NewRegistry()
+	f.inputs.Beats, f.inputs.Runtimes = beatprobe.NewRegistry(), new(container.Runtimes)
 	progress := handlers.StartProgress(c)
 	defer progress.Stop()
 	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {

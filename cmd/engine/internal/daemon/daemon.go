@@ -106,7 +106,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 // makeParts makes all parts, which know those that are made before them.
 func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.saved = &saved{log: d.log}
-	d.processes = &processes{state: c.Engine.State, saved: d.saved, log: d.log, sensitive: d.addSecrets}
+	d.processes = &processes{state: c.Engine.State, runtimes: d.flags.inputs.Runtimes, saved: d.saved, log: d.log, sensitive: d.addSecrets}
 	of := engine.Config{
 		Concurrency: c.Engine.Concurrency, Compatibility: c.Engine.Compatibility, NoIsolationCheck: c.Engine.NoIsolationCheck, Redact: d.queue.Secrets.Text,
 	}

@@ -106,7 +106,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p := newProbeID(s.ID)
 	p.Handler = s.HandlerName
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
-	p.Decided, p.Blind = s.Decided, s.Blind
+	p.Decided, p.Blind, p.Warned = s.Decided, s.Blind, s.Warned
 	p.Last, p.Threshold = s.Last, s.Threshold()
 	if p.Run = s.Run; s.Rule.Policy == probe.PolicyEvidence {
 		p.Run, p.Score = 0, &s.Run

@@ -231,7 +231,8 @@ func (c *cause) add(p *Status, in *instance) {
 	if p.Instance != in.id {
 		v = probe.Undecided
 	}
-	if s := verdict.ProbeState(p.ID.Kind, v, p.Decided, p.Blind, in.started); s < c.state {
+	found := verdict.Findings{Verdict: v, Decided: p.Decided, Blind: p.Blind, Warns: p.Warned}
+	if s := verdict.ProbeState(p.ID.Kind, found, in.started); s < c.state {
 		c.state, c.worst = s, p
 	}
 	if p.ID.Kind != probe.Liveness && p.Since.After(c.since) {

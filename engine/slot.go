@@ -52,7 +52,7 @@ type bits uint8
 // The marks of a slot: what is published.
 const (
 	markBlind  bits = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                  // the latest attempt that passed was a warning
+	markWarned                  // it passes, and warns: see verdict.Warnings
 	markExtra                   // a failure of the attempt in flight, or else of the latest one, does not count
 )
 
@@ -79,6 +79,7 @@ type rare struct {
 
 	observed *observed // by gateways; nil before the first failure
 	fault    *fault    // nil before the first one on the instance
+	warnings verdict.Warnings
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
@@ -222,11 +223,28 @@ func (s *slot) record(res *probe.Result, now int64) {
 	if isFault(&s.spec.Load().rule, res) {
 		s.noteFault(fault{now, res.Reason, res.Detail, res.Outcome})
 	}
-	if passed(res) {
-		s.marks.set(markWarned, res.Outcome == probe.Warning)
-	}
 	if s.rare != nil && s.rare.took != nil && passed(res) {
 		s.rare.took.add(res.Took)
+	}
+}
+
+// warn brings the warnings up to date after an attempt, or forgets them if the probe does not pass, or its instance is another
+// one. It needs mu.
+func (s *slot) warn(r *probe.Rule, o probe.Outcome, isOther bool) {
+	switch {
+	case s.kind == probe.Startup || s.rare == nil && o != probe.Warning:
+	case isOther || s.state.Verdict != probe.Passing:
+		s.setWarnings(verdict.Warnings{})
+	default:
+		s.setWarnings(s.makeRare().warnings.After(r, o))
+	}
+}
+
+// setWarnings needs mu.
+func (s *slot) setWarnings(w verdict.Warnings) {
+	s.marks.set(markWarned, w.Warns)
+	if s.rare != nil || w != (verdict.Warnings{}) {
+		s.makeRare().warnings = w
 	}
 }
 

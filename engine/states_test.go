@@ -19,6 +19,7 @@ func broken(why probe.Reason) *script { return &script{answer: probe.Broken(why,
 // TestTroubleHasOneRule has the states of targets that look well by verdicts alone, too.
 func TestTroubleHasOneRule(t *testing.T) {
 	failing := &script{answer: probe.Fail("test.failing", "it fails")}
+	slow := &script{answer: probe.Warn("test.slow", "took 2s")}
 	running := probe.Instance{ID: "1", Phase: probe.Running}
 	at := func(in probe.Instance, why probe.Reason) probe.Instance {
 		in.Reason, in.Detail = why, "exit status 3"
@@ -32,7 +33,11 @@ func TestTroubleHasOneRule(t *testing.T) {
 		ready  bool
 	}{
 		"ready":                      {map[probe.ID]probe.Handler{readiness: says(probe.Success)}, running, probe.StateReady, engine.Cause{}, true},
-		"ready with warnings":        {map[probe.ID]probe.Handler{readiness: says(probe.Warning)}, running, probe.StateReady, engine.Cause{}, true},
+		"ready with warnings":        {map[probe.ID]probe.Handler{readiness: slow}, running, probe.StateDegraded, engine.Cause{Probe: readiness, Reason: "test.slow", Detail: "took 2s"}, true},
+		"liveness warns, too":        {map[probe.ID]probe.Handler{readiness: says(probe.Success), liveness: slow}, running, probe.StateDegraded, engine.Cause{Probe: liveness, Reason: "test.slow", Detail: "took 2s"}, true},
+		"warns, and is not ready":    {map[probe.ID]probe.Handler{readiness: broken(probe.ReasonResources), liveness: slow}, running, probe.StateStarting, engine.Cause{Probe: readiness, Reason: probe.ReasonResources, Detail: "no such file"}, false},
+		"startup warned":             {map[probe.ID]probe.Handler{startup: slow}, running, probe.StateReady, engine.Cause{}, true},
+		"warns in a crash loop":      {map[probe.ID]probe.Handler{readiness: slow}, at(running, probe.ReasonCrashLoop), probe.StateCrashLooping, engine.Cause{Probe: readiness, Reason: probe.ReasonCrashLoop, Detail: "exit status 3"}, true},
 		"down from the start":        {map[probe.ID]probe.Handler{readiness: failing}, running, probe.StateNotReady, engine.Cause{Probe: readiness, Reason: "test.failing", Detail: "it fails"}, false},
 		"liveness fails":             {map[probe.ID]probe.Handler{liveness: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, true},
 		"liveness is worse":          {map[probe.ID]probe.Handler{liveness: failing, readiness: failing}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, false},

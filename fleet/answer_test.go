@@ -233,7 +233,7 @@ func TestAllEnginesAnswerTheSame(t *testing.T) {
 		want := map[string]probe.TargetState{
 			crashLooping: probe.StateCrashLooping, notReady: probe.StateNotReady, pausedTarget: probe.StatePaused, damped: probe.StateDamped,
 			withheld: probe.StateRestartBlocked, unstarted: probe.StateStarting, blindTarget: probe.StateBlind, unreachable: probe.StateUnreachable,
-			undecided: probe.StateStarting, warning: probe.StateReady, gray: probe.StateReady, ejected: probe.StateReady,
+			undecided: probe.StateStarting, warning: probe.StateDegraded, gray: probe.StateDegraded, ejected: probe.StateReady,
 		}
 		for target, state := range want {
 			if st, _ := all[0].seen(target); st.State != state {

@@ -47,7 +47,7 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 			continue
 		}
 		why, hasCause := m.causes[p]
-		memory.Warned = hasCause && memory.State.Verdict == probe.Passing
+		memory.Warned = memory.Warned || hasCause && memory.State.Verdict == probe.Passing
 		if hasCause {
 			memory.Fault = why.fault(memory)
 		}

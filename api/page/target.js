@@ -164,7 +164,7 @@ function makeCard(probe) {
 
 function fillCard(c, probe, isOther) {
   const { result, rule } = probe;
-  const verdict = probe.blind ? "blind" : probe.verdict;
+  const verdict = probe.blind ? "blind" : probe.warned ? "degraded" : probe.verdict;
   setText(c.verdict, verdict);
   setAttribute(c.verdict, "data-state", verdict);
   showRun(c, probe);

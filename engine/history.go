@@ -39,7 +39,7 @@ type Transition struct {
 	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has, or the policy is "evidence"
 	Policy   probe.Policy  `json:"policy,omitempty"`   // by which attempts have decided
 	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
-	Warns    bool          `json:"warns,omitempty"`    // the probe passes with warnings: see Status.Warned
+	Warns    bool          `json:"warns,omitempty"`    // the probe warns: see Status.Warned
 	Doubtful bool          `json:"doubtful,omitempty"` // that may be the fault of the engine: see Engine.Doubts
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
@@ -236,6 +236,9 @@ func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int
 		return
 	}
 	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Warns: f.warns, Instance: f.state.Instance}
+	if t.Verdict == probe.Failing {
+		t.Warns = s.onlyWarns()
+	}
 	if res != nil {
 		t.Reason, t.Detail = res.Reason, res.Detail
 		if last := s.currentFault(m.clock); last.At.Equal(m.clock.Time(now)) {

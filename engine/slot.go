@@ -206,11 +206,14 @@ func (s *slot) hasDecided(instance string) bool {
 	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && concluded
 }
 
+// onlyWarns reports whether a failure of the probe only makes its target degraded.
+func (s *slot) onlyWarns() bool { return s.spec.Load().rule.Effect == probe.EffectWarn }
+
 // hasFailed reports whether attempts have found that an instance fails.
 func (s *slot) hasFailed(instance string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Verdict == probe.Failing && s.hasDecided(instance)
+	return s.state.Verdict == probe.Failing && s.hasDecided(instance) && !s.onlyWarns()
 }
 
 // record publishes the result of an attempt. It needs mu.
@@ -281,7 +284,8 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}
-	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
+	st.Decided, st.Blind = s.decided, s.marks.has(markBlind)
+	st.Warned = s.marks.has(markWarned) || st.Decided && st.Verdict == probe.Failing && st.Rule.Effect == probe.EffectWarn
 	if s.result != nil {
 		st.Result = *s.result
 	}

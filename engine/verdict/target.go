@@ -61,24 +61,25 @@ type Findings struct {
 	Verdict probe.Verdict
 	Decided bool // it comes from attempts on that instance
 	Blind   bool // its attempts cannot be made: see Blinds
-	Warns   bool // it passes, and warns: see Warnings
+	Warns   bool // it passes, and warns: see Warnings; or it fails, and Effect is probe.EffectWarn
+	Effect  probe.Effect
 }
 
 // ProbeState returns the state that one probe of a running instance gives its target. Started says that the instance has
 // started.
 func ProbeState(k probe.Kind, f Findings, started bool) probe.TargetState {
-	v := f.Verdict
+	v, isWarning := f.Verdict, f.Effect == probe.EffectWarn
 	switch {
-	case v == probe.Failing && k != probe.Readiness:
+	case v == probe.Failing && k != probe.Readiness && !isWarning:
 		return probe.StateFailing
-	case v == probe.Failing && f.Decided:
+	case v == probe.Failing && f.Decided && !isWarning:
 		return probe.StateNotReady
 	case f.Blind:
 		return probe.StateBlind
-	case v != probe.Passing && (k == probe.Readiness || k == probe.Startup && !started):
-		return probe.StateStarting
 	case f.Warns:
 		return probe.StateDegraded
+	case v != probe.Passing && !isWarning && (k == probe.Readiness || k == probe.Startup && !started):
+		return probe.StateStarting
 	}
 	return probe.StateReady
 }

@@ -289,13 +289,13 @@ func (s *State) found() probe.Verdict {
 
 // holds reports whether verdict v ends the attempts on an instance (K49): a startup
 // probe that has passed is finished; a startup or liveness probe that fails waits
-// until the driver has replaced the instance, if one manages it.
+// until the driver has replaced the instance, if one manages it and the failure is a reason.
 func holds(r *probe.Rule, v probe.Verdict, in *probe.Instance) bool {
 	switch {
 	case r.Kind == probe.Startup && v == probe.Passing:
 		return true
 	case r.Kind != probe.Readiness && v == probe.Failing:
-		return in.Managed
+		return in.Managed && r.Effect == probe.EffectFail
 	}
 	return false
 }

@@ -328,7 +328,7 @@ func stateColor(s probe.TargetState) cli.Color {
 // probeColor returns red for a probe that fails, and yellow for one whose last attempt has failed or could not be made.
 func probeColor(p api.Probe) cli.Color {
 	switch {
-	case p.Decided && p.Verdict == probe.Failing:
+	case p.Decided && p.Verdict == probe.Failing && !p.Warned:
 		return cli.Red
 	case p.Warned, p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
 		return cli.Yellow

@@ -41,6 +41,7 @@
 //	failing          a startup or liveness probe fails
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
+//	degraded         it is ready, and a readiness or liveness probe warns (in trouble, with the severity warning)
 //	unreachable      it fails, and a target that it depends on is in trouble (not in trouble itself)
 //	damped           it has flapped too often: it is neither reported nor restarted, and gateways send it no requests
 //	paused           an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not

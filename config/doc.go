@@ -45,6 +45,7 @@
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3
 //	    policy            = "runs"   # or "evidence": a score decides, and there are no thresholds
+//	    effect            = "fail" # or "warn": a failure makes the target degraded, and nothing else
 //	    on_error          = "ignore" # or "fail": an attempt that could not be made is a failure
 //	  }
 //	}

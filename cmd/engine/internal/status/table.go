@@ -345,9 +345,9 @@ func stateColor(s probe.TargetState) cli.Color {
 // probeColor returns red for a probe that fails, and yellow for one whose last attempt has failed or could not be made.
 func probeColor(p api.Probe) cli.Color {
 	switch {
-	case p.Decided && p.Verdict == probe.Failing:
+	case p.Decided && p.Verdict == probe.Failing && !p.Warned:
 		return cli.Red
-	case p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
+	case p.Warned, p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
 		return cli.Yellow
 	}
 	return ""
@@ -406,13 +406,13 @@ func due(p api.Probe, now time.Time) string {
 	return "now"
 }
 
-// result returns the reason and the detail of the last result. Of a probe that fails, and whose last attempt succeeded, it is
-// that of the last failure.
+// result returns the reason and the detail of the last result. Of a probe that fails or warns, whether or not its last attempt
+// did, it is that of the last failure or warning.
 func result(p api.Probe) string {
 	if p.Result == nil {
 		return ""
 	}
-	if f := p.Fault; f != nil && p.Decided && p.Verdict == probe.Failing {
+	if f := p.Fault; f != nil && (p.Warned || p.Decided && p.Verdict == probe.Failing) {
 		return join(string(f.Reason), f.Text)
 	}
 	return join(string(p.Result.Reason), p.Result.Detail)

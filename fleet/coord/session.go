@@ -261,7 +261,7 @@ func (s *session) divideOften(ctx context.Context) {
 		if !isComplete {
 			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
 		}
-		s.co.publish(owned)
+		s.co.owned.set(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {

@@ -139,20 +139,19 @@ func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
 func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
-	gone := map[string]Item[V]{}
+	before := m.items
 	if isAll {
-		gone, m.own = maps.Clone(m.items), map[string]Entry{}
+		m.items, m.own = make(map[string]Item[V], len(events)), map[string]Entry{}
 	}
 	for _, e := range events {
 		name, isName := m.kind.Keys.name(e.Key)
 		if !isName {
 			continue // no engine has put it
 		}
-		one := ItemChange[V]{Name: name, Before: m.items[name]}
+		one := ItemChange[V]{Name: name, Before: before[name]}
 		if m.kind.Own != nil && isOf(name, m.kind.Self) {
 			m.marked[name], m.own[name] = true, e.Entry
 		}
-		delete(gone, name)
 		if e.Deleted {
 			delete(m.items, name)
 			delete(m.own, name)
@@ -165,9 +164,13 @@ func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 		}
 		changes = append(changes, one)
 	}
-	for name, before := range gone {
-		delete(m.items, name)
-		changes = append(changes, ItemChange[V]{Name: name, Before: before})
+	if !isAll {
+		return changes
+	}
+	for name, item := range before {
+		if _, exists := m.items[name]; !exists {
+			changes = append(changes, ItemChange[V]{Name: name, Before: item})
+		}
 	}
 	return changes
 }

@@ -17,6 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
+	isKnown      map[string]bool           // targets of shards of which there are memories
 	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
@@ -27,7 +28,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, isKnown: map[string]bool{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -42,6 +43,10 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 	maps.Copy(c.Set, now.Probes)
 	maps.Copy(c.units, now.Units)
+	isKnown := m.haveProbes()
+	for p := range now.Probes {
+		c.isKnown[p.Target] = isKnown
+	}
 	for target, t := range m {
 		c.recall(now, target, t)
 	}
@@ -65,9 +70,11 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 		if desired, exists := now.Probes[id]; !exists || memory.Check(desired.Rule) != nil {
 			continue
 		}
-		memory.Warned = p.Cause != (cause{}) && memory.State.Verdict == probe.Passing
+		if memory.Warned = false; p.Cause != (cause{}) {
+			memory.Warned, memory.Fault = memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
+		}
 		c.Memories[id] = memory
-		if u.Driver == nil { // its instance is known by its probes only
+		if u.Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only
 			c.restarts[target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
 		}
 	}
@@ -90,14 +97,25 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	}
 }
 
+// added returns the probes that a change adds to this engine, except those of targets of which nothing is known: no
+// configuration has changed them.
+func (c *change) added(p *engine.Planned) []engine.ProbeChange {
+	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
+		return one.Action != engine.ProbeAdded || !c.isKnown[one.ID.Target]
+	})
+}
+
 // change makes a change of the engine and of the controller.
 func (f *Fleet) change(c *change) error {
 	if len(c.shards) == 0 {
 		return nil
 	}
-	if _, err := f.owner.Change(c.Change); err != nil {
+	planned, err := f.owner.Plan(c.Change)
+	if err != nil {
 		return err
 	}
+	f.config.Restarts.Reloading(restart.Reload{Name: "a change before the takeover of the target", Changes: c.added(planned), Memories: c.restarts})
+	planned.Commit()
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}

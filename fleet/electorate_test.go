@@ -77,7 +77,8 @@ func TestWhichVotesCount(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v, _ := mirrored(t, map[string]string{"b": c.self, "b/web": c.ballot})
 				got := ""
-				for _, vote := range v.about(web, quorum.Rule{}.WithDefaults()) {
+				all, _ := v.about(joint{id: web, rule: quorum.Rule{}.WithDefaults()})
+				for _, vote := range all {
 					got += fmt.Sprint(vote.Vantage, " ", vote.Instance, " ", vote.Verdict, " ", vote.Doubtful)
 				}
 				if got != c.want {

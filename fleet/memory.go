@@ -55,6 +55,16 @@ func (m memories) of(target string) *memory {
 	return m[target]
 }
 
+// haveProbes reports whether anything is remembered of a probe.
+func (m memories) haveProbes() bool {
+	for _, t := range m {
+		if len(t.Probes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // isEmpty reports whether there is nothing to be remembered.
 func (t *memory) isEmpty() bool {
 	return len(t.Probes)+len(t.Told)+len(t.ToldOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
@@ -181,6 +191,15 @@ func (f cause) explains(v probe.Verdict) bool {
 // isOf reports whether this is about the verdict in a memory. The engine may round times.
 func (f cause) isOf(m engine.Memory) bool {
 	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
+}
+
+// fault returns the cause as the fault of a probe with a memory.
+func (f cause) fault(m engine.Memory) engine.Fault {
+	outcome := probe.Failure
+	if m.State.Verdict == probe.Passing {
+		outcome = probe.Warning
+	}
+	return engine.Fault{Outcome: outcome, Reason: f.reason, Detail: f.detail, At: m.Since}
 }
 
 // result returns the result that has made the probe fail, the warning of one that passes, or why it is blind, and false for none
@@ -325,11 +344,11 @@ func (m memories) resume(how Resume) {
 		if how == forget {
 			t.Probes, t.Restarts, t.Penalty, t.Shown = nil, nil, nil, shown{}
 		}
-		t.Probes = slices.DeleteFunc(t.Probes, func(p probeMemory) bool {
-			return p.Memory.State.Verdict == probe.Failing && p.Kind != probe.Readiness
-		})
 		for i := range t.Probes {
-			if p := &t.Probes[i]; how == verify {
+			switch p := &t.Probes[i]; {
+			case p.Memory.State.Verdict == probe.Failing && p.Kind != probe.Readiness:
+				p.Memory, p.Cause = p.Memory.Forgotten(), cause{}
+			case how == verify:
 				p.Memory = p.Memory.Renewed(p.Kind)
 			}
 		}

@@ -321,6 +321,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		if !ok {
 			continue
 		}
+		m.Fault = engine.Fault{} // the cause says it, in less bytes
 		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: m}
 		if p.Cause = l.cause(id, m, known[id]); p.Cause.isOf(m) {
 			known[id] = p.Cause
@@ -385,10 +386,10 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 		return known
 	}
 	st, _ := l.config.Engine.Status(id)
-	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
+	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Fault.Outcome != probe.Failure {
 		return cause{}
 	}
-	return cause{m.Since, st.Result.Reason, st.Result.Detail}
+	return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 }
 
 // renewCauses has the causes of probes stored again that fail for another reason now. Other details are no other cause.
@@ -396,7 +397,7 @@ func (l *ledger) renewCauses() {
 	for _, s := range l.stored {
 		for id, known := range s.causes {
 			st, exists := l.config.Engine.Status(id)
-			if exists && st.Verdict == probe.Failing && st.Result.Outcome == probe.Failure && st.Result.Reason != known.reason {
+			if exists && st.Verdict == probe.Failing && st.Fault.Outcome == probe.Failure && st.Fault.Reason != known.reason {
 				delete(s.causes, id)
 				l.changes.note(id.Target)
 			}

@@ -224,6 +224,9 @@ func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 		said := vote{Poll: p.ID.Name}
 		if p.Decided && p.Instance == b.Instance && !isStale(p, now) {
 			said.Verdict = p.Verdict
+			if p.Tried == probe.Success || p.Tried == probe.Failure && p.Verdict == probe.Failing {
+				said.Of = p.Definition
+			}
 		}
 		b.Votes = append(b.Votes, said)
 	}

@@ -47,6 +47,7 @@ type ballot struct {
 type vote struct {
 	Poll    string        `json:"poll"` // the name of the probe's poll: see pollOf
 	Verdict probe.Verdict `json:"verdict"`
+	Of      uint32        `json:"of,omitempty"` // the engine.Definition of the probe that has decided it; 0 if that is not the present one
 }
 
 // said is an entry of the votes of the fleet: what an engine says about itself, by its name, or about a target, by that name, a
@@ -156,17 +157,20 @@ func (v *votes) choose(id shard.ID, r quorum.Rule) []string {
 	return chosen
 }
 
-// about returns the votes about a probe of the vantages that a rule chooses.
-func (v *votes) about(id probe.ID, r quorum.Rule) (all []quorum.Vote) {
-	poll := pollOf(id).Name
-	for _, name := range v.choose(shard.Of(id.Target), r) {
+// about returns the votes about a probe of the vantages that its rule chooses, and which of these have voted on the probe as it
+// is now.
+func (v *votes) about(of joint) (all []quorum.Vote, current map[string]bool) {
+	id, poll := of.id, pollOf(of.id).Name
+	current = map[string]bool{}
+	for _, name := range v.choose(shard.Of(id.Target), of.rule) {
 		vantage, cast := v.said.Get(name).Value.vantage, v.said.Get(entryOf(name, id.Target)).Value.ballot
 		at := slices.IndexFunc(cast.Votes, func(said vote) bool { return said.Poll == poll })
 		if at >= 0 && cast.Lease == vantage.Lease {
 			all = append(all, quorum.Vote{Vantage: name, Instance: cast.Instance, Verdict: cast.Votes[at].Verdict, Doubtful: vantage.Doubtful})
+			current[name] = cast.Votes[at].Of == of.definition
 		}
 	}
-	return all
+	return all, current
 }
 
 // isCurrent reports whether the entries were read in the membership with a lease, and no changes are missing since.

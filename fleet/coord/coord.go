@@ -78,9 +78,10 @@ type Coordinator struct {
 	missed   *state[struct{}]    // see Interruptions
 	restores atomic.Int64        // see Restores
 
-	stateMu  sync.Mutex // guards all below, to current
-	deadline int64      // by clock, from which on this engine may not act
-	heard    time.Time  // see Heard
+	stateMu  sync.Mutex  // guards all below, to current
+	deadline int64       // by clock, from which on this engine may not act
+	heard    time.Time   // see Heard
+	refusal  layoutError // why this engine does not join; "" if the backend has a layout that it knows
 	owned    Owned
 	changed  chan struct{} // closed when owned is replaced
 	current  *session      // the latest; nil before the first

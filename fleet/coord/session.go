@@ -29,6 +29,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	claiming, cancel := context.WithTimeout(ctx, c.config.TTL)
 	err := claimLayout(claiming, c.config.Backend)
 	cancel()
+	c.setRefusal(err)
 	if err != nil {
 		return err
 	}
@@ -48,6 +49,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	defer stop()
 	var parts sync.WaitGroup
 	parts.Go(func() { end(s.keepAlive(acting)) })
+	parts.Go(func() { s.followLayout(running) })
 	parts.Go(func() {
 		if err := s.join(running); err != nil {
 			end(err)
@@ -69,6 +71,29 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave() // or else the next session waits until the lease has ended that the snapshot has
 	}
 	return context.Cause(running)
+}
+
+// setRefusal notes why this engine does not join, if an error is about the layout.
+func (c *Coordinator) setRefusal(err error) {
+	var refusal layoutError
+	errors.As(err, &refusal)
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.refusal = refusal
+}
+
+// followLayout ends the session if a later release changes the layout.
+func (s *session) followLayout(ctx context.Context) {
+	s.co.Follow(ctx, "the layout of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		return s.co.followEntries(ctx, keyLayout, func(events []Event, _ bool) {
+			for _, e := range events {
+				if err := checkLayout(e.Value); err != nil && e.Key == keyLayout && !e.Deleted {
+					s.co.setRefusal(err)
+					s.end(err)
+				}
+			}
+		})
+	})
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {

@@ -106,6 +106,7 @@ type folded struct {
 	wasBlind bool
 	blind    bool
 	adapted  bool // the state has another period than before
+	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
 	warning  bool // the probe warns now, and has not before, or the other way round
 }
 
@@ -118,13 +119,14 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	}
 	s.mu.Lock()
 	marked := s.marks
+	stumbled := res != nil && s.result == nil && res.Outcome == probe.Failure && s.state.Verdict != probe.Passing
 	if res != nil {
 		if sc.outcomes.add(s, res.Outcome, !isUncounted(ev, res)) {
 			sc.out.record(s.target.name, RecordOutcomes)
 		}
 		s.record(res, now)
 	}
-	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked}
+	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked, stumbled: stumbled}
 	f.state, f.Next = verdict.Step(rule, s.state, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != f.previous.Instance {
@@ -158,7 +160,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 		sc.summaries.readmit(s, now, now)
 	}
 	switch {
-	case f.Changed || f.decided && f.first || f.state.OnHold != f.previous.OnHold:
+	case f.Changed || f.decided && f.first || f.stumbled || f.state.OnHold != f.previous.OnHold:
 		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.subscribers.notifyMemory(s.id())

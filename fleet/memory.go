@@ -46,6 +46,7 @@ type probeMemory struct {
 type shown struct {
 	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
 	Since    time.Time         `json:"since,omitzero"`
+	Decided  bool              `json:"decided,omitempty"`  // it is known that it is not ready: see engine.Restated
 	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
 }
 
@@ -142,14 +143,9 @@ func (f cause) String() string {
 	return probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)
 }
 
-// explains reports whether this is about a probe with that verdict.
-func (f cause) explains(v probe.Verdict) bool {
-	return f.reason != "" && (v == probe.Failing || v == probe.Passing)
-}
-
 // isOf reports whether this is about the verdict in a memory. The engine may round times.
 func (f cause) isOf(m engine.Memory) bool {
-	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
+	return f.reason != "" && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
 
 // results returns the results that have made probes fail, the warnings of those that pass, and why others are blind.
@@ -313,7 +309,7 @@ func (m memories) add(target string, b []byte) error {
 	}
 	for _, p := range t.Probes {
 		id := probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
-		if why := parseCause(p.Cause); why.explains(probes[id].State.Verdict) {
+		if why := parseCause(p.Cause); why.reason != "" {
 			why.since = probes[id].Since
 			m.causes[id] = why
 		}

@@ -276,7 +276,7 @@ func (o *others) restate(m memories) {
 		if in.ID == "" { // nothing restarts it
 			in = latestInstance(target, probes)
 		}
-		of := engine.Restated{Memories: probes, Results: results, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
+		of := engine.Restated{Memories: probes, Results: results, IsDecided: shown.Decided, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
 		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)

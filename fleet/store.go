@@ -336,6 +336,9 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 	for target := range of.Units {
 		if some.has(target) {
 			if m, ok := l.config.Restarts.Memory(target); ok {
+				if st, _ := l.config.Engine.Target(target); st.Instance.ID == m.Instance && st.Instance.Since.Equal(m.Since) {
+					m.Since = st.Instance.Since // as this engine shows it: the wall clock may have been adjusted since the engine has started
+				}
 				all.restarts[target] = m
 			}
 			if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
@@ -365,6 +368,7 @@ func (l *ledger) shown(target string, u restart.Unit, m restart.Memory) (s shown
 	if st.State.InTrouble() || st.State == probe.StateUnreachable || st.State == probe.StateDamped || st.State == probe.StatePaused {
 		s.State, s.Since = st.State, st.Since.UTC()
 	}
+	s.Decided = st.Decided && !st.Ready && st.Instance.Phase == probe.Running
 	if u.Driver != nil {
 		s.Instance = shownInstance(st.Instance, m.Shown(target))
 	}
@@ -381,7 +385,7 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 		return known
 	}
 	st, _ := l.config.Engine.Status(id)
-	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
+	if st.Verdict == probe.Passing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
 		return cause{}
 	}
 	return cause{m.Since, st.Result.Reason, st.Result.Detail}
@@ -392,7 +396,7 @@ func (l *ledger) renewCauses() {
 	for _, s := range l.stored {
 		for id, known := range s.causes {
 			st, exists := l.config.Engine.Status(id)
-			if exists && st.Verdict == probe.Failing && st.Result.Outcome == probe.Failure && st.Result.Reason != known.reason {
+			if exists && st.Verdict != probe.Passing && st.Result.Outcome == probe.Failure && st.Result.Reason != known.reason {
 				delete(s.causes, id)
 				l.changes.note(id.Target)
 			}

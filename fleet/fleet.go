@@ -154,7 +154,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		return nil, err
 	}
 	next := f.divide(f.joints.with(t))
-	held := holdings(t, next)
+	held, names := holdings(t, next)
 	return func() {
 		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
@@ -163,7 +163,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.SetHoldings(held)
+		f.config.Coordinator.SetHoldings(held, names)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil

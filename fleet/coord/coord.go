@@ -72,11 +72,12 @@ type Coordinator struct {
 
 	acts     *Acts
 	marks    marks
-	lease    *state[Lease]       // of the membership; 0 while there is none
-	standing *state[standing]    // what this engine says of itself
-	eligible *state[eligibility] // see Eligible
-	missed   *state[struct{}]    // see Interruptions
-	restores atomic.Int64        // see Restores
+	lease    *state[Lease]                         // of the membership; 0 while there is none
+	standing *state[standing]                      // what this engine says of itself
+	eligible *state[eligibility]                   // see Eligible
+	missed   *state[struct{}]                      // see Interruptions
+	restores atomic.Int64                          // see Restores
+	names    atomic.Pointer[map[shard.ID][]uint32] // see SetHoldings
 
 	stateMu  sync.Mutex  // guards all below, to current
 	deadline int64       // by clock, from which on this engine may not act
@@ -130,6 +131,7 @@ func New(c Config) (*Coordinator, error) {
 		changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)
+	co.names.Store(&map[shard.ID][]uint32{})
 	co.config.Backend = observe(c.Backend, co.restored)
 	return co, nil
 }

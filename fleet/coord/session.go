@@ -21,7 +21,10 @@ type session struct {
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed, or what this engine says of itself
 
-	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards; divideOften's own
+	// divideOften's own
+	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards
+	idleSince   map[string]time.Time   // since when members take no shards that this engine leaves to them
+	distrusted  map[string]Lease       // whose holdings do not count, with this lease
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -41,7 +44,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New(), distrusted: map[string]Lease{}}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()

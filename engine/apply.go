@@ -243,6 +243,7 @@ func (sc *scheduler) replace(c change) {
 		s.state = verdict.Relocate(s.kind, before)
 	}
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
+	s.forgetFault()
 	s.unprove()
 	changed := s.state.Verdict != before.Verdict
 	if changed {

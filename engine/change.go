@@ -121,6 +121,11 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
 	s.decided = verdict.Decided(s.spec.Load().rule, m.State)
 	s.marks.set(markWarned, m.Warned && m.State.Verdict == probe.Passing)
+	s.forgetFault()
+	if f := &m.Fault; f.Exists() {
+		reason := probe.Reason(probe.OneLine(string(f.Reason), maxFaultDetail))
+		s.noteFault(fault{min(c.At(f.At), now), reason, probe.CleanText(f.Detail, maxFaultDetail), f.Outcome})
+	}
 }
 
 // restore makes an instance started that had started according to a memory, whether its

@@ -26,6 +26,9 @@ type Memory struct {
 	// by its first attempt.
 	Warned bool `json:"-"`
 
+	// Fault is that of the probe, when State has changed last: one that passes all the time has none to remember.
+	Fault Fault `json:"f,omitzero"`
+
 	Endpoint uint64 `json:"e,omitempty"` // identifies what was probed: see probe.EndpointHandler; 0 if it is not known
 	Handler  uint32 `json:"h,omitempty"` // identifies how it was probed: see probe.Probe.Revision; 0 if it is not known
 
@@ -87,7 +90,7 @@ func (m Memory) Forgotten() Memory {
 // MarshalBinary implements encoding.BinaryMarshaler. The form is JSON, the same for equal memories. Its names are short,
 // since there may be millions.
 func (m Memory) MarshalBinary() ([]byte, error) {
-	m.Since, m.InstanceSince = m.Since.UTC(), m.InstanceSince.UTC()
+	m.Since, m.InstanceSince, m.Fault.At = m.Since.UTC(), m.InstanceSince.UTC(), m.Fault.At.UTC()
 	return json.Marshal(m)
 }
 

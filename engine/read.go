@@ -49,6 +49,7 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	st.Labels = e.registry.labelsOf(t, slots)
 	st.Damping, st.Pause = e.registry.dampingOf(name).public(e.scheduler.clock), e.registry.pauseOf(name)
 	st.fold(e.registry.troubledDependency(t))
+	st.Cause.addShare(st.Probes, e.scheduler.clock)
 	if since := e.registry.stateSince(t); since != 0 && dates(st.State) {
 		st.Since = e.scheduler.clock.Time(since)
 	}
@@ -180,7 +181,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 		st.Probes = append(st.Probes, Status{})
 		p := &st.Probes[len(st.Probes)-1]
 		s.fill(p, c)
-		st.Address, st.Ports = s.currentAddress(), s.spec.Load().target.Ports
+		st.Address, st.Ports = in.endpoint(s.currentAddress(), s.spec.Load().target.Ports)
 		passes := p.Verdict == probe.Passing && p.Instance == in.id
 		fails := p.Verdict == probe.Failing && p.Instance == in.id
 		if s.kind == probe.Readiness {
@@ -247,9 +248,21 @@ func (c *cause) tell(st *TargetStatus) {
 	}
 	if c.worst != nil {
 		st.Cause = Cause{c.worst.ID, c.worst.Result.Reason, c.worst.Result.Detail}
+		if f := &c.worst.Fault; c.worst.IsFaulty() {
+			st.Cause.Reason, st.Cause.Detail = f.Reason, f.Detail
+		}
 	}
 	if own != probe.StateReady && own <= c.state {
 		st.Cause.Reason, st.Cause.Detail = st.Instance.Reason, st.Instance.Detail
+	}
+}
+
+// addShare makes the detail of a Fault its Text.
+func (c *Cause) addShare(probes []Status, clock *clock.Clock) {
+	for i := range probes {
+		if p := &probes[i]; p.ID == c.Probe && p.IsFaulty() && p.Fault.Detail == c.Detail {
+			c.Detail = p.Fault.Text(clock.Time(clock.Now()))
+		}
 	}
 }
 

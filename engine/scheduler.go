@@ -132,6 +132,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	if f.state.Instance != f.previous.Instance {
 		s.result, s.resultAt, s.decided = nil, 0, false
 		s.marks.set(markBlind, false)
+		s.forgetFault()
 	}
 	f.first, f.wasBlind = !s.decided, s.marks.has(markBlind)
 	if res != nil {

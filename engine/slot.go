@@ -80,6 +80,7 @@ type rare struct {
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 
 	observed *observed // by gateways; nil before the first failure
+	fault    *fault    // nil before the first one on the instance
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
@@ -220,6 +221,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 	*s.result, s.resultAt = *res, now
 	s.attempts[res.Outcome]++
+	if isFault(&s.spec.Load().rule, res) {
+		s.noteFault(fault{now, res.Reason, res.Detail, res.Outcome})
+	}
 	if passed(res) {
 		s.marks.set(markWarned, res.Outcome == probe.Warning)
 	}
@@ -266,6 +270,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.result != nil {
 		st.Result = *s.result
 	}
+	st.Fault = s.fault(c)
 	since, next, resultAt := s.since, s.next, s.resultAt
 	s.mu.Unlock()
 	st.Since, st.Next, st.ResultAt = c.Time(since), c.Time(next), c.Time(resultAt)

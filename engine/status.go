@@ -33,6 +33,7 @@ type Status struct {
 
 	Result     probe.Result // the latest attempt on Instance
 	ResultAt   time.Time    // when it ended; zero before the first
+	Fault      Fault        // the latest attempt on Instance that has found something wrong
 	Next       time.Time    // when the next attempt is due; zero if none is due, or one is in flight
 	Attempts   [4]uint64    // attempts so far, by outcome
 	Attempting bool         // an attempt is in flight
@@ -47,10 +48,15 @@ type Status struct {
 // "2/3" of a status table. With the policy "evidence" it is probe.MaxScore.
 func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 
+// IsFaulty reports whether Fault, rather than Result, says why the probe is as it is: it fails by its attempts.
+func (s *Status) IsFaulty() bool {
+	return s.Fault.Exists() && s.Decided && s.Verdict == probe.Failing
+}
+
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
 	Target   string
-	Address  string            // as in the probes' Target, likewise Ports and Labels
+	Address  string            // as in the probes' Target, or else Instance, likewise Ports and Labels
 	Ports    map[string]uint16 // shared, do not write; nil for a target without probes
 	Labels   map[string]string // likewise; those of Admin.Label for a target without probes
 	Instance probe.Instance    // as its driver has reported it
@@ -95,8 +101,8 @@ type TargetStatus struct {
 // that is ready it is zero.
 type Cause struct {
 	Probe  probe.ID     // the worst probe; zero if they are well, or do not matter
-	Reason probe.Reason // of the instance, or of the probe's latest attempt
-	Detail string
+	Reason probe.Reason // of the instance, or of the probe's Fault if it fails, or else of its latest attempt
+	Detail string       // likewise; of a Fault its Text
 }
 
 // Summary counts targets and probes by their state. The fields of targets are those of

@@ -25,9 +25,8 @@
 //	notices.go what receivers were told about targets and groups, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
-//	votes.go   the votes of all engines, as the store shows them, and which of them count
+//	votes.go   the votes of all engines, as the store shows them, which of them count, and those of this engine
 //	vantage.go the probes that this engine attempts to vote on them
-//	voter.go   the votes of this engine in the store
 //	opinion.go what other engines see of a target that does not answer this one
 //	doubt.go   whether this engine doubts its own verdicts
 package fleet
@@ -341,15 +340,14 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
-			f.others.add(id, desired[id], f.ledger.snapshot(id, nil))
+			f.others.add(id, desired[id])
 			c.replace(id, f.ledger.applied[id], nil, memories{})
 			continue
 		}
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
 			m = f.ledger.recall(id, o.Token, l)
-			c.stored[id] = f.ledger.storedOf(id, o.Token, l)
-			c.stored[id].causes = m.causes
+			c.stored[id] = f.ledger.storedOf(id, o.Token, l, m)
 		}
 		c.replace(id, f.ledger.applied[id], cmp.Or(desired[id], noTargets), m)
 	}

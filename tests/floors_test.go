@@ -60,6 +60,7 @@ var rules = []rule{
 	{path: "internal/httpauth", floor: 1},
 	{path: "internal/quota", floor: 1, group: "command"},
 	{path: "internal/command", floor: 1, group: "command", order: 1},
+	{path: "internal/docker", floor: 1, group: "command", order: 2},
 	{path: "internal/limits", floor: 1, group: "network"},
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
@@ -176,7 +177,7 @@ var thirdParty = []struct {
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/nonblock", "internal/quota", "restart/process/...", "agent/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/docker", "internal/files", "internal/nonblock", "internal/quota", "restart/process/...", "agent/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "agent", "builtin/...", "wasmhost/...", "config/...", "fleet/...", "gateway/...", "kube/...", "notify/...", "restart/...", "api/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

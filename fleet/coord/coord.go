@@ -19,7 +19,7 @@
 //	memories.go Load and Store: what the next owner of a shard has to remember
 //	mark.go     MarkLoaded: an owner has loaded the memories of a shard
 //	follow.go   Follow: reads the Backend, and what changes in it
-//	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
+//	watch.go    OwnerOf, Unconfirmed: what other engines own, and have not loaded
 //	mirror.go   Mirror: a typed map of the entries of one kind, as the Backend shows them
 //	backend.go  Backend: what the engines share
 //	keys.go     the keys of a Backend

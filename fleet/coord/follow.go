@@ -45,7 +45,7 @@ func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Conte
 }
 
 // readTimeout bounds the first request of followEntries, which may read much.
-const readTimeout = 10 * time.Second
+const readTimeout = 30 * time.Second
 
 // followEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
 // Backend returns an error. Only in the first call isAll is true: there are no other entries then.
@@ -70,10 +70,4 @@ func (c *Coordinator) followEntries(ctx context.Context, prefix string, changed 
 		changed(events, false)
 	}
 	return ctx.Err()
-}
-
-// FollowEntries is followEntries.
-func FollowEntries(ctx context.Context, b Backend, prefix string, changed func(events []Event, isAll bool)) error {
-	c := &Coordinator{config: Config{Backend: b}}
-	return c.followEntries(ctx, prefix, changed)
 }

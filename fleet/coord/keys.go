@@ -71,10 +71,10 @@ type Keys struct {
 
 // The kinds. Engines mirror those that are exported: see Mirror.
 var (
-	memoryKeys = Keys{keyMark, ofTarget, targetIn} // by target: its memory
-	actKeys    = Keys{"act/", ofTarget, targetIn}  // by target: the record of its latest restart
+	actKeys = Keys{"act/", NameOf, targetIn} // by target: the record of its latest restart
 
-	PauseKeys   = Keys{"pause/", ofTarget, targetIn}       // by target: its pause by an operator (package pause)
+	MemoryKeys  = Keys{prefix: keyMark}                    // by shard: the token of the owner that has marked it as loaded, see ParseMark; by NameOf a target: its memory (package fleet)
+	PauseKeys   = Keys{"pause/", NameOf, targetIn}         // by target: its pause by an operator (package pause)
 	FloorKeys   = Keys{"floor/", url.PathEscape, unescape} // by group: the restarts that are reserved there (package fleet)
 	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: what it says of itself, and by engine, slash, and target: its votes; with the lease of its membership (package fleet)
 	OpinionKeys = Keys{prefix: "opinion/"}                 // by engine: its latest questions and answers, with the same lease (package fleet)
@@ -112,11 +112,18 @@ func unescape(text string) string {
 	return name
 }
 
-// ofTarget returns what names a target within its shard: the shard, a slash, and the target.
-func ofTarget(target string) string { return shard.Of(target).String() + "/" + target }
+// NameOf returns the name of a target with that of its shard: the shard, a slash, and the target.
+func NameOf(target string) string { return shard.Of(target).String() + "/" + target }
 
-func targetIn(text string) string {
-	_, target, _ := strings.Cut(text, "/")
+// TargetOf returns the target of which a name is the NameOf, and false for any other name: that of a shard, or one that no engine
+// has put, with a target in the shard of others.
+func TargetOf(name string) (target string, ok bool) {
+	target = targetIn(name)
+	return target, NameOf(target) == name
+}
+
+func targetIn(name string) string {
+	_, target, _ := strings.Cut(name, "/")
 	return target
 }
 

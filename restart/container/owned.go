@@ -43,7 +43,7 @@ type owned struct {
 	stop   atomic.Pointer[restart.StopSettings]
 	resume string // the ID of the instance that an earlier engine has reported
 
-	stoppedAt time.Time // when somebody else has stopped the container
+	vacant time.Time // when another container may take the place of the latest one
 }
 
 // newOwned returns a driver that makes containers for a target of an engine.
@@ -176,7 +176,7 @@ func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 		r.tell(noticeOf(v))
 		var restarted <-chan time.Time
 		if v.Lost == nil && v.IsListed {
-			wait := restartTimeout - time.Since(r.stoppedAt)
+			wait := time.Until(r.vacant)
 			if wait <= 0 || slices.ContainsFunc(v.Containers, func(s docker.Seen) bool { return s.State.Running }) {
 				return v, nil
 			}
@@ -196,9 +196,11 @@ func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 	}
 }
 
-// restartTimeout is how long somebody who has stopped a container may take to start it again, as docker restart does, before
-// another one takes its place.
-const restartTimeout = 2 * time.Second
+// How long a container may take to be started again by somebody, as docker restart does, before another one takes its place.
+const (
+	restartTimeout = 2 * time.Second // after it was stopped by the runtime, as Docker's events tell
+	settleTimeout  = time.Second     // after it has exited, in Podman maybe for the same reason; kubelets see an exit as late
+)
 
 func (d *owned) grace() time.Duration {
 	if s := d.stop.Load(); s != nil {
@@ -306,7 +308,9 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 		if x, has := ended(c, v.Containers); has && v.Lost == nil {
 			e := r.rt.exitOf(c, x)
 			if e.ByOthers = t == nil && x.Killed; e.ByOthers {
-				r.stoppedAt = time.Now()
+				r.vacant = time.Now().Add(restartTimeout)
+			} else if t == nil {
+				r.vacant = time.Now().Add(settleTimeout)
 			}
 			if t != nil {
 				t.end()

@@ -11,7 +11,8 @@
 //	process_linux.go  signals to exactly one process, by a pidfd
 //	process_other.go  the same elsewhere: refused
 //	events.go         the stream of events
-//	watch.go          Watch: the containers of a socket, by events and lists
+//	watch.go          Watch: the containers of a socket, and who follows them
+//	sync.go           what keeps it up to date: inspect after events, and lists
 package docker
 
 import (

@@ -134,3 +134,17 @@ func TestAWatchIsLostWithTheRuntimeAndRecovers(t *testing.T) {
 		recovers("of a stall")
 	})
 }
+
+func TestAContainerThatIsKilledForMemoryIsKnownAsSuch(t *testing.T) {
+	r := dockertest.Docker(t) // Podman 4.3 with runc does not say it
+	w := watch(t, r)
+	await := follow(t, w, docker.Selector{Name: "eats"})
+	_, _ = await("empty list", func(v docker.View) bool { return v.Lost == nil && v.IsListed })
+	spec := docker.Spec{Cmd: []string{"eat", "200"}}
+	spec.HostConfig.Memory = 32 << 20
+	r.ContainerOf(t, "eats", spec)
+	v, _ := await("exit", func(v docker.View) bool { return len(v.Containers) == 1 && v.Containers[0].State.OOMKilled })
+	if v.Containers[0].State.ExitCode != 137 {
+		t.Errorf("exit: %+v", v.Containers[0])
+	}
+}

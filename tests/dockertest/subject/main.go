@@ -42,6 +42,13 @@ func main() {
 		for range n {
 			fmt.Println(strings.Repeat("x", 1023))
 		}
+	case "eat": // MEGABYTES
+		n, _ := strconv.Atoi(arg(2))
+		eaten := make([]byte, n<<20)
+		for i := range eaten {
+			eaten[i] = 1
+		}
+		fmt.Println("has eaten", len(eaten))
 	case "crash": // SECONDS STATUS: exits after a while
 		fmt.Println("about to crash")
 		sleep(arg(2))

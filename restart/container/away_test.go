@@ -25,7 +25,8 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 			name, address := fmt.Sprintf("web-%d", n), dockertest.FreeAddress(t)
 			addresses = append(addresses, address)
 			w.http(name, address)
-			w.exec(name, probe.Rule{Period: time.Second, Timeout: time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
+			// A command takes a tenth of a second of a processor.
+			w.exec(name, probe.Rule{Period: time.Duration(containers) * 500 * time.Millisecond, Timeout: 2 * time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
 			if n%2 == 0 {
 				r.Container(t, name, "serve", address)
 				units[name] = w.attach(name)

@@ -274,6 +274,9 @@ func (p Probe) explain(now time.Time) string {
 	parts := []string{p.explainState(now)}
 	if p.Result != nil {
 		parts = append(parts, p.Result.explain(now, p.Errors > 0))
+		if f := p.Fault; f != nil && p.Result.At.After(f.At) {
+			parts = append(parts, f.explain(now))
+		}
 	}
 	return strings.Join(append(parts, p.explainNext(now)), " ")
 }
@@ -357,6 +360,23 @@ func (r Result) explain(now time.Time, isKnown bool) string {
 		}
 	}
 	return strings.TrimRight(text, ". \n") + "." + r.explainPeer()
+}
+
+// explain says what was wrong last, and how often.
+func (f *Fault) explain(now time.Time) string {
+	text := "The last " + map[probe.Outcome]string{probe.Failure: "failure", probe.Warning: "warning"}[f.Outcome]
+	if f.Outcome == probe.Unknown {
+		text += "one that could not run"
+	}
+	if text += " was" + before(f.At, now); f.Times > 0 {
+		text += fmt.Sprintf(" (%d of the last %d attempts)", f.Times, f.Of)
+	}
+	for _, cause := range []string{string(f.Reason), f.Detail} {
+		if cause != "" {
+			text += ": " + cause
+		}
+	}
+	return strings.TrimRight(text, ". \n") + "."
 }
 
 // explainPeer says with whom the attempt has spoken, and how, unless that is as configured.

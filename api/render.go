@@ -118,6 +118,7 @@ func newProbe(s engine.Status, text int) Probe {
 		r.Detail, r.At = probe.CleanText(r.Detail, text), utc(s.ResultAt)
 		p.Result = &r
 	}
+	p.Fault = newFault(&s.Fault, text)
 	p.Attempts = Attempts{
 		Success: s.Attempts[probe.Success], Warning: s.Attempts[probe.Warning],
 		Failure: s.Attempts[probe.Failure], Unknown: s.Attempts[probe.Unknown],
@@ -129,6 +130,13 @@ func newProbe(s engine.Status, text int) Probe {
 		Policy: s.Rule.Policy, SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
 	}
 	return p
+}
+
+func newFault(f *engine.Fault, text int) *Fault {
+	if !f.Exists() {
+		return nil
+	}
+	return &Fault{f.Outcome, f.Reason, probe.CleanText(f.Detail, text), utc(f.At), f.Times, f.Of, probe.CleanText(f.Text(time.Now()), text)}
 }
 
 // newProbeID returns a Probe that only identifies it.

@@ -101,11 +101,11 @@ type Beat struct {
 	Begun           time.Time `json:"begun,omitzero"`            // when the run began that goes on
 }
 
-// Cause is why a target is in its state: its instance, or the worst of its probes.
+// Cause is why a target is in its state: its instance, or the worst of its probes. Of a probe that fails it is the Fault.
 type Cause struct {
 	Probe  string       `json:"probe,omitempty"`  // ID of the worst probe; empty if the probes are well, or do not matter
-	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's latest attempt
-	Detail string       `json:"detail,omitempty"`
+	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's fault or latest attempt
+	Detail string       `json:"detail,omitempty"` // likewise; of a fault its text
 }
 
 // Damping is the penalty of a target that flaps. While it is damped, nobody is notified of it, it is not
@@ -262,6 +262,7 @@ type Probe struct {
 	Next       time.Time          `json:"next,omitzero"`        // when the next attempt is due
 
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
+	Fault    *Fault   `json:"fault,omitempty"`  // the latest attempt on Instance that has found something wrong; nil for none
 	Attempts Attempts `json:"attempts"`
 	probeConfig
 }
@@ -292,6 +293,20 @@ type Result struct {
 	Protocol          string    `json:"protocol,omitempty"`         // of the response: "HTTP/1.1" or "HTTP/2.0"
 	TLSVersion        string    `json:"tlsVersion,omitempty"`       // "TLS 1.3"
 	Redirects         int       `json:"redirects,omitempty"`        // how many were followed
+}
+
+// Fault is the latest attempt of a probe that has failed, has warned or, with on_error = "fail", could not be made.
+type Fault struct {
+	Outcome probe.Outcome `json:"outcome"`
+	Reason  probe.Reason  `json:"reason,omitempty"`
+	Detail  string        `json:"detail,omitempty"` // at most 512 bytes
+	At      time.Time     `json:"at"`               // when the attempt ended
+	Times   int32         `json:"times,omitempty"`  // how many of the latest attempts had that Outcome; absent if it is not known
+	Of      int32         `json:"of,omitempty"`     // how many these are, up to 100; likewise
+
+	// Text is the detail or, if other attempts came between, with how many were like that: "31 of the last 100 attempts
+	// failed, the last 2s ago: status 500".
+	Text string `json:"text,omitempty"`
 }
 
 // Timings says how long each step of an attempt over the network took. One that was

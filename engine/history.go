@@ -237,6 +237,9 @@ func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int
 	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Instance: f.state.Instance}
 	if res != nil {
 		t.Reason, t.Detail = res.Reason, res.Detail
+		if last := s.currentFault(m.clock); last.At.Equal(m.clock.Time(now)) {
+			t.Detail = last.Text(last.At)
+		}
 		rule := &s.spec.Load().rule
 		t.Policy = rule.Policy
 		if t.Attempts = rule.DecidingRun(f.state.Last); f.blind && !turned {

@@ -61,16 +61,18 @@ type allOutcomes struct {
 	size int // bytes
 }
 
-// runs returns all runs, the oldest first.
-func (o *outcomes) runs() (all []probe.OutcomeRun) {
+// each yields all runs, the oldest first.
+func (o *outcomes) each(yield func(probe.OutcomeRun) bool) {
 	for rest := o.past; len(rest) > 0; {
 		n, size := binary.Uvarint(rest)
-		all, rest = append(all, probe.OutcomeRun{Outcome: probe.Outcome(n & 3), Attempts: n >> 2}), rest[size:]
+		if !yield(probe.OutcomeRun{Outcome: probe.Outcome(n & 3), Attempts: n >> 2}) {
+			return
+		}
+		rest = rest[size:]
 	}
 	if o.current.Attempts > 0 {
-		all = append(all, o.current)
+		yield(o.current)
 	}
-	return all
 }
 
 // add remembers the outcome of an attempt, before slot.attempts counts it. Until an attempt
@@ -109,7 +111,7 @@ func (s *slot) currentOutcomes() []probe.OutcomeRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rare != nil && s.rare.outcomes != nil {
-		return s.rare.outcomes.runs()
+		return slices.Collect(s.rare.outcomes.each)
 	}
 	return probe.AppendOutcomes(nil, s.onlyOutcome())
 }

@@ -37,7 +37,7 @@ func TestEvidenceFailsATargetThatFailsEveryThirdAttempt(t *testing.T) {
 		pass(time.Second)
 		want(t, e, readiness, probe.Passing)
 		got := describe(e.Records().History("web"))
-		if want := []string{"readiness failing after 0, blind false, not_ready", "readiness passing after 0, blind false, ready"}; !slices.Equal(got, want) {
+		if want := []string{"readiness failing after 0, blind false, not_ready:  6 of the last 27 attempts failed", "readiness passing after 0, blind false, ready"}; !slices.Equal(got, want) {
 			t.Errorf("got the history\n%s", strings.Join(got, "\n"))
 		}
 		for _, past := range e.Records().History("web") {

@@ -49,6 +49,7 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	st.Labels = e.registry.labelsOf(t, slots)
 	st.Damping, st.Pause = e.registry.dampingOf(name).public(e.scheduler.clock), e.registry.pauseOf(name)
 	st.fold(e.registry.troubledDependency(t))
+	st.Cause.addShare(st.Probes, e.scheduler.clock)
 	if since := e.registry.stateSince(t); since != 0 && dates(st.State) {
 		st.Since = e.scheduler.clock.Time(since)
 	}
@@ -247,9 +248,21 @@ func (c *cause) tell(st *TargetStatus) {
 	}
 	if c.worst != nil {
 		st.Cause = Cause{c.worst.ID, c.worst.Result.Reason, c.worst.Result.Detail}
+		if f := &c.worst.Fault; c.worst.IsFaulty() {
+			st.Cause.Reason, st.Cause.Detail = f.Reason, f.Detail
+		}
 	}
 	if own != probe.StateReady && own <= c.state {
 		st.Cause.Reason, st.Cause.Detail = st.Instance.Reason, st.Instance.Detail
+	}
+}
+
+// addShare makes the detail of a Fault its Text.
+func (c *Cause) addShare(probes []Status, clock *clock.Clock) {
+	for i := range probes {
+		if p := &probes[i]; p.ID == c.Probe && p.IsFaulty() && p.Fault.Detail == c.Detail {
+			c.Detail = p.Fault.Text(clock.Time(clock.Now()))
+		}
 	}
 }
 

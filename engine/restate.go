@@ -81,6 +81,9 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		if isKnown {
 			r.Detail = a.engine.conf.Redact(r.Detail)
 			s.result, s.resultAt = &r, s.since
+			if r.Outcome != probe.Unknown {
+				s.noteFault(fault{s.since, r.Reason, r.Detail, r.Outcome})
+			}
 		}
 		if ejection, isEjected := of.Ejections[s.id()]; isEjected {
 			ejection.Probe, ejection.Detail = s.id(), a.engine.conf.Redact(ejection.Detail)

@@ -119,8 +119,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	s.mu.Lock()
 	marked := s.marks
 	if res != nil {
-		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.IsNeverCounted()
-		if sc.outcomes.add(s, res.Outcome, !uncounted) {
+		if sc.outcomes.add(s, res.Outcome, !isUncounted(ev, res)) {
 			sc.out.record(s.target.name, RecordOutcomes)
 		}
 		s.record(res, now)
@@ -131,6 +130,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	if f.state.Instance != f.previous.Instance {
 		s.result, s.resultAt, s.decided = nil, 0, false
 		s.marks.set(markBlind, false)
+		s.forgetFault()
 	}
 	f.first, f.wasBlind = !s.decided, s.marks.has(markBlind)
 	if res != nil {
@@ -145,6 +145,11 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	f.adapted = sc.timetable.adaptPeriod(s, s.spec.Load())
 	sc.publish(s, &f, res, now)
 	return f
+}
+
+// isUncounted reports whether an attempt changes neither a verdict nor what is remembered of a probe's outcomes.
+func isUncounted(ev verdict.Event, res *probe.Result) bool {
+	return ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.IsNeverCounted()
 }
 
 // publish notifies subscribers of what has followed from an event, logs it, and updates the summary of the target.

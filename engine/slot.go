@@ -51,9 +51,11 @@ type bits uint8
 
 // The marks of a slot: what is published.
 const (
-	markBlind  bits = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                  // the latest attempt that passed was a warning
-	markExtra                   // a failure of the attempt in flight, or else of the latest one, does not count
+	markBlind   bits = 1 << iota // attempts cannot be made: see verdict.Blinds
+	markWarned                   // the latest attempt that passed was a warning
+	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
+	markProven                   // an attempt has succeeded since the probe has its handler, rule and target
+	markRefuted                  // likewise, one has failed and none has succeeded
 )
 
 // The flags of a slot, for the scheduler.
@@ -78,6 +80,7 @@ type rare struct {
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 
 	observed *observed // by gateways; nil before the first failure
+	fault    *fault    // nil before the first one on the instance
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
@@ -218,6 +221,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 	*s.result, s.resultAt = *res, now
 	s.attempts[res.Outcome]++
+	if isFault(&s.spec.Load().rule, res) {
+		s.noteFault(fault{now, res.Reason, res.Detail, res.Outcome})
+	}
 	if passed(res) {
 		s.marks.set(markWarned, res.Outcome == probe.Warning)
 	}
@@ -259,10 +265,12 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}
+	st.Tried, st.Definition = s.tried(), sp.proof
 	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if s.result != nil {
 		st.Result = *s.result
 	}
+	st.Fault = s.fault(c)
 	since, next, resultAt := s.since, s.next, s.resultAt
 	s.mu.Unlock()
 	st.Since, st.Next, st.ResultAt = c.Time(since), c.Time(next), c.Time(resultAt)

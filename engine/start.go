@@ -259,6 +259,9 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 	} else if of.sought.overruled > 0 {
 		of.sought.overruled = 0
 	}
+	if !isUncounted(ev, res) && s.prove(a.spec, res.Outcome) {
+		sc.subscribers.notifyMemory(s.id())
+	}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next
 		if next.adapted {

@@ -15,13 +15,15 @@ type Status struct {
 	Settings    string            // of the handler, to be shown: as Apply was given it
 	Labels      map[string]string // of the target; shared, do not write
 
-	Instance string        // the ID of the instance that Verdict is about; empty before the first
-	Verdict  probe.Verdict // what is published
-	Decided  bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
-	Warned   bool          // the latest attempt that passed was a warning
-	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
-	Since    time.Time     // when Verdict was published
-	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
+	Instance   string        // the ID of the instance that Verdict is about; empty before the first
+	Verdict    probe.Verdict // what is published
+	Decided    bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
+	Warned     bool          // the latest attempt that passed was a warning
+	Blind      bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
+	Tried      probe.Outcome // the best outcome that has counted since the probe has its handler, rule and target: Success, Failure, or Unknown before the first
+	Definition uint32        // of the probe: see the function Definition
+	Since      time.Time     // when Verdict was published
+	Changes    uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
 	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" the score, from 0 to probe.MaxScore, at which a probe that passes fails; one that fails passes at 0
@@ -31,6 +33,7 @@ type Status struct {
 
 	Result     probe.Result // the latest attempt on Instance
 	ResultAt   time.Time    // when it ended; zero before the first
+	Fault      Fault        // the latest attempt on Instance that has found something wrong
 	Next       time.Time    // when the next attempt is due; zero if none is due, or one is in flight
 	Attempts   [4]uint64    // attempts so far, by outcome
 	Attempting bool         // an attempt is in flight
@@ -44,6 +47,11 @@ type Status struct {
 // Threshold returns how long Run has to be for a verdict: Run and Threshold are the
 // "2/3" of a status table. With the policy "evidence" it is probe.MaxScore.
 func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
+
+// IsFaulty reports whether Fault, rather than Result, says why the probe is as it is: it fails by its attempts.
+func (s *Status) IsFaulty() bool {
+	return s.Fault.Exists() && s.Decided && s.Verdict == probe.Failing
+}
 
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
@@ -93,8 +101,8 @@ type TargetStatus struct {
 // that is ready it is zero.
 type Cause struct {
 	Probe  probe.ID     // the worst probe; zero if they are well, or do not matter
-	Reason probe.Reason // of the instance, or of the probe's latest attempt
-	Detail string
+	Reason probe.Reason // of the instance, or of the probe's Fault if it fails, or else of its latest attempt
+	Detail string       // likewise; of a Fault its Text
 }
 
 // Summary counts targets and probes by their state. The fields of targets are those of

@@ -111,7 +111,7 @@ func (w *world) disturb(t *testing.T, all []*member) {
 }
 
 // attempted are the fields of a probe that its owner alone knows, since each attempt changes them.
-var attempted = []string{"attempts", "attempting", "changes", "errors", "last", "next", "progress", "result", "run", "threshold", "waitReason"}
+var attempted = []string{"attempts", "attempting", "changes", "errors", "fault", "last", "next", "progress", "result", "run", "threshold", "waitReason"}
 
 // answers returns what the API of an engine answers, without the ages of what it knows.
 func (m *member) answers() map[string]string {

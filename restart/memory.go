@@ -39,6 +39,11 @@ func (m Memory) status(external bool) probe.Exit {
 	return probe.Exit{Known: true, Status: m.Code}
 }
 
+// hasFailed reports whether the latest instance has exited, or has started lately after one that did.
+func (m Memory) hasFailed(now time.Time) bool {
+	return m.Exited || m.Exits > 0 && now.Sub(m.Since) < defaultBackOffReset
+}
+
 // Shown returns the instance of a target as an engine shows it that knows this memory of the controller that
 // restarts the target.
 func (m Memory) Shown(target string) probe.Instance {

@@ -186,6 +186,13 @@ func (s scrape) lastAttempt(p *engine.Status) {
 	labels, res := []string{p.ID.Target, p.ID.Kind.String(), p.ID.Name}, &p.Result
 	s.gauge(lastDurationDesc, res.Took.Seconds(), labels...)
 	s.gauge(lastResultDesc, 1, append(labels[:3:3], res.Outcome.String(), string(res.Reason))...)
+	if f := &p.Fault; f.Exists() {
+		outcome := f.Outcome.String()
+		s.gauge(lastFaultDesc, unixTime(f.At), append(labels[:3:3], outcome, string(f.Reason))...)
+		if f.Of > 0 {
+			s.gauge(faultRatioDesc, float64(f.Times)/float64(f.Of), append(labels[:3:3], outcome)...)
+		}
+	}
 	if res.HTTPStatus != 0 {
 		s.gauge(httpStatusDesc, float64(res.HTTPStatus), labels...)
 	}

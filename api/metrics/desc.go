@@ -147,6 +147,8 @@ var summaryMetrics = []metric[engine.Summary]{
 var (
 	lastDurationDesc = describe("sonde_probe_last_duration_seconds", "Duration of the probe's latest attempt in seconds, including retries.", "target", "kind", "name")
 	lastResultDesc   = describe("sonde_probe_last_result_info", "A metric with a constant '1' value labeled by outcome and reason of the probe's latest attempt.", "target", "kind", "name", "outcome", "reason")
+	lastFaultDesc    = describe("sonde_probe_last_fault_timestamp_seconds", "When the probe's latest failure or warning on its instance was, in seconds since 1970, labeled by its outcome and reason.", "target", "kind", "name", "outcome", "reason")
+	faultRatioDesc   = describe("sonde_probe_recent_faults_ratio", "Share of the probe's latest attempts, up to 100, that had the outcome of its latest failure or warning.", "target", "kind", "name", "outcome")
 	httpStatusDesc   = describe("sonde_probe_http_status_code", "Status code of the response to the probe's latest attempt.", "target", "kind", "name")
 	certExpiryDesc   = describe("sonde_probe_ssl_earliest_cert_expiry", "When the first of the certificates expires that the server has sent in the probe's latest attempt, in seconds since 1970.", "target", "kind", "name")
 )

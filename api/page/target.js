@@ -130,7 +130,7 @@ function showProbes(target) {
   for (const id of cards.keys()) if (!probes.some((p) => p.id === id)) cards.delete(id);
 }
 
-const rowsOfCard = ["Run", "Latest attempt", "Took", "Peer", "Next attempt", "Verdict since", "Attempts", "Rule"];
+const rowsOfCard = ["Run", "Latest attempt", "Latest fault", "Took", "Peer", "Next attempt", "Verdict since", "Attempts", "Rule"];
 
 function makeCard(probe) {
   const c = { verdict: element("span", "state"), run: element("span", "run"), runText: element("span"), detail: element("pre"),
@@ -141,7 +141,11 @@ function makeCard(probe) {
     c.values[title] = element("span");
     list.append(element("dt", "", title), element("dd", "", c.values[title]));
     if (title === "Peer") c.peer = [list.lastElementChild.previousElementSibling, list.lastElementChild];
+    if (title === "Latest fault") c.fault = [list.lastElementChild.previousElementSibling, list.lastElementChild];
   }
+  c.faultText = element("span");
+  c.faultAt = timeElement();
+  c.values["Latest fault"].append(c.faultText, " ", c.faultAt);
   c.values.Run.append(c.run, c.runText);
   c.latest = element("span");
   c.values["Latest attempt"].append(c.latest, c.at);
@@ -166,6 +170,10 @@ function fillCard(c, probe, isOther) {
   showRun(c, probe);
   setText(c.latest, result ? [result.outcome, result.reason, ""].filter((part) => part !== undefined).join(", ") : isOther ? "its owner knows" : "none yet");
   showTime(c.at, result && result.at);
+  const fault = probe.fault && !(result && result.at === probe.fault.at) ? probe.fault : undefined; // or else the latest attempt says it
+  setText(c.faultText, fault ? [fault.outcome, fault.reason, fault.detail].filter(Boolean).join(", ") + (fault.of ? ` (${fault.times} of the last ${fault.of} attempts)` : "") : "");
+  showTime(c.faultAt, fault && fault.at);
+  for (const e of c.fault) e.hidden = !fault;
   showSpark(c.spark, latency.ofProbe(probe.id));
   setText(c.took, result ? timings(result) : "");
   const peer = result ? peerOf(result) : "";

@@ -41,7 +41,7 @@ type Config struct {
 	Dir       string            `hcl:"dir,optional" doc:"working directory inside" default:"that of the image" json:",omitempty"`
 	User      string            `hcl:"user,optional" doc:"user inside: a name, a number, or user:group" default:"that of the image" json:",omitempty"`
 	Network   string            `hcl:"network,optional" doc:"network of the runtime: bridge, host, none, the name of one, or container:NAME" default:"that of the runtime" json:",omitempty"`
-	Publish   []string          `hcl:"ports,optional" doc:"ports that the machine passes on to the container, as docker run --publish takes them: \"8080:80\", \"127.0.0.1:5353:53/udp\", or \"80\" for a free port of the machine" default:"none" json:",omitempty"`
+	Publish   []string          `hcl:"ports,optional" doc:"ports that the machine passes on to the container, as docker run --publish takes them: \"8080:80\", \"127.0.0.1:5353:53/udp\", or \"80\" for a free port of the machine. Without an address it is 127.0.0.1" default:"none" json:",omitempty"`
 	Mounts    []string          `hcl:"mounts,optional" doc:"volumes and paths of the machine inside the container, as docker run --volume takes them: \"data:/var/lib/data\", \"/etc/web:/etc/web:ro\"" default:"none" json:",omitempty"`
 	Resources Resources         `hcl:"resources,block" doc:"what the container may use" json:",omitzero"`
 }
@@ -250,6 +250,7 @@ func parsePublished(s string) (port string, b docker.PortBinding, err error) {
 	if protocol != "tcp" && protocol != "udp" {
 		return "", b, fmt.Errorf("%q is neither tcp nor udp", protocol)
 	}
+	b.HostIP = "127.0.0.1"
 	var inside string
 	if at := strings.LastIndexByte(rest, ':'); at < 0 {
 		inside = rest

@@ -389,10 +389,14 @@ func due(p api.Probe, now time.Time) string {
 	return "now"
 }
 
-// result returns the reason and the detail of the last result.
+// result returns the reason and the detail of the last result. Of a probe that fails, and whose last attempt succeeded, it is
+// that of the last failure.
 func result(p api.Probe) string {
 	if p.Result == nil {
 		return ""
+	}
+	if f := p.Fault; f != nil && p.Decided && p.Verdict == probe.Failing {
+		return join(string(f.Reason), f.Text)
 	}
 	return join(string(p.Result.Reason), p.Result.Detail)
 }

@@ -34,7 +34,8 @@ const maxLeft = 4
 // The command has the environment, directory and user of the container, unless the configuration says otherwise. $(NAME) is replaced by a
 // variable of the target or of the configuration. When ctx is done the command is killed with its descendants, and Probe returns a second later at most.
 // Where the engine cannot do that, since it may not signal processes of the container, the command goes on: while there are four of them, attempts are
-// unknown, with the reason runtime.permission. An attempt that the runtime does not make is unknown, too.
+// unknown, with the reason runtime.permission. An attempt that the runtime does not make, or whose command has not begun or has ended at the timeout, is unknown,
+// too. Podman keeps two processes for five minutes after each command.
 func NewExec(r *Runtimes, socket string, c execprobe.Config) (probe.Handler, error) {
 	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ type Config struct {
 	Command   []string          `hcl:"command,optional" doc:"program and arguments instead of the entrypoint of the image" default:"that of the image" json:",omitempty"`
 	Args      []string          `hcl:"args,optional" doc:"arguments after the entrypoint, instead of those of the image" default:"those of the image" json:",omitempty"`
 	Env       map[string]string `hcl:"env,optional" doc:"environment variables beside those of the image" default:"empty" json:",omitempty"`
-	Dir       string            `hcl:"dir,optional" doc:"working directory inside" default:"that of the image" json:",omitempty"`
+	Dir       string            `hcl:"working_dir,optional" doc:"working directory inside" default:"that of the image" json:",omitempty"`
 	User      string            `hcl:"user,optional" doc:"user inside: a name, a number, or user:group" default:"that of the image" json:",omitempty"`
 	Network   string            `hcl:"network,optional" doc:"network of the runtime: bridge, host, none, the name of one, or container:NAME" default:"that of the runtime" json:",omitempty"`
 	Publish   []string          `hcl:"ports,optional" doc:"ports that the machine passes on to the container, as docker run --publish takes them: \"8080:80\", \"127.0.0.1:5353:53/udp\", or \"80\" for a free port of the machine. Without an address it is 127.0.0.1" default:"none" json:",omitempty"`
@@ -49,7 +49,7 @@ type Config struct {
 // Resources limit a container. The zero value limits nothing.
 type Resources struct {
 	Memory int64   `hcl:"memory,optional,bytes,nonzero" doc:"memory; a process that needs more is killed" default:"unlimited" min:"6MiB" json:",omitempty"`
-	CPUs   float64 `hcl:"cpus,optional,nonzero" doc:"processors: 0.5 is half of one" default:"unlimited" min:"0.01" max:"1024" json:",omitempty"`
+	CPUs   float64 `hcl:"cpus,optional,nonzero" doc:"processors: 0.5 is half of one" default:"unlimited" json:",omitempty"`
 	Pids   int     `hcl:"pids,optional,nonzero" doc:"processes and threads" default:"that of the runtime" min:"1" json:",omitempty"`
 }
 
@@ -57,6 +57,8 @@ type Resources struct {
 const (
 	maxPublished = 100
 	maxMounts    = 100
+
+	minCPUs, maxCPUs = 0.01, 1024.0 // Docker's least; more than any machine has is a mistake
 )
 
 var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$`) // as Docker's RestrictedNamePattern
@@ -67,6 +69,9 @@ func (c Config) Check() error {
 	if _, err := socketOf(c.Host); err != nil {
 		wrong.Add("host", "%v", err)
 	}
+	if n := c.Resources.CPUs; n != 0 && !(n >= minCPUs && n <= maxCPUs) {
+		wrong.Add("resources.cpus", "is %v; it must be from %v to %v", n, minCPUs, maxCPUs)
+	}
 	c.checkWhich(&wrong)
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(c.Env[name], "\x00") {
@@ -74,7 +79,7 @@ func (c Config) Check() error {
 		}
 	}
 	if c.Dir != "" && !path.IsAbs(c.Dir) {
-		wrong.Add("dir", "is %q; inside a container it must begin with /", c.Dir)
+		wrong.Add("working_dir", "is %q; inside a container it must begin with /", c.Dir)
 	}
 	if len(c.Publish) > maxPublished {
 		wrong.Add("ports", "has %d ports, at most %d are allowed", len(c.Publish), maxPublished)
@@ -128,7 +133,7 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 		field   string
 		isGiven bool
 	}{
-		{"pull", c.Pull != ""}, {"command", len(c.Command) > 0}, {"args", len(c.Args) > 0}, {"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"user", c.User != ""},
+		{"pull", c.Pull != ""}, {"command", len(c.Command) > 0}, {"args", len(c.Args) > 0}, {"env", len(c.Env) > 0}, {"working_dir", c.Dir != ""}, {"user", c.User != ""},
 		{"network", c.Network != ""}, {"ports", len(c.Publish) > 0}, {"mounts", len(c.Mounts) > 0}, {"resources", c.Resources != Resources{}},
 	} {
 		if of.isGiven && (hasName || hasMatch) {

@@ -1,0 +1,6 @@
+target "web" {
+  container "shop/web" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

@@ -1,0 +1,6 @@
+target "web" {
+  container {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

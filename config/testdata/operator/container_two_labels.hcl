@@ -1,0 +1,6 @@
+target "web" {
+  container "web" "app" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

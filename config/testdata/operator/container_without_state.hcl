@@ -1,0 +1,6 @@
+target "web" {
+  container { image = "nginx" }
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

@@ -123,6 +123,8 @@ type Config struct {
 
 	Version string // of the program, for the status page; default: not shown
 
+	PublicBadges bool // badges need no token, and are shown by the pages of other sites
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP
@@ -196,6 +198,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/reload", s.requests.limit(plain(s.lastReload)))
 	handle("GET /v1/stats", s.requests.limit(plain(s.stats)))
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
+	handle("GET "+badgePath+"{name...}", http.HandlerFunc(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
 	handle("GET /readyz", health(s.config.Ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)

@@ -19,6 +19,7 @@
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
 //	POST /v1/plan            a Plan: what a reload would do; ?config=
 //	GET /v1/stats            a Stats
+//	GET /badge/{name}.svg    the state of a target as a picture; /badge/group/{name}.svg that of a group
 //	GET /metrics             the handler Config.Metrics
 //	GET /healthz             200 while the engine runs, else 503
 //	GET /readyz              200 while the engine makes attempts and is not degraded, else 503

@@ -38,6 +38,7 @@ type Engine struct {
 	Concurrency      int                 `hcl:"concurrency,optional,nonzero" doc:"how many attempts that need a goroutine may run at once; those of tcp and http at IP addresses need none on Linux, and are limited to 16 times as many" default:"1024" min:"1" max:"1048576"`
 	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none: the documented behaviour of Kubernetes; kubelet: that of the kubelet with its known bugs, and its metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
 	TokenFile        string              `hcl:"token_file,optional" doc:"file with the bearer token that clients of the API must send" default:"no token"`
+	PublicBadges     bool                `hcl:"public_badges,optional" json:",omitempty" doc:"serves /badge/NAME.svg, the state of a target as a picture, and /badge/group/NAME.svg to everyone without the token, for the pages of other sites" default:"false"`
 	TLS              *TLS                `hcl:"tls,block" doc:"serves the page and the API by HTTPS"`
 	Beats            *Beats              `hcl:"beats,block" json:",omitempty" doc:"receives the beats that targets send by UDP, besides those that they send to the API"`
 	LogLevel         slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error" doc:"least important records that are logged" default:"info"`

@@ -208,6 +208,9 @@ func (sc *scheduler) remove(s *slot) {
 func (sc *scheduler) adjust(s *slot, sp *spec) {
 	before := sc.timetable.schedule.Times(s.key).Period
 	s.mu.Lock()
+	if s.spec.Load().proof != sp.proof {
+		s.unprove()
+	}
 	s.spec.Store(sp)
 	s.mu.Unlock()
 	s.keepDurations(sp.rule.Compatibility)
@@ -242,6 +245,7 @@ func (sc *scheduler) replace(c change) {
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	s.forgetFault()
 	s.setWarnings(verdict.Warnings{})
+	s.unprove()
 	changed := s.state.Verdict != before.Verdict
 	if changed {
 		s.publish(sc.clock.Now())

@@ -95,21 +95,21 @@ func (p *plan) removeListed(c *Change) error {
 // memory returns the memory with which a new probe goes on, or nil.
 func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	m, ok := p.memories[id]
-	if !ok || m.State == (verdict.State{}) {
+	if !ok || m.State == (verdict.State{}) && m.Proven == 0 {
 		return nil, nil
 	}
 	var err error
 	m.State, err = verdict.Restore(desired.Rule, m.State)
-	if m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target) {
-		m.State = verdict.Relocate(id.Kind, m.State)
-	} else if m.Handler != 0 && m.Handler != handlerOf(desired.HandlerName, desired.Revision) {
-		m.State = verdict.Renew(id.Kind, m.State)
-	}
+	m.adopt(id.Kind, desired)
 	return &m, err
 }
 
 // restore makes a new probe go on with its memory. No reader has the probe yet.
 func (s *slot) restore(m *Memory, c *clock.Clock) {
+	s.marks.set(markProven, m.Proven != 0)
+	if m.State == (verdict.State{}) {
+		return
+	}
 	now := c.Now()
 	s.state, s.changes = m.State, m.Changes
 	if s.since = c.At(m.Since); s.since == 0 || s.since > now {
@@ -133,6 +133,7 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 func (t *target) restore(m *Memory, c *clock.Clock) {
 	in := t.current()
 	switch {
+	case m.State.Instance == "":
 	case in == &noInstance:
 		t.instance.Store(&instance{id: m.State.Instance, since: c.At(m.InstanceSince), started: m.Started, restored: true})
 	case m.Started && in.id == m.State.Instance && !in.started:

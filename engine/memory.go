@@ -29,6 +29,10 @@ type Memory struct {
 
 	Endpoint uint64 `json:"e,omitempty"` // identifies what was probed: see probe.EndpointHandler; 0 if it is not known
 	Handler  uint32 `json:"h,omitempty"` // identifies how it was probed: see probe.Probe.Revision; 0 if it is not known
+
+	// Proven identifies the handler and the rule with which attempts of a startup or liveness probe have succeeded. It is 0
+	// if none has succeeded since the probe has them.
+	Proven uint32 `json:"p,omitempty"`
 }
 
 // handlerOf returns the Memory.Handler of a probe: a hash, and 0 without a revision. It must
@@ -74,6 +78,11 @@ func (m Memory) Check(r probe.Rule) error {
 func (m Memory) Renewed(k probe.Kind) Memory {
 	m.State = verdict.Renew(k, m.State)
 	return m
+}
+
+// Forgotten returns a memory without a state: a probe begins anew with it, and it is known whether its attempts have succeeded.
+func (m Memory) Forgotten() Memory {
+	return Memory{Endpoint: m.Endpoint, Handler: m.Handler, Proven: m.Proven}
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler. The form is JSON, the same for equal memories. Its names are short,

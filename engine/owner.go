@@ -50,7 +50,16 @@ func (e *Engine) Owner(name string) *Owner {
 // and changes nothing also if an ID belongs to another owner, or if this one was closed or another
 // Owner has taken over.
 func (o *Owner) Change(c Change) (Changes, error) {
-	return o.engine.change(o.owner, func(p *plan) error {
+	p, err := o.Plan(c)
+	if err != nil {
+		return Changes{}, err
+	}
+	return p.Commit(), nil
+}
+
+// Plan plans a change of the owner's probes, as Engine.Plan does. Its errors are those of Change.
+func (o *Owner) Plan(c Change) (*Planned, error) {
+	return o.engine.plan(o.owner, func(p *plan) error {
 		if err := o.check(); err != nil {
 			return err
 		}

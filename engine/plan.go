@@ -24,7 +24,9 @@ type change struct {
 	host    string  // that the handler connects to: see hostOf
 	memory  *Memory // to go on with; nil without, and unless a probe is added
 	moved   bool    // the endpoint that is probed has changed
-	labels  bool    // the target's labels have changed
+	proven  bool    // see ProbeChange, likewise failed
+	failed  bool
+	labels  bool // the target's labels have changed
 }
 
 // plan is what Apply or Change is about to do. It needs Engine.applyMu: only they change
@@ -165,6 +167,9 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 		if c.memory, err = p.memory(id, desired); err != nil {
 			return err
 		}
+		c.proven = c.memory != nil && c.memory.Proven != 0
+		before := p.memories[id]
+		c.failed = before.Proven != 0 && before.State.Verdict == probe.Failing
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
 		c.action, c.moved = ProbeReplaced, c.before.hasMoved(s.currentAddress(), desired)
@@ -173,6 +178,7 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = ProbeUpdated
+		c.proven = c.before.proof == proofOf(&desired.Rule, desired.HandlerName, desired.Revision)
 	default:
 		p.counts.Kept++
 		return nil

@@ -52,7 +52,7 @@ func (p *Planned) Changes() Changes { return p.plan.counts }
 func (p *Planned) Preview() Preview {
 	all := Preview{Changes: p.plan.counts, Probes: make([]ProbeChange, len(p.plan.changes))}
 	for i, c := range p.plan.changes {
-		all.Probes[i] = ProbeChange{c.id, c.action, c.moved}
+		all.Probes[i] = ProbeChange{c.id, c.action, c.moved, c.proven, c.failed}
 	}
 	slices.SortFunc(all.Probes, func(a, b ProbeChange) int { return a.ID.Compare(b.ID) })
 	return all
@@ -69,6 +69,8 @@ type ProbeChange struct {
 	ID     probe.ID
 	Action Action
 	Moved  bool // its endpoint is another one: what was known is not true there, so the probe is undecided
+	Proven bool // attempts with this handler and rule have succeeded: as its memory says of one that is added; or neither changes
+	Failed bool // it is added, and its memory has a failing verdict of a handler and rule that had succeeded before
 }
 
 // Action is what a change does to a probe, as a word: see Changes.

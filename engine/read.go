@@ -181,7 +181,7 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 		st.Probes = append(st.Probes, Status{})
 		p := &st.Probes[len(st.Probes)-1]
 		s.fill(p, c)
-		st.Address, st.Ports = s.currentAddress(), s.spec.Load().target.Ports
+		st.Address, st.Ports = in.endpoint(s.currentAddress(), s.spec.Load().target.Ports)
 		passes := p.Verdict == probe.Passing && p.Instance == in.id
 		if s.kind == probe.Readiness {
 			st.Ready = st.Ready && (passes || p.Rule.Effect == probe.EffectWarn)

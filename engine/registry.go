@@ -67,11 +67,27 @@ type instance struct {
 	note        *note // nil if it is empty
 }
 
-// note is the reason, the detail and the last exit that the driver reported.
+// note is what the drivers of few targets report besides.
 type note struct {
 	reason probe.Reason
 	detail string
 	exit   probe.Exit
+
+	address string            // instead of the target's, unless it is empty
+	ports   map[string]uint16 // instead of the target's, unless it is empty
+}
+
+// noNote is that of most targets.
+var noNote note
+
+func noteOf(in probe.Instance) note {
+	return note{in.Reason, in.Detail, in.LastExit, in.Address, in.Ports}
+}
+
+// equal reports whether two notes say the same; nil is as an empty one.
+func (n *note) equal(other *note) bool {
+	n, other = cmp.Or(n, &noNote), cmp.Or(other, &noNote)
+	return n.reason == other.reason && n.detail == other.detail && n.exit == other.exit && n.address == other.address && maps.Equal(n.ports, other.ports)
 }
 
 func newInstance(in probe.Instance, c *clock.Clock) *instance {
@@ -79,8 +95,8 @@ func newInstance(in probe.Instance, c *clock.Clock) *instance {
 		id: in.ID, since: c.At(in.Since), restarts: in.Restarts,
 		phase: in.Phase, managed: in.Managed, terminating: in.Terminating, retained: in.Retained,
 	}
-	if (note{in.Reason, in.Detail, in.LastExit}) != (note{}) {
-		i.note = &note{in.Reason, in.Detail, in.LastExit}
+	if n := noteOf(in); !n.equal(nil) {
+		i.note = &n
 	}
 	return i
 }
@@ -90,16 +106,19 @@ func (i *instance) isReport(in probe.Instance, c *clock.Clock) bool {
 	if i.kept || i.id != in.ID || i.phase != in.Phase || i.since != c.At(in.Since) {
 		return false
 	}
-	if !i.hasNote(&note{in.Reason, in.Detail, in.LastExit}) {
-		return false
-	}
-	return i.restarts == in.Restarts && i.managed == in.Managed && i.terminating == in.Terminating && i.retained == in.Retained
+	n := noteOf(in)
+	return n.equal(i.note) && i.restarts == in.Restarts && i.managed == in.Managed && i.terminating == in.Terminating && i.retained == in.Retained
 }
 
-// hasNote reports whether the note of i is as another one; nil is as an empty one.
-func (i *instance) hasNote(other *note) bool {
-	none := &note{}
-	return *cmp.Or(i.note, none) == *cmp.Or(other, none)
+// endpoint returns where the instance is reached, of a target with that address and those ports.
+func (i *instance) endpoint(address string, ports map[string]uint16) (string, map[string]uint16) {
+	if i.note == nil {
+		return address, ports
+	}
+	if len(i.note.ports) > 0 {
+		ports = i.note.ports
+	}
+	return cmp.Or(i.note.address, address), ports
 }
 
 // hasStarted reports whether the instance runs and has started.
@@ -145,7 +164,7 @@ func (t *target) public(i *instance, c *clock.Clock) probe.Instance {
 		Since: c.Time(i.since),
 	}
 	if i.note != nil {
-		in.Reason, in.Detail, in.LastExit = i.note.reason, i.note.detail, i.note.exit
+		in.Reason, in.Detail, in.LastExit, in.Address, in.Ports = i.note.reason, i.note.detail, i.note.exit, i.note.address, i.note.ports
 	}
 	return in
 }

@@ -92,7 +92,7 @@ func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	sc.reconcileAll(t)
 	sc.summaries.updateState(t)
 	sc.summaries.recordInstance(t, before, state, sc.clock.Now())
-	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts || !before.hasNote(now.note) {
+	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts || !before.note.equal(now.note) {
 		sc.subscribers.notifyTarget(in.Target, probeChanged)
 	}
 }

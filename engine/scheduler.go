@@ -121,8 +121,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	s.mu.Lock()
 	if res != nil {
 		outcome = res.Outcome
-		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
-		if sc.outcomes.add(s, res.Outcome, !uncounted) {
+		if sc.outcomes.add(s, res.Outcome, !isUncounted(ev, res)) {
 			sc.out.record(s.target.name, RecordOutcomes)
 		}
 		s.record(res, now)
@@ -151,6 +150,11 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	f.adapted = sc.timetable.adaptPeriod(s, s.spec.Load())
 	sc.publish(s, &f, res, now)
 	return f
+}
+
+// isUncounted reports whether an attempt changes neither a verdict nor what is remembered of a probe's outcomes.
+func isUncounted(ev verdict.Event, res *probe.Result) bool {
+	return ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
 }
 
 // publish notifies subscribers of what has followed from an event, logs it, and updates the summary of the target.

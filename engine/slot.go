@@ -51,9 +51,11 @@ type bits uint8
 
 // The marks of a slot: what is published.
 const (
-	markBlind  bits = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                  // it passes, and warns: see verdict.Warnings
-	markExtra                   // a failure of the attempt in flight, or else of the latest one, does not count
+	markBlind   bits = 1 << iota // attempts cannot be made: see verdict.Blinds
+	markWarned                   // it passes, and warns: see verdict.Warnings
+	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
+	markProven                   // an attempt has succeeded since the probe has its handler, rule and target
+	markRefuted                  // likewise, one has failed and none has succeeded
 )
 
 // The flags of a slot, for the scheduler.
@@ -284,6 +286,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}
+	st.Tried, st.Definition = s.tried(), sp.proof
 	st.Decided, st.Blind = s.decided, s.marks.has(markBlind)
 	st.Warned = s.marks.has(markWarned) || st.Decided && st.Verdict == probe.Failing && st.Rule.Effect == probe.EffectWarn
 	if s.result != nil {

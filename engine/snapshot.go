@@ -19,8 +19,11 @@ func (s *slot) memory(c *clock.Clock) Memory {
 	in := s.target.current()
 	s.mu.Lock()
 	m := Memory{State: s.state, Since: c.Time(s.since), Changes: s.changes, Warned: s.marks.has(markWarned), Fault: s.fault(c)}
-	address, sp := s.address, s.spec.Load()
+	address, sp, isProven := s.address, s.spec.Load(), s.marks.has(markProven)
 	s.mu.Unlock()
+	if isProven && s.kind != probe.Readiness {
+		m.Proven = sp.proof
+	}
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
 	m.Handler = handlerOf(sp.handlerName, sp.revision)
 	if in.id == m.State.Instance {

@@ -36,6 +36,7 @@ type definition struct {
 	revision    string
 	settings    string       // to be shown
 	target      probe.Target // without Name and Address, which are the slot's
+	proof       uint32       // see Definition
 
 	// Engine.applyMu guards what follows.
 	specs  int   // how many have it
@@ -179,6 +180,7 @@ func (all definitions) of(own *owner, p *probe.Probe) *definition {
 	}
 	made := &definition{owner: own, rule: p.Rule, configured: p.Handler, handlerName: p.HandlerName, revision: p.Revision, settings: p.Settings, target: p.Target}
 	made.target.Name, made.target.Address = "", ""
+	made.proof = proofOf(&p.Rule, p.HandlerName, p.Revision)
 	if shares {
 		all[k] = made
 	}

@@ -82,7 +82,8 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	in := s.target.current()
 	a.slot, a.instance, a.next, a.lane, a.counts = s, in.id, st.Next, st.Lane, st.Counts
 	a.Target = sp.targetOf(s.target.name, s.setInflight(a))
-	if in.id != probe.StaticID {
+	a.Target.Address, a.Target.Ports = in.endpoint(a.Target.Address, a.Target.Ports)
+	if a.Target.Instance = in.id; in.id != probe.StaticID {
 		a.Target.Since = sc.clock.Time(in.since)
 	}
 	if sp.closable != nil {
@@ -257,6 +258,9 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 		of.sought = sought{}
 	} else if of.sought.overruled > 0 {
 		of.sought.overruled = 0
+	}
+	if !isUncounted(ev, res) && s.prove(a.spec, res.Outcome) {
+		sc.subscribers.notifyMemory(s.id())
 	}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next

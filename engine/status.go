@@ -15,13 +15,15 @@ type Status struct {
 	Settings    string            // of the handler, to be shown: as Apply was given it
 	Labels      map[string]string // of the target; shared, do not write
 
-	Instance string        // the ID of the instance that Verdict is about; empty before the first
-	Verdict  probe.Verdict // what is published
-	Decided  bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
-	Warned   bool          // it passes with warnings, as many as failures would make it fail, and not as many successes since: see verdict.Warnings; or it fails, and its effect is probe.EffectWarn
-	Blind    bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
-	Since    time.Time     // when Verdict was published
-	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
+	Instance   string        // the ID of the instance that Verdict is about; empty before the first
+	Verdict    probe.Verdict // what is published
+	Decided    bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
+	Warned     bool          // it passes with warnings, as many as failures would make it fail, and not as many successes since: see verdict.Warnings; or it fails, and its effect is probe.EffectWarn
+	Blind      bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
+	Tried      probe.Outcome // the best outcome that has counted since the probe has its handler, rule and target: Success, Failure, or Unknown before the first
+	Definition uint32        // of the probe: see the function Definition
+	Since      time.Time     // when Verdict was published
+	Changes    uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
 	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" the score, from 0 to probe.MaxScore, at which a probe that passes fails; one that fails passes at 0
@@ -59,7 +61,7 @@ func (s *Status) FailsInstance(id string) bool {
 // TargetStatus summarizes the probes of a target.
 type TargetStatus struct {
 	Target   string
-	Address  string            // as in the probes' Target, likewise Ports and Labels
+	Address  string            // as in the probes' Target, or else Instance, likewise Ports and Labels
 	Ports    map[string]uint16 // shared, do not write; nil for a target without probes
 	Labels   map[string]string // likewise; those of Admin.Label for a target without probes
 	Instance probe.Instance    // as its driver has reported it

@@ -58,7 +58,7 @@ type run struct {
 
 // Run implements restart.Driver. An instance that another engine has terminated has ended, whether the driver
 // notices or not. If the driver was stopped because its act had ended, the error is a restart.ErrInterrupted.
-func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan time.Duration) (exit restart.Exit) {
+func (g *guarded) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) (exit restart.Exit) {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r := &run{
@@ -81,7 +81,7 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		r.exit = exit
 		close(r.exited)
 	}()
-	exit = g.driver.Run(running, func(id string) { started <- probe.InstanceID(id); began(id) }, r.allowed)
+	exit = g.driver.Run(running, func(b restart.Begun) { started <- probe.InstanceID(b.ID); began(b) }, r.allowed)
 	var withheld *restart.WithheldError
 	switch cause := context.Cause(running); {
 	case exit.Err == nil || running.Err() == nil || ctx.Err() != nil:

@@ -158,8 +158,8 @@ type failing struct {
 
 func (d failing) SetFailed(failed func(error)) { *d.failed = failed }
 
-func (d failing) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began(d.world.running(d.target).id)
+func (d failing) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: d.world.running(d.target).id})
 	for {
 		select {
 		case <-end:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -109,6 +110,116 @@ func TestTheRestartBudgetMovesWithATarget(t *testing.T) {
 		after, _ := two.restarts.Memory(crippled)
 		if before.Charged.IsZero() || !after.Charged.Equal(before.Charged) {
 			t.Errorf("charged at %v by the one, and at %v by the next", before.Charged, after.Charged)
+		}
+	})
+}
+
+// wrong is the handler of a probe that fails whatever its target does.
+func wrong(context.Context, probe.Target) probe.Result {
+	return probe.Fail(probe.ReasonHTTPStatus, "404")
+}
+
+// Engines take over targets whose probes have become wrong, and never succeeded since: by a push before they were started, or
+// since they were started with other files. They restart none of these, nor does the engine that takes over from them.
+func TestAWrongProbeRestartsNothingAfterATakeover(t *testing.T) {
+	for name, isPushed := range map[string]bool{"pushed before": true, "in the files of the next engines": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := newWorld(), coordtest.NewLocal()
+				targets := w.targets(80)
+				engines := startAll(t, b, targets, "one", "two", "three")
+				time.Sleep(time.Minute)
+				next := push(t, targets, "2", wrong)
+				if isPushed {
+					next = push(t, targets, "2", wrong, engines...)
+					time.Sleep(time.Minute)
+				}
+				for _, m := range engines {
+					m.stop()
+				}
+				engines = startAll(t, b, next, "one", "two", "three")
+				time.Sleep(3 * time.Minute)
+				engines[0].kill()
+				time.Sleep(3 * time.Minute)
+				for target := range targets.Units {
+					if n := len(w.restarts(target)); n > 0 {
+						t.Fatalf("%d restarts of %s", n, target)
+					}
+				}
+			})
+		})
+	}
+}
+
+// startAll starts engines at once.
+func startAll(t *testing.T, b *coordtest.Local, targets fleet.Targets, names ...string) (all []*member) {
+	t.Helper()
+	for _, name := range names {
+		all = append(all, start(t, name, b, targets))
+	}
+	return all
+}
+
+// Engines start again, and a part of the targets fails that was well before: these are restarted.
+func TestTargetsThatFailAtATakeoverAreRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(40)
+		engines := startAll(t, b, targets, "one", "two")
+		time.Sleep(time.Minute)
+		for _, m := range engines {
+			m.stop()
+		}
+		sick := 0
+		for target := range targets.Units {
+			if targets.Units[target].Driver != nil && sick < 8 {
+				w.infect(target, 0)
+				sick++
+			}
+		}
+		startAll(t, b, targets, "one", "two")
+		time.Sleep(3 * time.Minute)
+		restarted := 0
+		for target := range targets.Units {
+			if len(w.restarts(target)) > 0 {
+				restarted++
+			}
+		}
+		if restarted != sick {
+			t.Errorf("%d of %d sick targets were restarted", restarted, sick)
+		}
+	})
+}
+
+// A wrong liveness probe with a quorum, or wrong thresholds of it, are pushed to three engines, one after the other: the votes
+// from before the push are no success of the probe.
+func TestAWrongProbeWithAQuorumRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(80)
+		targets.Quorums = map[probe.ID]quorum.Rule{}
+		for id := range targets.Probes {
+			if id.Kind == probe.Liveness {
+				targets.Quorums[id] = quorum.Rule{Vantages: 3, Min: 2}
+			}
+		}
+		engines := startAll(t, b, targets, "one", "two", "three")
+		time.Sleep(time.Minute)
+		next := push(t, targets, "2", wrong, engines[0])
+		time.Sleep(5 * time.Second)
+		push(t, targets, "2", wrong, engines[1:]...)
+		time.Sleep(3 * time.Minute)
+		push(t, next, "3", func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }, engines...)
+		time.Sleep(3 * time.Minute)
+		for target := range targets.Units {
+			if n := len(w.restarts(target)); n > 0 {
+				t.Fatalf("%d restarts of %s", n, target)
+			}
+		}
+		for _, m := range engines {
+			if states := m.engine.States(); states.InTrouble() > 0 {
+				t.Errorf("%d targets of %s are in trouble after the correction", states.InTrouble(), m.co.Name())
+			}
 		}
 	})
 }

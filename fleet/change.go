@@ -17,6 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
+	isKnown      map[string]bool           // targets of shards of which there are memories
 	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
@@ -27,7 +28,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, isKnown: map[string]bool{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -40,47 +41,18 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	if before == nil {
 		before = &Targets{}
 	}
-	for p, desired := range now.Probes {
-		c.Set[p] = desired
-		memory, ok := m.probes[p]
-		if !ok || memory.Check(desired.Rule) != nil {
-			continue
-		}
-		why, hasCause := m.causes[p]
-		memory.Warned = memory.Warned || hasCause && memory.State.Verdict == probe.Passing
-		if hasCause {
-			memory.Fault = why.fault(memory)
-		}
-		c.Memories[p] = memory
-		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
-			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
-		}
+	maps.Copy(c.Set, now.Probes)
+	maps.Copy(c.units, now.Units)
+	isKnown := m.haveProbes()
+	for p := range now.Probes {
+		c.isKnown[p.Target] = isKnown
+	}
+	for target, t := range m {
+		c.recall(now, target, t)
 	}
 	for p := range before.Probes {
 		if _, kept := now.Probes[p]; !kept {
 			c.Remove = append(c.Remove, p)
-		}
-	}
-	maps.Copy(c.units, now.Units)
-	for target := range now.Units {
-		if memory, ok := m.restarts[target]; ok {
-			c.restarts[target] = memory
-		}
-		if s, ok := m.shown[target]; ok {
-			c.shown[target] = s
-		}
-		if penalty, ok := m.penalties[target]; ok {
-			c.Penalties[target] = penalty
-		}
-	}
-	for target, told := range m.told {
-		if _, exists := now.Units[target]; exists || told != nil { // or else receivers have not been told that it is gone
-			c.told[target] = told
-		}
-	}
-	for group, told := range m.toldOfGroups {
-		if told != nil || slices.Contains(now.Groups, group) {
-			c.toldOfGroups[group] = told
 		}
 	}
 	for target := range before.Units {
@@ -90,14 +62,60 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 }
 
+// recall adds the memory of a target, as far as it is about the probes and the unit that there are now, and of a group of its name.
+func (c *change) recall(now *Targets, target string, t *memory) {
+	u, isUnit := now.Units[target]
+	for _, p := range t.Probes {
+		id, memory := p.id(target), p.Memory
+		if desired, exists := now.Probes[id]; !exists || memory.Check(desired.Rule) != nil {
+			continue
+		}
+		if p.Cause != (cause{}) {
+			memory.Warned, memory.Fault = memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
+		}
+		c.Memories[id] = memory
+		if u.Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only
+			c.restarts[target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
+		}
+	}
+	if isUnit {
+		if t.Restarts != nil {
+			c.restarts[target] = *t.Restarts
+		}
+		if t.Penalty != nil {
+			c.Penalties[target] = *t.Penalty
+		}
+		if t.Shown != (shown{}) {
+			c.shown[target] = t.Shown
+		}
+	}
+	if !t.keepsTold && (isUnit || t.Told != nil) { // or else receivers have not been told that it is gone
+		c.told[target] = t.Told
+	}
+	if !t.keepsToldOfGroup && (t.ToldOfGroup != nil || slices.Contains(now.Groups, target)) {
+		c.toldOfGroups[target] = t.ToldOfGroup
+	}
+}
+
+// added returns the probes that a change adds to this engine, except those of targets of which nothing is known: no
+// configuration has changed them.
+func (c *change) added(p *engine.Planned) []engine.ProbeChange {
+	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
+		return one.Action != engine.ProbeAdded || !c.isKnown[one.ID.Target]
+	})
+}
+
 // change makes a change of the engine and of the controller.
 func (f *Fleet) change(c *change) error {
 	if len(c.shards) == 0 {
 		return nil
 	}
-	if _, err := f.owner.Change(c.Change); err != nil {
+	planned, err := f.owner.Plan(c.Change)
+	if err != nil {
 		return err
 	}
+	f.config.Restarts.Reloading(restart.Reload{Name: "a change before the takeover of the target", Changes: c.added(planned), Memories: c.restarts})
+	planned.Commit()
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/doubt"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// mirrored returns votes that engine "a" has read as a member of a fleet by the lease that is returned.
+// mirrored returns votes that engine "a" has read as a member of a fleet by the lease that is returned, and reads on.
 func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 	t.Helper()
 	co, err := coord.New(coord.Config{Name: "a", Backend: coordtest.NewLocal()})
@@ -23,25 +25,28 @@ func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		co.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ended })
+	var running sync.WaitGroup
+	running.Go(func() { co.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
 	time.Sleep(time.Minute)
+	v := newVotes(co, "")
+	v.voted, v.ballot = func(string) {}, func(string, coord.Lease) []byte { return nil }
+	running.Go(func() { v.said.Run(ctx) })
+	for key, value := range entries {
+		say(t, v, key, value)
+	}
 	lease, _ := co.Lease()
-	v := newVotes(co, "", nil)
-	v.voted = func(string) {}
-	v.apply(lease, events(entries), true)
 	return v, lease
 }
 
-func events(entries map[string]string) (all []coord.Event) {
-	for key, value := range entries {
-		all = append(all, coord.Event{Entry: coord.Entry{Key: coord.KeyVote + key, Value: []byte(value), Created: 1, Modified: 1}})
+// say puts an entry, "" for none, and waits until it is mirrored.
+func say(t *testing.T, v *votes, key, value string) {
+	t.Helper()
+	change := coord.Change{Key: coord.VoteKeys.Key(key), Value: []byte(value), Delete: value == ""}
+	if _, err := v.coordinator.Backend().Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+		t.Fatal(err)
 	}
-	return all
+	synctest.Wait()
 }
 
 func TestWhichVotesCount(t *testing.T) {
@@ -72,7 +77,8 @@ func TestWhichVotesCount(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v, _ := mirrored(t, map[string]string{"b": c.self, "b/web": c.ballot})
 				got := ""
-				for _, vote := range v.about(web, quorum.Rule{}.WithDefaults()) {
+				all, _ := v.about(joint{id: web, rule: quorum.Rule{}.WithDefaults()})
+				for _, vote := range all {
 					got += fmt.Sprint(vote.Vantage, " ", vote.Instance, " ", vote.Verdict, " ", vote.Doubtful)
 				}
 				if got != c.want {
@@ -86,11 +92,17 @@ func TestWhichVotesCount(t *testing.T) {
 // Votes that were read in another membership, or before changes were missed, are no evidence.
 func TestVotesThatMayBeOldAreNotCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, lease := mirrored(t, nil)
+		of, lease := mirrored(t, nil)
+		v := newVotes(of.coordinator, "")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go v.said.Run(ctx)
+		synctest.Wait()
 		if v.isCurrent(0) || !v.isCurrent(lease) || v.isCurrent(lease+1) {
 			t.Errorf("they were read with the lease %d, and are current with 0: %v, with that: %v, with another one: %v", lease, v.isCurrent(0), v.isCurrent(lease), v.isCurrent(lease+1))
 		}
-		v.outdate()
+		stop()
+		synctest.Wait()
 		if v.isCurrent(lease) || v.isCurrent(0) {
 			t.Error("they are current after the watch has ended")
 		}
@@ -101,29 +113,27 @@ func TestVotesThatMayBeOldAreNotCurrent(t *testing.T) {
 // numbers.
 func TestNumbersOfOthersChangeNoChoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, lease := mirrored(t, nil)
+		v, _ := mirrored(t, nil)
 		r := quorum.Rule{}.WithDefaults()
 		for _, c := range []struct {
 			key, value string
 			isOther    bool
 			chosen     string
 		}{
-			{"a", `{}`, true, "[a]"},
-			{"b", `{}`, true, "[a b]"},
-			{"b", `{}`, false, "[a b]"},
-			{"a", `{"targets":10,"failing":3}`, false, "[a b]"},
-			{"a", `{"doubtful":true}`, false, "[a b]"},
-			{"a", `{"zone":"eu"}`, true, "[a b]"},
-			{"a", `{"zone":"eu","drained":true}`, true, "[b]"},
-			{"b", "", true, "[]"},
+			{"b", `{}`, true, "[b]"},
+			{"c", `{}`, true, "[b c]"},
+			{"c", `{} `, false, "[b c]"},
+			{"b", `{"targets":10,"failing":3}`, false, "[b c]"},
+			{"b", `{"doubtful":true}`, false, "[b c]"},
+			{"b", `{"zone":"eu"}`, true, "[b c]"},
+			{"b", `{"zone":"eu","drained":true}`, true, "[c]"},
+			{"c", "", true, "[]"},
 		} {
 			select {
 			case <-v.rechoose:
 			default:
 			}
-			all := events(map[string]string{c.key: c.value})
-			all[0].Deleted = c.value == ""
-			v.apply(lease, all, false)
+			say(t, v, c.key, c.value)
 			isOther := false
 			select {
 			case <-v.rechoose:
@@ -133,6 +143,25 @@ func TestNumbersOfOthersChangeNoChoice(t *testing.T) {
 			chosen := slices.Sorted(slices.Values(v.choose(1, r)))
 			if got := fmt.Sprint(chosen); isOther != c.isOther || got != c.chosen {
 				t.Errorf("%s is %s: others are chosen: %v, %s, want %s", c.key, c.value, isOther, got, c.chosen)
+			}
+		}
+	})
+}
+
+// What a stranger says that an engine sees is bounded: others would doubt themselves, or nobody.
+func TestNumbersOfOthersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for value, want := range map[string]doubt.Sample{
+			`{"targets":10,"failing":3}`:                                    {Targets: 10, Failing: 3},
+			`{"targets":10,"failing":30}`:                                   {Targets: 10, Failing: 10},
+			`{"targets":-10,"failing":3}`:                                   {},
+			`{"targets":10,"failing":-3}`:                                   {Targets: 10},
+			`{"targets":9223372036854775807,"failing":9223372036854775807}`: {Targets: maxSeen, Failing: maxSeen},
+			`{"targets":9223372036854775808}`:                               {},
+		} {
+			v, _ := mirrored(t, map[string]string{"b": value, "c": `{}`})
+			if got, _ := v.others(); got != want {
+				t.Errorf("of %s it takes %+v, want %+v", value, got, want)
 			}
 		}
 	})

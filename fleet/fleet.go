@@ -25,9 +25,8 @@
 //	notices.go what receivers were told about targets and groups, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
-//	votes.go   the votes of all engines, as the store shows them, and which of them count
+//	votes.go   the votes of all engines, as the store shows them, which of them count, and those of this engine
 //	vantage.go the probes that this engine attempts to vote on them
-//	voter.go   the votes of this engine in the store
 //	opinion.go what other engines see of a target that does not answer this one
 //	doubt.go   whether this engine doubts its own verdicts
 package fleet
@@ -131,14 +130,14 @@ func New(c Config) *Fleet {
 	changed := wake.New()
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), desired: &desired{}, changes: newChanges(changed),
-		votes: newVotes(c.Coordinator, c.Zone, c.Logger), others: newOthers(c.Coordinator, c.Logger, changed.Set),
+		votes: newVotes(c.Coordinator, c.Zone), others: newOthers(c.Coordinator, c.Logger, changed.Set),
 		wake: changed, sparse: sparselog.New(c.Logger),
 	}
 	f.union = engine.NewUnion(c.Engine, f.others.engine)
 	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes}
 	f.votes.voted = f.joints.voted
 	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
-	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
+	f.floors = newFloors(c, f.desired, f.MayAct, f.sparse)
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
 	f.opinions = newOpinions(c, f.votes, f.desired)
@@ -163,7 +162,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.Hold(held)
+		f.config.Coordinator.SetHoldings(held)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
@@ -218,7 +217,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.opinions.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
-	parts.Go(func() { f.floors.follow(ctx) })
+	parts.Go(func() { f.floors.reserved.Run(ctx) })
 	parts.Go(func() { f.floors.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
@@ -341,15 +340,14 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
-			f.others.add(id, desired[id], f.ledger.snapshot(id, nil))
+			f.others.add(id, desired[id])
 			c.replace(id, f.ledger.applied[id], nil, memories{})
 			continue
 		}
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
 			m = f.ledger.recall(id, o.Token, l)
-			c.stored[id] = f.ledger.storedOf(id, o.Token, l)
-			c.stored[id].causes = m.causes
+			c.stored[id] = f.ledger.storedOf(id, o.Token, l, m)
 		}
 		c.replace(id, f.ledger.applied[id], cmp.Or(desired[id], noTargets), m)
 	}

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/url"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
@@ -44,15 +41,21 @@ type floors struct {
 	mayAct  func(target string) bool
 	sparse  *sparselog.Logger
 
-	reservedMu sync.Mutex               // guards reserved
-	reserved   map[string]reservedGroup // by group, as the store shows them
+	reserved *coord.Mirror[reservedGroup] // by group
 }
 
 // reservedGroup is what the store has of a group.
 type reservedGroup struct {
-	modified  coord.Revision    // 0: the store has nothing
 	instances map[string]string // whose restarts are reserved, by target; it is not changed
 	problem   error             // why the value cannot be read; then instances are those of the value before
+}
+
+func newFloors(c Config, d *desired, mayAct func(target string) bool, sparse *sparselog.Logger) *floors {
+	f := &floors{config: c, desired: d, mayAct: mayAct, sparse: sparse}
+	f.reserved = coord.NewMirror(c.Coordinator, coord.Kind[reservedGroup]{
+		Keys: coord.FloorKeys, Problem: "reservations of restarts cannot be followed, trying again", Parse: f.parse,
+	})
+	return f
 }
 
 // Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value. The values of a
@@ -71,67 +74,25 @@ const (
 // errContended says that others have changed the reservations of a group again and again.
 var errContended = errors.New("other engines change the reservations of its groups")
 
-// floorKey returns the key of a group.
-func floorKey(group string) string { return coord.KeyFloor + url.PathEscape(group) }
-
-// with returns the condition that the reservations of a group are those that the store has shown, and the change to others.
-func (g reservedGroup) with(group string, instances map[string]string) (coord.Condition, coord.Change) {
+// put returns the condition that the reservations of a group are those that the store has shown, and the change to others.
+func (f *floors) put(group string, shown coord.Item[reservedGroup], instances map[string]string) (coord.Condition, coord.Change) {
 	value, _ := json.Marshal(instances) // it has no part that JSON lacks
-	return coord.Condition{Key: floorKey(group), Modified: g.modified}, coord.Change{Key: floorKey(group), Value: value}
+	return f.reserved.Put(group, shown.Modified, value, 0)
 }
 
 // targets returns the targets of a group that have reservations.
 func (f *floors) targets(group string) []string {
-	return slices.Collect(maps.Keys(f.of(group).instances))
+	return slices.Collect(maps.Keys(f.reserved.Get(group).Value.instances))
 }
 
-// of returns what the store has of a group.
-func (f *floors) of(group string) reservedGroup {
-	f.reservedMu.Lock()
-	defer f.reservedMu.Unlock()
-	return f.reserved[group]
-}
-
-// follow keeps the reservations up to date until ctx is done. While the store cannot be reached they stay as they were.
-func (f *floors) follow(ctx context.Context) {
-	c := f.config.Coordinator
-	c.Follow(ctx, "reservations of restarts cannot be followed, trying again", func(ctx context.Context) error {
-		return coord.FollowEntries(ctx, c.Backend(), coord.KeyFloor, f.changed)
-	})
-}
-
-func (f *floors) changed(events []coord.Event, isAll bool) {
-	f.reservedMu.Lock()
-	defer f.reservedMu.Unlock()
-	before := f.reserved
-	if isAll {
-		f.reserved = map[string]reservedGroup{}
+// parse returns what the store has of a group. A value that cannot be read, such as that of a later release, may have other
+// reservations than the value before.
+func (f *floors) parse(group string, e coord.Entry, before reservedGroup) (g reservedGroup) {
+	if err := json.Unmarshal(e.Value, &g.instances); err != nil {
+		g = reservedGroup{before.instances, fmt.Errorf("%w: update this engine, or delete the damaged entry %s below the prefix of the cluster", err, e.Key)}
+		f.sparse.Warn("the reservations of a group cannot be read, restarts of its members are withheld", "group", group, "error", g.problem)
 	}
-	for _, e := range events {
-		group, err := url.PathUnescape(strings.TrimPrefix(e.Key, coord.KeyFloor))
-		switch {
-		case err != nil || e.Key != floorKey(group): // no engine has put it
-		case e.Deleted:
-			delete(f.reserved, group)
-		default:
-			g := parseReserved(e.Entry, before[group])
-			if g.problem != nil {
-				f.sparse.Warn("the reservations of a group cannot be read, restarts of its members are withheld", "group", group, "error", g.problem)
-			}
-			f.reserved[group] = g
-		}
-	}
-}
-
-// parseReserved returns what the store has of a group. A value that cannot be read, such as that of a later release, may
-// have other reservations than the value before.
-func parseReserved(e coord.Entry, before reservedGroup) reservedGroup {
-	var instances map[string]string
-	if err := json.Unmarshal(e.Value, &instances); err != nil {
-		problem := fmt.Errorf("%w: update this engine, or delete the damaged entry %s below the prefix of the cluster", err, e.Key)
-		return reservedGroup{modified: e.Modified, instances: before.instances, problem: problem}
-	}
-	return reservedGroup{modified: e.Modified, instances: instances}
+	return g
 }
 
 // reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
@@ -179,7 +140,8 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 func (f *floors) reservation(groups []string, target, instance string) (t coord.Transaction, err error) {
 	size := 0
 	for _, group := range groups {
-		g := f.of(group)
+		shown := f.reserved.Get(group)
+		g := shown.Value
 		if g.problem != nil {
 			return t, fmt.Errorf("the reservations of group %s cannot be read: %w", group, g.problem)
 		}
@@ -189,7 +151,7 @@ func (f *floors) reservation(groups []string, target, instance string) (t coord.
 		instances := map[string]string{}
 		maps.Copy(instances, g.instances)
 		instances[target] = instance
-		condition, change := g.with(group, instances)
+		condition, change := f.put(group, shown, instances)
 		t.If, t.Then = append(t.If, condition), append(t.Then, change)
 		size += len(change.Value)
 	}
@@ -227,18 +189,16 @@ func (f *floors) unreserve(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		f.reservedMu.Lock()
-		reserved := maps.Clone(f.reserved)
-		f.reservedMu.Unlock()
+		reserved := f.reserved.All()
 		before := settled
 		settled = map[string]settling{}
 		for group, g := range reserved {
-			for target := range g.instances {
+			for target := range g.Value.instances {
 				if _, isKnown := settled[target]; !isKnown && f.mayAct(target) {
 					settled[target] = f.settle(before[target], target, time.Now())
 				}
 			}
-			if g.problem == nil {
+			if g.Value.problem == nil {
 				f.unreserveGroup(ctx, settled, group, g)
 			}
 		}
@@ -247,12 +207,12 @@ func (f *floors) unreserve(ctx context.Context) {
 
 // unreserveGroup ends those reservations of a group that are over, of targets of this engine. If one was made since then, all
 // stay, also if the request is late. While an act is done about a target, its own stays.
-func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling, group string, g reservedGroup) {
+func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling, group string, shown coord.Item[reservedGroup]) {
 	owned, _ := f.config.Coordinator.Owned()
 	var all []coord.Condition
-	left := maps.Clone(g.instances)
+	left := maps.Clone(shown.Value.instances)
 	for target, s := range settled {
-		instance, isReserved := g.instances[target]
+		instance, isReserved := shown.Value.instances[target]
 		token := owned[shard.Of(target)].Token
 		isOver := isReserved && token != 0 && f.isOver(s, target, instance, time.Now()) && !f.config.Coordinator.Acts().IsActing(target)
 		if isOver && len(all) < coord.MaxTransactions {
@@ -263,7 +223,7 @@ func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling
 	if len(all) == 0 {
 		return
 	}
-	condition, change := g.with(group, left)
+	condition, change := f.put(group, shown, left)
 	if _, err := f.commit(ctx, coord.Transaction{If: append(all, condition), Then: []coord.Change{change}}); err != nil && ctx.Err() == nil {
 		f.sparse.Warn("reservations of restarts cannot be ended, trying again", "group", group, "error", err)
 	}

@@ -147,9 +147,9 @@ func (c restartCommand) SetFailed(failed func(error)) { *c.failed = failed }
 
 func (c restartCommand) Resume(id string) bool { return c.get(c.name).id == id }
 
-func (c restartCommand) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (c restartCommand) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	in := c.get(c.name)
-	began(in.id)
+	began(restart.Begun{ID: in.id})
 	for isAsked := false; !isAsked; {
 		select {
 		case <-end:

@@ -104,11 +104,8 @@ func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.En
 		return nil, err
 	}
 	isLoad := strings.HasPrefix(prefixes[0], "memory/")
-	if isLoad && c.isRefusing.Load() {
-		if c.refused.Add(1) > 1000 {
-			<-ctx.Done() // or else the time of a test would stand still
-		}
-		return nil, errRefused
+	if err := c.refuse(ctx, prefixes[0]); err != nil {
+		return nil, err
 	}
 	c.reads.Add(1)
 	if isLoad {
@@ -117,8 +114,22 @@ func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.En
 	return c.Backend.RangeAll(ctx, prefixes...)
 }
 
+// refuse returns the error of a request that reads memories, if it is refused.
+func (c *cutOff) refuse(ctx context.Context, prefix string) error {
+	if !strings.HasPrefix(prefix, "memory/") || !c.isRefusing.Load() {
+		return nil
+	}
+	if c.refused.Add(1) > 1000 {
+		<-ctx.Done() // or else the time of a test would stand still
+	}
+	return errRefused
+}
+
 func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if err := c.err(); err != nil {
+		return nil, 0, err
+	}
+	if err := c.refuse(ctx, prefix); err != nil {
 		return nil, 0, err
 	}
 	c.reads.Add(1)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,28 +17,82 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// version is that of a targetMemory. A later release that only adds fields has the same.
+// version is that of a memory. A later release that only adds fields has the same.
 const version = 3
 
-// targetMemory is what is stored of a target, as JSON, and of the group of its name.
-type targetMemory struct {
+// memories are what the next owner of targets has to remember, by target.
+type memories map[string]*memory
+
+// memory is what is stored of a target, and of the group of its name, as JSON. Some of it is not needed, but shown by other
+// engines.
+type memory struct {
 	Version     int              `json:"version"`
 	Restarts    *restart.Memory  `json:"restarts,omitempty"`
 	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
-	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
+	Told        []byte           `json:"told,omitempty"`        // see Notices.Told; nil for a target of which receivers know no trouble
 	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
-	Shown       json.RawMessage  `json:"shown,omitempty"`       // a shown; absent if it follows from the rest
+	Shown       shown            `json:"shown,omitzero"`        // zero if it follows from the rest
 	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
+
+	keepsTold, keepsToldOfGroup bool // this engine knows better what receivers were told
 }
 
 // probeMemory is what is stored of a probe.
 type probeMemory struct {
-	Kind     probe.Kind      `json:"kind"`
-	Name     string          `json:"name,omitempty"`
-	Memory   json.RawMessage `json:"memory"`          // an engine.Memory
-	Cause    string          `json:"cause,omitempty"` // see cause.String
-	Blind    string          `json:"blind,omitempty"` // why its attempts cannot be made, as a cause
-	Ejection *ejection       `json:"ejection,omitempty"`
+	Kind     probe.Kind    `json:"kind"`
+	Name     string        `json:"name,omitempty"`
+	Memory   engine.Memory `json:"memory"`
+	Cause    cause         `json:"cause,omitzero"`
+	Blind    cause         `json:"blind,omitzero"` // why its attempts cannot be made
+	Ejection *ejection     `json:"ejection,omitempty"`
+}
+
+// of returns the memory of a target, which is empty if there was none.
+func (m memories) of(target string) *memory {
+	if m[target] == nil {
+		m[target] = &memory{Version: version}
+	}
+	return m[target]
+}
+
+// haveProbes reports whether anything is remembered of a probe.
+func (m memories) haveProbes() bool {
+	for _, t := range m {
+		if len(t.Probes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmpty reports whether there is nothing to be remembered.
+func (t *memory) isEmpty() bool {
+	return len(t.Probes)+len(t.Told)+len(t.ToldOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
+}
+
+// follows returns the instance of a target that follows from the memory of its restarts, nil for none.
+func follows(target string, m *restart.Memory) probe.Instance {
+	if m == nil {
+		return restart.Memory{}.Shown(target)
+	}
+	return m.Shown(target)
+}
+
+// causes returns the causes that memories have.
+func (m memories) causes() map[probe.ID]cause {
+	all := map[probe.ID]cause{}
+	for target, t := range m {
+		for _, p := range t.Probes {
+			if p.Cause != (cause{}) {
+				all[p.id(target)] = p.Cause
+			}
+		}
+	}
+	return all
+}
+
+func (p *probeMemory) id(target string) probe.ID {
+	return probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
 }
 
 // shown is what engines show of a target, besides what the next owner needs to go on.
@@ -49,12 +102,21 @@ type shown struct {
 	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
 }
 
+// UnmarshalJSON implements json.Unmarshaler. Of a value that is none of this release, since it has more states, nothing is shown.
+func (s *shown) UnmarshalJSON(b []byte) error {
+	type plain shown
+	if json.Unmarshal(b, (*plain)(s)) != nil {
+		*s = shown{}
+	}
+	return nil
+}
+
 // shownInstance returns an instance to be stored without its target and ID, nil if it follows from the memory of its restarts.
 func shownInstance(in, follows probe.Instance) *probe.Instance {
 	if in.Since.Equal(follows.Since) {
 		in.Since = follows.Since
 	}
-	if in == follows || in.ID != follows.ID || in.Phase == probe.Absent {
+	if in.Equal(follows) || in.ID != follows.ID || in.Phase == probe.Absent {
 		return nil
 	}
 	in.Target, in.ID, in.Since = "", "", in.Since.UTC()
@@ -84,28 +146,6 @@ func bounded(in probe.Instance) *probe.Instance {
 // these are few.
 const maxCause = 120
 
-// memories are what the next owner of targets has to remember.
-type memories struct {
-	probes    map[probe.ID]engine.Memory
-	restarts  map[string]restart.Memory  // by target
-	penalties map[string]verdict.Penalty // by target
-	told      map[string][]byte          // by target; nil for one of which receivers know no trouble
-
-	toldOfGroups map[string][]byte // by group; nil for one of which receivers know no trouble
-
-	// What follows is not needed, but shown by other engines.
-	causes    map[probe.ID]cause           // of probes that fail, and of those that pass with a warning
-	blinds    map[probe.ID]cause           // of probes that are blind
-	ejections map[probe.ID]engine.Ejection // of probes that pass
-	shown     map[string]shown             // by target
-}
-
-func newMemories() memories {
-	return memories{
-		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{}, map[string]shown{},
-	}
-}
-
 // ejection is an engine.Ejection as it is stored, but for its probe.
 type ejection struct {
 	Since  time.Time `json:"since"`
@@ -116,8 +156,8 @@ type ejection struct {
 
 // ejectionOf returns an ejection to be stored, or as it was stored: bounded, and safe. Times are cut to milliseconds,
 // since the engine may round them: what has not changed has the same bytes.
-func ejectionOf(since, until time.Time, reason, detail string) ejection {
-	return ejection{
+func ejectionOf(since, until time.Time, reason, detail string) *ejection {
+	return &ejection{
 		since.UTC().Truncate(time.Millisecond), until.UTC().Truncate(time.Millisecond),
 		probe.OneLine(reason, maxCause), probe.CleanText(detail, maxCause),
 	}
@@ -131,15 +171,16 @@ type cause struct {
 	detail string
 }
 
-// parseCause returns what was stored, bounded and made safe again, without its time.
-func parseCause(value string) cause {
-	reason, detail, _ := strings.Cut(value, "\n")
-	return cause{time.Time{}, probe.Reason(probe.OneLine(reason, maxCause)), probe.CleanText(detail, maxCause)}
+// UnmarshalText implements encoding.TextUnmarshaler: it is bounded and made safe again. It has no time.
+func (f *cause) UnmarshalText(b []byte) error {
+	reason, detail, _ := strings.Cut(string(b), "\n")
+	*f = cause{reason: probe.Reason(probe.OneLine(reason, maxCause)), detail: probe.CleanText(detail, maxCause)}
+	return nil
 }
 
-// String returns the cause as it is stored: the reason, a newline, and the detail.
-func (f cause) String() string {
-	return probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)
+// MarshalText implements encoding.TextMarshaler: it is the reason, a newline, and the detail.
+func (f cause) MarshalText() ([]byte, error) {
+	return []byte(probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)), nil
 }
 
 // explains reports whether this is about a probe with that verdict.
@@ -161,92 +202,40 @@ func (f cause) fault(m engine.Memory) engine.Fault {
 	return engine.Fault{Outcome: outcome, Reason: f.reason, Detail: f.detail, At: m.Since}
 }
 
-// results returns the results that have made probes fail, the warnings of those that pass, and why others are blind.
-func (m memories) results() map[probe.ID]probe.Result {
-	all := make(map[probe.ID]probe.Result, len(m.causes))
-	for id, f := range m.causes {
-		if m.probes[id].State.Verdict == probe.Passing {
-			all[id] = probe.Warn(f.reason, "%s", f.detail)
-			continue
-		}
-		all[id] = probe.Fail(f.reason, "%s", f.detail)
+// result returns the result that has made the probe fail, the warning of one that passes, or why it is blind, and false for none
+// of these.
+func (p *probeMemory) result() (r probe.Result, isKnown bool) {
+	switch {
+	case p.Blind != (cause{}):
+		return probe.Broken(p.Blind.reason, "%s", p.Blind.detail), true
+	case p.Cause == (cause{}):
+		return r, false
+	case p.Memory.State.Verdict == probe.Passing:
+		return probe.Warn(p.Cause.reason, "%s", p.Cause.detail), true
 	}
-	for id, b := range m.blinds {
-		all[id] = probe.Broken(b.reason, "%s", b.detail)
-	}
-	return all
+	return probe.Fail(p.Cause.reason, "%s", p.Cause.detail), true
 }
 
 // encode returns memories as bytes by target, the same for equal ones, and errors for the targets of which
 // a part was left out, since it has no form or the memory would have more than coord.MaxMemory bytes.
 func (m memories) encode() (values map[string][]byte, incomplete map[string]error) {
-	all, incomplete := map[string]*targetMemory{}, map[string]error{}
-	of := func(target string) *targetMemory {
-		if all[target] == nil {
-			all[target] = &targetMemory{Version: version}
+	values, incomplete = make(map[string][]byte, len(m)), map[string]error{}
+	for target, t := range m {
+		if t.isEmpty() {
+			continue
 		}
-		return all[target]
-	}
-	for id, memory := range m.probes {
-		value, err := memory.MarshalBinary()
+		value, err := t.encode()
 		if err != nil {
-			incomplete[id.Target] = fmt.Errorf("probe %q: %w", id, err)
-			continue
+			incomplete[target] = err
 		}
-		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: value}
-		if why, isKnown := m.causes[id]; isKnown {
-			p.Cause = why.String()
-		}
-		if why, isBlind := m.blinds[id]; isBlind {
-			p.Blind = why.String()
-		}
-		if e, isEjected := m.ejections[id]; isEjected {
-			now := ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail)
-			p.Ejection = &now
-		}
-		of(id.Target).Probes = append(of(id.Target).Probes, p)
-	}
-	for target, p := range m.penalties {
-		p.At, p.Since = p.At.UTC().Truncate(time.Millisecond), p.Since.UTC().Truncate(time.Millisecond)
-		of(target).Penalty = &p
-	}
-	for target, told := range m.told {
-		if told != nil {
-			of(target).Told = told
-		}
-	}
-	for group, told := range m.toldOfGroups {
-		if told != nil {
-			of(group).ToldOfGroup = told
-		}
-	}
-	for target, memory := range m.restarts {
-		of(target).Restarts = &memory
-	}
-	for target, s := range m.shown {
-		if s == (shown{}) {
-			continue
-		}
-		value, err := json.Marshal(s)
-		if err != nil {
-			incomplete[target] = errors.Join(incomplete[target], fmt.Errorf("state and instance: %w", err))
-			continue
-		}
-		of(target).Shown = value
-	}
-	values = make(map[string][]byte, len(all))
-	for target, t := range all {
-		var err error
-		if values[target], err = t.encode(); err != nil {
-			incomplete[target] = errors.Join(incomplete[target], err)
-		}
+		values[target] = value
 	}
 	return values, incomplete
 }
 
 // leaveOut leaves out the parts that JSON has no form of, such as a time after the year 9999, and returns an error that
 // names them, or nil.
-func (t *targetMemory) leaveOut() (missing error) {
+func (t *memory) leaveOut() (missing error) {
 	isEncodable := func(part any, name string, of ...any) bool {
 		_, err := json.Marshal(part)
 		if err != nil {
@@ -260,6 +249,10 @@ func (t *targetMemory) leaveOut() (missing error) {
 	if !isEncodable(t.Penalty, "penalty") {
 		t.Penalty = nil
 	}
+	if !isEncodable(t.Shown, "state and instance") {
+		t.Shown = shown{}
+	}
+	t.Probes = slices.DeleteFunc(t.Probes, func(p probeMemory) bool { return !isEncodable(p.Memory, "%v probe %q", p.Kind, p.Name) })
 	for i := range t.Probes {
 		if p := &t.Probes[i]; !isEncodable(p.Ejection, "ejection by the %v probe %q", p.Kind, p.Name) {
 			p.Ejection = nil
@@ -270,10 +263,17 @@ func (t *targetMemory) leaveOut() (missing error) {
 
 // encode returns the memory as bytes. If these are too many it leaves out what receivers were told, which they may be told
 // again, and then probes, which are attempted again, and says so. A restart that was made must not be made again.
-func (t *targetMemory) encode() (value []byte, incomplete error) {
+func (t *memory) encode() (value []byte, incomplete error) {
 	slices.SortFunc(t.Probes, func(a, b probeMemory) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+	for i := range t.Probes {
+		m := &t.Probes[i].Memory
+		m.Since, m.InstanceSince = m.Since.UTC(), m.InstanceSince.UTC()
+	}
+	if p := t.Penalty; p != nil {
+		p.At, p.Since = p.At.UTC().Truncate(time.Millisecond), p.Since.UTC().Truncate(time.Millisecond)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // it makes texts longer, which are bounded
@@ -291,8 +291,8 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 			return bytes.TrimSpace(b.Bytes()), errors.Join(incomplete, cut)
 		case len(t.Told)+len(t.ToldOfGroup) > 0:
 			t.Told, t.ToldOfGroup = nil, nil
-		case t.Shown != nil:
-			t.Shown = nil
+		case t.Shown != (shown{}):
+			t.Shown = shown{}
 		case len(t.Probes) > 0:
 			t.Probes = t.Probes[:len(t.Probes)*9/10]
 		default:
@@ -304,48 +304,25 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 
 // add adds the memory of a target that encode has made bytes of, or nothing if it returns an error.
 func (m memories) add(target string, b []byte) error {
-	var t targetMemory
-	if err := json.Unmarshal(b, &t); err != nil {
+	t := &memory{}
+	if err := json.Unmarshal(b, t); err != nil {
 		return fmt.Errorf("the memory is none of this release: %w", err)
 	}
 	if t.Version != version {
 		return fmt.Errorf("the memory has version %d, this release has version %d", t.Version, version)
 	}
-	probes := map[probe.ID]engine.Memory{}
-	for _, p := range t.Probes {
-		id := probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
-		var memory engine.Memory
-		if err := memory.UnmarshalBinary(p.Memory); err != nil {
-			return fmt.Errorf("probe %q: %w", id, err)
+	for i := range t.Probes {
+		p := &t.Probes[i]
+		if p.Cause.since = p.Memory.Since; !p.Cause.explains(p.Memory.State.Verdict) {
+			p.Cause = cause{}
 		}
-		probes[id] = memory
-	}
-	for _, p := range t.Probes {
-		id := probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
-		if why := parseCause(p.Cause); why.explains(probes[id].State.Verdict) {
-			why.since = probes[id].Since
-			m.causes[id] = why
-		}
-		if p.Blind != "" {
-			m.blinds[id] = parseCause(p.Blind)
-		}
-		if p.Ejection != nil && probes[id].State.Verdict == probe.Passing {
-			e := ejectionOf(p.Ejection.Since, p.Ejection.Until, p.Ejection.Reason, p.Ejection.Detail)
-			m.ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
+		if e := p.Ejection; e != nil && p.Memory.State.Verdict == probe.Passing {
+			p.Ejection = ejectionOf(e.Since, e.Until, e.Reason, e.Detail)
+		} else {
+			p.Ejection = nil
 		}
 	}
-	maps.Copy(m.probes, probes)
-	if t.Restarts != nil {
-		m.restarts[target] = *t.Restarts
-	}
-	if t.Penalty != nil {
-		m.penalties[target] = *t.Penalty
-	}
-	var s shown
-	if json.Unmarshal(t.Shown, &s) == nil { // a later release may have more states
-		m.shown[target] = s
-	}
-	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
+	m[target] = t
 	return nil
 }
 
@@ -363,18 +340,17 @@ const (
 // cause is not among them that could restart a target, for then it would without an attempt: how long
 // all engines were stopped is not known when the store was stopped with them.
 func (m memories) resume(how Resume) {
-	if how == forget {
-		clear(m.probes)
-		clear(m.restarts)
-		clear(m.penalties)
-		clear(m.shown)
-	}
-	for id, memory := range m.probes {
-		switch {
-		case memory.State.Verdict == probe.Failing && id.Kind != probe.Readiness:
-			delete(m.probes, id)
-		case how == verify:
-			m.probes[id] = memory.Renewed(id.Kind)
+	for _, t := range m {
+		if how == forget {
+			t.Probes, t.Restarts, t.Penalty, t.Shown = nil, nil, nil, shown{}
+		}
+		for i := range t.Probes {
+			switch p := &t.Probes[i]; {
+			case p.Memory.State.Verdict == probe.Failing && p.Kind != probe.Readiness:
+				p.Memory, p.Cause = p.Memory.Forgotten(), cause{}
+			case how == verify:
+				p.Memory = p.Memory.Renewed(p.Kind)
+			}
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ import (
 
 // memoriesOf are the memories of so many targets with two probes and a driver each.
 func memoriesOf(targets int) memories {
-	all := newMemories()
+	all := memories{}
 	for i := range targets {
 		target, id := fmt.Sprintf("shop/web-%d", i), fmt.Sprintf("web-%d-%08x", i, rand.Uint32())
 		m := engine.Memory{
@@ -27,13 +29,14 @@ func memoriesOf(targets int) memories {
 			Since:    time.Unix(1_700_000_000, rand.Int64N(1e18)).Round(0),
 			Endpoint: rand.Uint64(), Handler: rand.Uint32(), Changes: uint64(i),
 		}
-		all.probes[probe.ID{Target: target, Kind: probe.Readiness}] = m
-		all.probes[probe.ID{Target: target, Kind: probe.Liveness, Name: "db"}] = m
-		all.restarts[target] = restart.Memory{
-			Revision: restart.Unit{Revision: target}.RevisionID(), Instance: id, Since: m.Since.UTC(), Started: 3, Exits: 2,
-			NotBefore: m.Since.UTC().Add(time.Minute), LastExit: "exit status 143", LastReason: probe.ReasonEnded,
+		all[target] = &memory{
+			Version: version, Told: []byte("told"), ToldOfGroup: []byte("told of a group"),
+			Probes: []probeMemory{{Kind: probe.Liveness, Name: "db", Memory: m}, {Kind: probe.Readiness, Memory: m}},
+			Restarts: &restart.Memory{
+				Revision: restart.Unit{Revision: target}.RevisionID(), Instance: id, Since: m.Since.UTC(), Started: 3, Exits: 2,
+				NotBefore: m.Since.UTC().Add(time.Minute), LastExit: "exit status 143", LastReason: probe.ReasonEnded,
+			},
 		}
-		all.told[target], all.toldOfGroups[target] = []byte("told"), []byte("told of a group")
 	}
 	return all
 }
@@ -41,7 +44,7 @@ func memoriesOf(targets int) memories {
 // decoded are the memories that were encoded by target.
 func decoded(t *testing.T, values map[string][]byte) memories {
 	t.Helper()
-	all := newMemories()
+	all := memories{}
 	for target, b := range values {
 		if err := all.add(target, b); err != nil {
 			t.Fatal(err)
@@ -58,10 +61,13 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			t.Fatalf("%d targets: %d values, %v", n, len(values), incomplete)
 		}
 		got := decoded(t, values)
-		if !maps.EqualFunc(got.told, want.told, bytes.Equal) || !maps.EqualFunc(got.toldOfGroups, want.toldOfGroups, bytes.Equal) || !maps.Equal(got.restarts, want.restarts) || !maps.EqualFunc(got.probes, want.probes, func(a, b engine.Memory) bool {
-			return a.State == b.State && a.Since.Equal(b.Since) && a.Endpoint == b.Endpoint && a.Handler == b.Handler && a.Changes == b.Changes
+		if !maps.EqualFunc(got, want, func(a, b *memory) bool {
+			return bytes.Equal(a.Told, b.Told) && bytes.Equal(a.ToldOfGroup, b.ToldOfGroup) && reflect.DeepEqual(a.Restarts, b.Restarts) && slices.EqualFunc(a.Probes, b.Probes, func(p, q probeMemory) bool {
+				a, b := p.Memory, q.Memory
+				return p.Kind == q.Kind && p.Name == q.Name && a.State == b.State && a.Since.Equal(b.Since) && a.Endpoint == b.Endpoint && a.Handler == b.Handler && a.Changes == b.Changes
+			})
 		}) {
-			t.Errorf("%d targets: %d memories of %d", n, len(got.probes), len(want.probes))
+			t.Errorf("%d targets: %d memories", n, len(got))
 		}
 		for target, b := range values {
 			if len(b) > 720 {
@@ -78,46 +84,43 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 func TestTooLargeMemoriesAreCut(t *testing.T) {
 	all := memoriesOf(2)
 	for i := range 3000 {
-		all.probes[probe.ID{Target: "shop/web-1", Kind: probe.Readiness, Name: fmt.Sprintf("replica-%d", i)}] = engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "web-1-0"}}
+		m := engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "web-1-0"}}
+		all["shop/web-1"].Probes = append(all["shop/web-1"].Probes, probeMemory{Kind: probe.Readiness, Name: fmt.Sprintf("replica-%d", i), Memory: m})
 	}
 	values, incomplete := all.encode()
 	if len(values["shop/web-1"]) > coord.MaxMemory || incomplete["shop/web-1"] == nil || incomplete["shop/web-0"] != nil {
 		t.Fatalf("%d bytes, %v", len(values["shop/web-1"]), incomplete)
 	}
-	got := decoded(t, values)
-	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 500 {
-		t.Errorf("%d probes are left, and %+v", len(got.probes), got.restarts["shop/web-1"])
+	got := decoded(t, values)["shop/web-1"]
+	if !reflect.DeepEqual(got.Restarts, all["shop/web-1"].Restarts) || len(got.Probes) < 500 {
+		t.Errorf("%d probes are left, and %+v", len(got.Probes), got.Restarts)
 	}
 }
 
 // A part that JSON has no form of, such as a time of a clock that was far off, costs no other part.
 func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 	far := time.Date(12_000, 1, 1, 0, 0, 0, 0, time.UTC)
-	passing := probe.ID{Target: "shop/web-0", Kind: probe.Readiness}
-	for missing, spoil := range map[string]func(memories){
-		"restarts": func(m memories) {
-			r := m.restarts["shop/web-0"]
-			r.NotBefore = far
-			m.restarts["shop/web-0"] = r
-		},
-		"penalty":                            func(m memories) { m.penalties["shop/web-0"] = verdict.Penalty{Value: math.NaN()} },
-		`ejection by the readiness probe ""`: func(m memories) { m.ejections[passing] = engine.Ejection{Since: far, Until: far} },
-		"state and instance":                 func(m memories) { m.shown["shop/web-0"] = shown{State: probe.StateNotReady, Since: far} },
-		`probe "shop/web-0:readiness"`:       func(m memories) { m.probes[passing] = engine.Memory{Since: far} },
+	for missing, spoil := range map[string]func(*memory){
+		"restarts":                           func(m *memory) { m.Restarts.NotBefore = far },
+		"penalty":                            func(m *memory) { m.Penalty.Value = math.NaN() },
+		`ejection by the readiness probe ""`: func(m *memory) { m.Probes[1].Ejection = ejectionOf(far, far, "", "") },
+		"state and instance":                 func(m *memory) { m.Shown = shown{State: probe.StateNotReady, Since: far} },
+		`readiness probe ""`:                 func(m *memory) { m.Probes[1].Memory.Since = far },
 	} {
 		all := memoriesOf(1)
-		all.penalties["shop/web-0"] = verdict.Penalty{Value: 1}
-		spoil(all)
+		of := all["shop/web-0"]
+		of.Penalty = &verdict.Penalty{Value: 1}
+		spoil(of)
 		values, incomplete := all.encode()
-		got := decoded(t, values)
-		parts := fmt.Sprintf("%d restarts, %d penalties, %d probes, %d told", len(got.restarts), len(got.penalties), len(got.probes), len(got.told))
+		got := decoded(t, values)["shop/web-0"]
+		parts := fmt.Sprintf("%d restarts, %d penalties, %d probes, %d told", count(got.Restarts != nil), count(got.Penalty != nil), len(got.Probes), count(got.Told != nil))
 		want := "1 restarts, 1 penalties, 2 probes, 1 told"
 		switch {
 		case missing == "restarts":
 			want = "0" + want[1:]
 		case missing == "penalty":
 			want = strings.Replace(want, "1 penalties", "0 penalties", 1)
-		case strings.HasPrefix(missing, "probe"):
+		case strings.HasPrefix(missing, "readiness"):
 			want = strings.Replace(want, "2 probes", "1 probes", 1)
 		}
 		if err := incomplete["shop/web-0"]; parts != want || err == nil || !strings.Contains(err.Error(), missing) {
@@ -126,20 +129,23 @@ func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 	}
 }
 
+func count(is bool) int { return map[bool]int{true: 1}[is] }
+
 // A cause is kept while its probe has a verdict, in few bytes: what a stranger has written is bounded and made safe.
 func TestACauseIsBounded(t *testing.T) {
-	id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "db"}
 	for now, kept := range map[probe.Verdict]bool{probe.Failing: true, probe.Passing: true, probe.Undecided: false} {
-		m := memoriesOf(0)
-		m.probes[id] = engine.Memory{State: stateWith(now), Since: time.Unix(1_700_000_000, 0)}
+		m := memories{}
+		m.of("web").Probes = []probeMemory{{Kind: probe.Liveness, Name: "db", Memory: engine.Memory{State: stateWith(now), Since: time.Unix(1_700_000_000, 0)}}}
+		p := &m["web"].Probes[0]
 		without, _ := m.encode()
-		m.causes[id] = cause{reason: "http.status", detail: "status 503\x1b[31m " + strings.Repeat("x", 1000)}
+		p.Cause = cause{reason: "http.status", detail: "status 503\x1b[31m " + strings.Repeat("x", 1000)}
 		values, _ := m.encode()
 		if n := len(values["web"]) - len(without["web"]); n > maxCause+80 {
 			t.Errorf("a cause has %d bytes", n)
 		}
-		got, isKept := decoded(t, values).causes[id]
-		if isKept != kept || kept && (got.reason != "http.status" || !strings.HasPrefix(got.detail, "status 503\ufffd[31m xxx") || !got.isOf(m.probes[id])) {
+		got := decoded(t, values)["web"].Probes[0].Cause
+		isKept := got != cause{}
+		if isKept != kept || kept && (got.reason != "http.status" || !strings.HasPrefix(got.detail, "status 503\ufffd[31m xxx") || !got.isOf(p.Memory)) {
 			t.Errorf("%v: %+v", now, got)
 		}
 	}
@@ -149,35 +155,38 @@ func TestACauseIsBounded(t *testing.T) {
 // fails meanwhile. What a stranger has written is bounded and made safe.
 func TestWhatTakesATargetOutOfRotationIsStored(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("CET", 3600))
-	passing, failing := probe.ID{Target: "web", Kind: probe.Readiness, Name: "a"}, probe.ID{Target: "web", Kind: probe.Readiness, Name: "b"}
-	m := memoriesOf(0)
-	m.probes[passing] = engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "1"}, Since: at}
-	m.probes[failing] = engine.Memory{State: stateWith(probe.Failing), Since: at}
+	m := memories{}
+	m.of("web").Probes = []probeMemory{
+		{Kind: probe.Readiness, Name: "a", Memory: engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "1"}, Since: at}},
+		{Kind: probe.Readiness, Name: "b", Memory: engine.Memory{State: stateWith(probe.Failing), Since: at}},
+	}
+	passing, failing := &m["web"].Probes[0], &m["web"].Probes[1]
 	before, _ := m.encode() // as the release before has written it
-	if got := decoded(t, before); len(got.probes) != 2 || len(got.penalties)+len(got.ejections) > 0 {
+	if got := decoded(t, before)["web"]; len(got.Probes) != 2 || got.Penalty != nil || got.Probes[0].Ejection != nil {
 		t.Errorf("without penalty and ejection it is read as %+v", got)
 	}
-	m.penalties["web"] = verdict.Penalty{Value: 2866.6, At: at, Since: at.Add(-time.Minute)}
-	e := engine.Ejection{Since: at, Until: at.Add(time.Minute), Reason: "tcp.refused\x1b[31m", Detail: strings.Repeat("x", 1000)}
-	m.ejections[passing], m.ejections[failing] = e, e
+	m["web"].Penalty = &verdict.Penalty{Value: 2866.6, At: at, Since: at.Add(-time.Minute)}
+	passing.Ejection = ejectionOf(at, at.Add(time.Minute), "tcp.refused\x1b[31m", strings.Repeat("x", 1000))
+	failing.Ejection = passing.Ejection
 	values, incomplete := m.encode()
 	if n := len(values["web"]) - len(before["web"]); len(incomplete) > 0 || n > 2*(maxCause+200)+100 {
 		t.Errorf("a penalty and two ejections have %d bytes, %v", n, incomplete)
 	}
-	got := decoded(t, values)
+	all := decoded(t, values)
+	got := all["web"]
 	at = at.Truncate(time.Millisecond)
-	if p := got.penalties["web"]; p.Value != 2866.6 || !p.At.Equal(at) || !p.Since.Equal(at.Add(-time.Minute)) {
+	if p := got.Penalty; p.Value != 2866.6 || !p.At.Equal(at) || !p.Since.Equal(at.Add(-time.Minute)) {
 		t.Errorf("the penalty is %+v", p)
 	}
-	if e := got.ejections[passing]; e.Probe != passing || !e.Since.Equal(at) || !e.Until.Equal(at.Add(time.Minute)) || e.Reason != "tcp.refused\ufffd[31m" || len(e.Detail) > maxCause {
+	if e := got.Probes[0].Ejection; !e.Since.Equal(at) || !e.Until.Equal(at.Add(time.Minute)) || e.Reason != "tcp.refused\ufffd[31m" || len(e.Detail) > maxCause {
 		t.Errorf("the ejection is %+v", e)
 	}
-	if e, isThere := got.ejections[failing]; isThere {
+	if e := got.Probes[1].Ejection; e != nil {
 		t.Errorf("a probe that fails has the ejection %+v", e)
 	}
-	delete(m.ejections, failing)
+	failing.Ejection = nil
 	values, _ = m.encode()
-	if again, _ := got.encode(); !maps.EqualFunc(values, again, bytes.Equal) {
+	if again, _ := all.encode(); !maps.EqualFunc(values, again, bytes.Equal) {
 		t.Error("equal memories have other bytes")
 	}
 }
@@ -188,15 +197,15 @@ func stateWith(v probe.Verdict) verdict.State {
 
 func TestWhatALaterReleaseAddsIsLeftOut(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"version":3,"probes":[{"kind":"readiness","memory":""}]}`: "readiness",
+		`{"version":3,"probes":[{"kind":"readiness","memory":""}]}`: "the memory is none of this release",
 		`{"version":4}`:                   "the memory has version 4",
 		`{"version":3,"probes":[{"kind`:   "the memory is none of this release",
 		"\x02\x10":                        "the memory is none of this release",
 		`{"version":3,"another":{"a":1}}`: "",
 	} {
-		m := newMemories()
+		m := memories{}
 		err := m.add("a", []byte(text))
-		if len(m.probes)+len(m.restarts) > 0 || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if len(m) != count(err == nil) || len(m) > 0 && len(m["a"].Probes) > 0 || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", text, m, err, want)
 		}
 	}
@@ -210,12 +219,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"version":3,"penalty":{"value":1},"told":"YQ==","probes":[{"kind":"liveness","name":"<>","cause":"a","memory":"AQ=="}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m := newMemories()
-		if err := m.add("web", b); err != nil && len(m.probes)+len(m.restarts) > 0 {
-			t.Errorf("%d memories, and %v", len(m.probes), err)
-		}
-		if len(m.penalties) > 1 || len(m.ejections) > len(m.probes) {
-			t.Errorf("%d penalties, and %d ejections by %d probes", len(m.penalties), len(m.ejections), len(m.probes))
+		m := memories{}
+		if err := m.add("web", b); err != nil && len(m) > 0 {
+			t.Errorf("%d memories, and %v", len(m), err)
 		}
 		if _, incomplete := m.encode(); len(incomplete) > 0 && len(b) <= coord.MaxMemory/8 {
 			t.Errorf("what was decoded cannot be encoded: %v", incomplete)
@@ -227,24 +233,24 @@ func FuzzDecode(f *testing.F) {
 func TestWhatOthersShowIsBounded(t *testing.T) {
 	m := memoriesOf(1)
 	const target = "shop/web-0"
-	follows := m.restarts[target].Shown(target)
+	follows := follows(target, m[target].Restarts)
 	if in := shownInstance(follows, follows); in != nil {
 		t.Errorf("an instance that follows from its restarts is stored as %+v", in)
 	}
 	failing := follows
 	failing.Managed, failing.Reason, failing.Detail = false, probe.ReasonFloor, "the group \x1b[31m"+strings.Repeat("x", 2*probe.MaxDetail)
-	m.shown[target] = shown{State: probe.StateRestartBlocked, Since: time.Unix(1_700_000_000, 0).UTC(), Instance: shownInstance(failing, follows)}
+	m[target].Shown = shown{State: probe.StateRestartBlocked, Since: time.Unix(1_700_000_000, 0).UTC(), Instance: shownInstance(failing, follows)}
 	values, _ := m.encode()
-	got := decoded(t, values).shown[target]
+	got := decoded(t, values)[target].Shown
 	in := got.instance(follows)
 	if len(in.Detail) > probe.MaxDetail || !strings.HasPrefix(in.Detail, "the group \ufffd[31mxxx") || in.Reason != probe.ReasonFloor || in.Managed || in.ID != follows.ID || !in.Since.Equal(follows.Since) {
 		t.Errorf("the instance is shown as %+v", in)
 	}
-	if got.State != probe.StateRestartBlocked || !got.Since.Equal(m.shown[target].Since) {
+	if got.State != probe.StateRestartBlocked || !got.Since.Equal(m[target].Shown.Since) {
 		t.Errorf("the state is %v since %v", got.State, got.Since)
 	}
 	later := bytes.Replace(values[target], []byte("restart_blocked"), []byte("of_a_later_release"), 1)
-	if got := decoded(t, map[string][]byte{target: later}); got.shown[target] != (shown{}) || len(got.probes) != 2 {
-		t.Errorf("with a state of a later release it is %+v, with %d probes", got.shown[target], len(got.probes))
+	if got := decoded(t, map[string][]byte{target: later})[target]; got.Shown != (shown{}) || len(got.Probes) != 2 {
+		t.Errorf("with a state of a later release it is %+v, with %d probes", got.Shown, len(got.Probes))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -168,24 +167,22 @@ func (o *opinions) run(ctx context.Context) {
 	var testimonies errgroup.Group
 	testimonies.SetLimit(maxTestimonies)
 	defer func() { _ = testimonies.Wait() }() // they return none
-	o.config.Coordinator.Follow(ctx, "questions of other engines cannot be followed, trying again", func(ctx context.Context) error {
-		return coord.FollowEntries(ctx, o.config.Coordinator.Backend(), coord.KeyOpinion, func(events []coord.Event, isAll bool) {
+	coord.NewMirror(o.config.Coordinator, coord.Kind[message]{
+		Keys: coord.OpinionKeys, Problem: "questions of other engines cannot be followed, trying again",
+		Changed: func(all []coord.ItemChange[message], isAll bool) {
 			if isAll {
 				return // these are old
 			}
 			members := o.votes.engines()
-			for _, e := range events {
-				from := strings.TrimPrefix(e.Key, coord.KeyOpinion)
-				var m message
-				_, isMember := members[from]
-				if e.Deleted || !isMember || from == o.config.Coordinator.Name() || json.Unmarshal(e.Value, &m) != nil {
-					continue // it is a stranger's, our own, or none of this release
+			for _, c := range all {
+				m := c.Now.Value
+				if _, isMember := members[c.Name]; isMember && c.Name != o.config.Coordinator.Name() {
+					o.receive(c.Name, m.Answers[:min(len(m.Answers), maxPerMessage)])
+					o.testify(ctx, &testimonies, c.Name, m.Questions[:min(len(m.Questions), maxPerMessage)])
 				}
-				o.receive(from, m.Answers[:min(len(m.Answers), maxPerMessage)])
-				o.testify(ctx, &testimonies, from, m.Questions[:min(len(m.Questions), maxPerMessage)])
 			}
-		})
-	})
+		},
+	}).Run(ctx)
 }
 
 // receive takes the answers of an engine to questions of this one.
@@ -326,7 +323,7 @@ func (o *opinions) put(ctx context.Context, m message) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	change := coord.Change{Key: coord.KeyOpinion + o.config.Coordinator.Name(), Value: value, Lease: lease}
+	change := coord.Change{Key: coord.OpinionKeys.Key(o.config.Coordinator.Name()), Value: value, Lease: lease}
 	_, err = o.config.Coordinator.Backend().Commit(ctx, coord.Transaction{Then: []coord.Change{change}})
 	return err
 }

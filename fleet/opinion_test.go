@@ -345,7 +345,7 @@ func TestFewQuestionsOfAMessageAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCity(t, 2)
 		_, before, _ := c.backend.Range(t.Context(), "opinion/")
-		put(t, c.backend, "opinion/engine-1", `{"questions":[`+strings.Repeat(`{"number":1,"of":["engine-0"],"target":"none","kind":"liveness"},`, 20_000)+`{"number":1}]}`)
+		put(t, c.backend, "opinion/engine-1", `{"questions":[`+strings.Repeat(`{"number":1,"of":["engine-0"],"target":"none","kind":"liveness"},`, 10_000)+`{"number":1}]}`)
 		time.Sleep(10 * time.Second)
 		_, after, _ := c.backend.Range(t.Context(), "opinion/")
 		if n := after - before - 1; n < 1 || n > 2 {

@@ -13,7 +13,6 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -24,28 +23,30 @@ type others struct {
 	log         *slog.Logger
 	engine      *engine.Engine // never runs
 	owner       *engine.Owner
-	sparse      *sparselog.Logger // what is tried again
-	wake        wake.Signal       // outdated has shards
-	begun       func()            // is called when isKnown is set
+	memories    *coord.Mirror[[]byte] // see coord.MemoryKeys
+	wake        wake.Signal           // outdated has shards, or missing has targets
+	begun       func()                // is called when isKnown is set
 
 	othersMu   sync.Mutex // guards all below; is held while engine changes
 	shown      map[shard.ID]*Targets
-	outdated   map[shard.ID]bool            // whose memories are to be loaded
-	loading    map[shard.ID]map[string]bool // whose memories are being loaded, and the targets with later ones
-	loaded     map[shard.ID]coord.Revision  // of the latest memory that was loaded while changes are watched
-	marked     map[shard.ID]coord.Revision  // of shown: by which their owners have marked them as loaded; 0 for none
-	isKnown    bool                         // the store has answered: before, none are shown
-	isWatched  bool                         // later memories are passed to changed
-	completeAt time.Time                    // see Fleet.Heard
-	missing    map[string]bool              // targets that are shown, and of which the store has no memory
+	outdated   map[shard.ID]bool // whose targets are to be shown as the store has them
+	isKnown    bool              // the store has answered: before, none are shown
+	completeAt time.Time         // see Fleet.Heard
+	missing    map[string]bool   // targets that are shown, and of which the store has no memory
 }
 
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
-	return &others{
-		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{}, marked: map[shard.ID]coord.Revision{}, missing: map[string]bool{},
+	o := &others{
+		coordinator: c, log: log, engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, missing: map[string]bool{},
 	}
+	o.memories = coord.NewMirror(c, coord.Kind[[]byte]{
+		Keys: coord.MemoryKeys, MaxValue: coord.MaxMemory, Problem: "what other engines have stored cannot be followed, trying again",
+		Parse:   func(_ string, e coord.Entry, _ []byte) []byte { return e.Value },
+		Changed: o.changed,
+	})
+	return o
 }
 
 // Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
@@ -71,10 +72,7 @@ func (f *Fleet) Heard() time.Time {
 // confirmed its verdicts for longer than the TTL, or this engine has not heard of that. They stay as they were. Any goroutine
 // may call both.
 func (f *Fleet) Stale() func(target string) bool {
-	f.others.othersMu.Lock()
-	marked := maps.Clone(f.others.marked)
-	f.others.othersMu.Unlock()
-	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed(marked)
+	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed(f.others.marked())
 	if !isOld && unconfirmed == nil {
 		return nil
 	}
@@ -83,105 +81,70 @@ func (f *Fleet) Stale() func(target string) bool {
 	}
 }
 
+// marked returns the tokens by which the owners of shards that are shown have marked them as loaded; 0 for none.
+func (o *others) marked() map[shard.ID]coord.Revision {
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	all := make(map[shard.ID]coord.Revision, len(o.shown))
+	for id := range o.shown {
+		all[id] = coord.ParseMark(o.memories.Get(id.String()).Value)
+	}
+	return all
+}
+
 // noteComplete sets completeAt if the targets are shown as the store has them. It is called before that changes, and
 // needs othersMu.
 func (o *others) noteComplete() {
-	if o.isWatched && len(o.outdated)+len(o.loading) == 0 {
-		o.completeAt = o.coordinator.Heard()
+	if len(o.outdated) == 0 {
+		o.completeAt = o.memories.Heard()
 	}
 }
 
-// run keeps the memories of shown targets up to date until ctx is done.
+// run keeps the targets as the store has them until ctx is done.
 func (o *others) run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end() // also after a panic
-	watching.Go(func() { o.coordinator.WatchMemories(ctx, o.watched, o.changed, o.unwatched) })
+	watching.Go(func() { o.memories.Run(ctx) })
 	for ctx.Err() == nil {
-		err := o.load(ctx)
-		if err != nil && ctx.Err() == nil {
-			o.sparse.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
+		for o.update() {
 		}
-		wake, again := o.wake, (<-chan time.Time)(nil)
+		var again <-chan time.Time
 		if o.missAgain() {
 			again = time.After(storeInterval)
 		}
-		if err != nil { // a store may refuse requests at once, since it has too many
-			wake, again = nil, time.After(storeInterval)
-		}
 		select {
-		case <-wake:
+		case <-o.wake:
 		case <-again:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// watched has all memories loaded: changed is called with those that are stored from now on.
-func (o *others) watched() {
+// changed shows targets as they are in memories that were stored now.
+func (o *others) changed(all []coord.ItemChange[[]byte], isAll bool) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	if !o.isKnown {
-		o.isKnown = true
-		o.begun()
-	}
-	clear(o.loaded) // the store may have been restored, with lower revisions
-	clear(o.marked)
-	o.outdate(slices.Collect(maps.Keys(o.shown)))
-	o.isWatched = true // not before, since changes may have been missed until now
-}
-
-// unwatched says that changed is no longer called.
-func (o *others) unwatched() {
-	o.othersMu.Lock()
-	defer o.othersMu.Unlock()
-	o.noteComplete()
-	o.isWatched = false
-}
-
-// changed shows targets as they are in memories that were stored now: the last one of each. The watch may be behind what was
-// loaded: earlier memories are left out.
-func (o *others) changed(stored []coord.Memory, marked map[shard.ID]coord.Revision) {
-	o.othersMu.Lock()
-	defer o.othersMu.Unlock()
-	for id, token := range marked {
-		if o.shown[id] != nil {
-			o.marked[id] = max(o.marked[id], token)
+	if isAll {
+		o.outdate(slices.Collect(maps.Keys(o.shown)))
+		if !o.isKnown {
+			o.isKnown = true
+			o.begun()
 		}
-	}
-	last := map[string][]byte{}
-	for _, one := range stored {
-		id := shard.Of(one.Target)
-		if one.Modified <= o.loaded[id] {
-			continue
-		}
-		if later := o.loading[id]; later != nil {
-			later[one.Target] = true
-		}
-		if o.shown[id] != nil {
-			last[one.Target] = one.Value
-		}
-	}
-	m, missing := newMemories(), []string(nil)
-	for target, value := range last {
-		if value == nil {
-			missing = append(missing, target)
-			continue
-		}
-		o.read(m, target, value)
-	}
-	o.restate(m)
-	if o.miss(missing); len(missing) > 0 {
-		o.wake.Set()
-	}
-}
-
-// outdate has the memories of shards loaded. It needs othersMu.
-func (o *others) outdate(ids []shard.ID) {
-	if len(ids) == 0 {
 		return
 	}
+	targets := map[string]bool{}
+	for _, c := range all {
+		if target, ok := coord.TargetOf(c.Name); ok && o.shown[shard.Of(target)] != nil {
+			targets[target] = true
+		}
+	}
+	o.show(targets)
+}
+
+// outdate has the targets of shards shown as the store has them. It needs othersMu.
+func (o *others) outdate(ids []shard.ID) {
 	o.noteComplete()
 	for _, id := range ids {
 		o.outdated[id] = true
@@ -189,65 +152,41 @@ func (o *others) outdate(ids []shard.ID) {
 	o.wake.Set()
 }
 
-// load loads the memories that are outdated, until the store returns an error: then it has to be called again.
-func (o *others) load(ctx context.Context) error {
-	for ids := o.begin(); len(ids) > 0; ids = o.begin() {
-		loading, cancel := context.WithTimeout(ctx, stepTimeout)
-		loaded, err := o.coordinator.Load(loading, ids...)
-		cancel()
-		o.end(ids, loaded)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// begin returns the next shards whose memories are to be loaded by one request, and notes that they are.
-func (o *others) begin() []shard.ID {
+// update shows the targets of some shards that are outdated as the store has them. It returns false if there are none.
+func (o *others) update() bool {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	ids := slices.Sorted(maps.Keys(o.outdated))
-	ids = ids[:min(len(ids), coord.MaxTransactions)]
-	for _, id := range ids {
+	targets := map[string]bool{}
+	for id := range o.outdated {
+		if len(targets) >= maxUpdate {
+			break
+		}
 		delete(o.outdated, id)
-		o.loading[id] = map[string]bool{}
+		for p := range o.shown[id].probes() {
+			targets[p.Target] = true
+		}
 	}
-	return ids
+	o.show(targets)
+	return len(targets) > 0
 }
 
-// end shows the targets of shards as they are in what was loaded, except those that have changed meanwhile. Shards of
-// which nothing was loaded are outdated again.
-func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
-	o.othersMu.Lock()
-	defer o.othersMu.Unlock()
-	m, missing := newMemories(), []string(nil)
-	for _, id := range ids {
-		later := o.loading[id]
-		delete(o.loading, id)
-		stored, isLoaded := loaded[id]
-		switch {
-		case o.shown[id] == nil:
-			continue
-		case !isLoaded:
-			o.outdated[id] = true
-		default:
-			o.loaded[id] = stored.Modified
-			o.marked[id] = max(o.marked[id], stored.Loaded)
-		}
-		for target, value := range stored.ByTarget {
-			if !later[target] {
-				o.read(m, target, value)
-			}
-		}
-		for p := range o.shown[id].probes() {
-			if _, exists := stored.ByTarget[p.Target]; !exists && !later[p.Target] {
-				missing = append(missing, p.Target)
-			}
+// maxUpdate is about how many targets are shown at a time: readers wait meanwhile.
+const maxUpdate = 1000
+
+// show shows targets as the store has them, those of them that have probes here. It needs othersMu.
+func (o *others) show(targets map[string]bool) {
+	m, missing := memories{}, []string(nil)
+	for target := range targets {
+		if stored := o.memories.Get(coord.NameOf(target)); stored.Modified == 0 {
+			missing = append(missing, target)
+		} else {
+			o.read(m, target, stored.Value)
 		}
 	}
 	o.restate(m)
-	o.miss(missing)
+	if o.miss(missing); len(missing) > 0 {
+		o.wake.Set()
+	}
 }
 
 // read adds the memory of a target to m.
@@ -259,24 +198,34 @@ func (o *others) read(m memories, target string, value []byte) {
 
 // restate shows targets as they are in memories, those of them that are shown. It needs othersMu.
 func (o *others) restate(m memories) {
-	byTarget := map[string]map[probe.ID]engine.Memory{}
-	for id, memory := range m.probes {
-		if _, exists := o.engine.Status(id); !exists || memory.State.Instance == "" {
-			continue // of another configuration, or not probed yet
+	for target, t := range m {
+		of := engine.Restated{
+			Memories: map[probe.ID]engine.Memory{}, Results: map[probe.ID]probe.Result{}, Ejections: map[probe.ID]engine.Ejection{},
+			State: t.Shown.State, Since: t.Shown.Since,
 		}
-		if byTarget[id.Target] == nil {
-			byTarget[id.Target] = map[probe.ID]engine.Memory{}
+		for _, p := range t.Probes {
+			id := p.id(target)
+			if _, exists := o.engine.Status(id); !exists || p.Memory.State.Instance == "" {
+				continue // of another configuration, or not probed yet
+			}
+			of.Memories[id] = p.Memory
+			if r, isKnown := p.result(); isKnown {
+				of.Results[id] = r
+			}
+			if e := p.Ejection; e != nil {
+				of.Ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
+			}
 		}
-		byTarget[id.Target][id] = memory
-	}
-	results := m.results()
-	for target, probes := range byTarget {
-		shown := m.shown[target]
-		in := shown.instance(m.restarts[target].Shown(target))
+		if len(of.Memories) == 0 {
+			continue
+		}
+		if t.Penalty != nil {
+			of.Penalty = *t.Penalty
+		}
+		in := t.Shown.instance(follows(target, t.Restarts))
 		if in.ID == "" { // nothing restarts it
-			in = latestInstance(target, probes)
+			in = latestInstance(target, of.Memories)
 		}
-		of := engine.Restated{Memories: probes, Results: results, State: shown.State, Since: shown.Since, Ejections: m.ejections, Penalty: m.penalties[target]}
 		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
@@ -334,8 +283,8 @@ func latestInstance(target string, probes map[probe.ID]engine.Memory) probe.Inst
 	return in
 }
 
-// keep shows the targets that are desired, except those that the fleet's own engine has, and no others. Only the
-// memories of shards are loaded of which something else is shown than before.
+// keep shows the targets that are desired, except those that the fleet's own engine has, and no others. Only those of
+// shards are shown anew of which something else is shown than before.
 func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -362,17 +311,20 @@ func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 	o.outdate(outdated)
 }
 
-// add shows targets that the fleet's own engine is about to lose, as it knows them until they are loaded: another
-// engine may have owned them for some time. Without targets it does nothing.
-func (o *others) add(id shard.ID, targets *Targets, m memories) {
+// add shows targets that the fleet's own engine is about to lose, as the store has them: another engine may have owned them
+// for some time. Without targets it does nothing.
+func (o *others) add(id shard.ID, targets *Targets) {
 	if targets == nil {
 		return
 	}
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	o.change(map[shard.ID]*Targets{id: targets})
-	o.restate(m)
-	o.outdate([]shard.ID{id})
+	all := map[string]bool{}
+	for p := range targets.probes() {
+		all[p.Target] = true
+	}
+	o.show(all)
 }
 
 // remove no longer shows the targets of a shard, since the fleet's own engine has them.
@@ -398,8 +350,6 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 		}
 		if o.shown[id] = now; now == nil {
 			delete(o.shown, id)
-			delete(o.loaded, id)
-			delete(o.marked, id)
 			delete(o.outdated, id)
 		}
 	}

@@ -274,8 +274,8 @@ func TestNoShardIsReadWhenATargetOfAnotherEngineChanges(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		checkSeen(t, w, one, two)
-		if n := one.backend.loads.Load() - before; n != 1 {
-			t.Errorf("after a reload that changes one target of another engine its memory was read by %d requests", n)
+		if n := one.backend.loads.Load() - before; n > 0 {
+			t.Errorf("after a reload that changes one target of another engine memories were read by %d requests", n)
 		}
 	})
 }
@@ -338,7 +338,7 @@ func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision
 	}
 }
 
-// The watch of an engine is behind what it loads meanwhile: it does not show again what was before.
+// The watch of an engine is behind when it shows targets anew: it shows no verdict again that was before another one.
 func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 			p.Settings = "other"
 			targets.Probes[id] = p
 		}
-		if err := two.fleet.Apply(targets); err != nil { // it loads what it shows in another way
+		if err := two.fleet.Apply(targets); err != nil { // it shows all in another way
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -372,14 +372,14 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 		b.isBehind.Store(false)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for {
-			st, err := sub.Next(ctx)
-			if err != nil {
-				break
+		verdicts := []probe.Verdict{probe.Passing}
+		for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
+			if st.ID == ready && st.Verdict != verdicts[len(verdicts)-1] {
+				verdicts = append(verdicts, st.Verdict)
 			}
-			if st.ID == ready && st.Verdict != probe.Passing {
-				t.Errorf("%v is shown as %v", ready, st.Verdict)
-			}
+		}
+		if want := []probe.Verdict{probe.Passing, probe.Failing, probe.Passing}; !slices.Equal(verdicts, want) {
+			t.Errorf("%v is shown as %v, want %v", ready, verdicts, want)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,19 +30,21 @@ type joint struct {
 	joints *joints
 	id     probe.ID
 	rule   quorum.Rule
+
+	definition uint32 // of the probe that the vantages attempt: see engine.Definition
 }
 
 // probe returns what the engine of the owner has of a probe with a quorum. One look decides: the thresholds
 // are those of the vantages.
 func (j *joints) probe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Probe {
-	own := p.Rule.WithDefaults()
+	own, definition := p.Rule.WithDefaults(), engine.Definition(p)
 	p.Rule = probe.Rule{
 		Period: min(own.Period, jointPeriod), Timeout: own.Timeout, SuccessThreshold: 1, FailureThreshold: 1,
 		TerminationGracePeriod: own.TerminationGracePeriod, Compatibility: own.Compatibility,
 	}
-	p.Handler = joint{j, id, r}
+	p.Handler = joint{j, id, r, definition}
 	if p.Revision != "" {
-		p.Revision += "/quorum"
+		p.Revision += fmt.Sprintf("/quorum/%x", definition)
 	}
 	return p
 }
@@ -51,6 +54,9 @@ func (j joint) Probe(context.Context, probe.Target) probe.Result {
 	now, why := j.joints.decide(j)
 	if why != "" {
 		return undecided(why)
+	}
+	if now.isOld {
+		return undecided("the votes are about an earlier configuration of the probe" + now.saying())
 	}
 	result := now.result(j.rule)
 	if (isGrayPass(now.before) || isGrayPass(result)) && now.before.Detail != result.Detail { // others show how vantages differ
@@ -63,6 +69,7 @@ func (j joint) Probe(context.Context, probe.Target) probe.Result {
 type decision struct {
 	instance string
 	before   probe.Result // of the latest look
+	isOld    bool         // the votes confirm the last verdict, and none of those that decide is about the probe as it is now
 	quorum.Decision
 }
 
@@ -78,8 +85,14 @@ func (j *joints) decide(of joint) (d decision, why string) {
 	case st.Instance == "":
 		return d, "the vantages have not voted on this instance yet"
 	}
-	votes := j.votes.about(of.id, of.rule)
-	return decision{st.Instance, st.Result, quorum.Decide(of.rule, votes, st.Instance, st.Verdict)}, ""
+	votes, current := j.votes.about(of)
+	d = decision{instance: st.Instance, before: st.Result, Decision: quorum.Decide(of.rule, votes, st.Instance, st.Verdict)}
+	deciding := d.Passing
+	if d.Verdict == probe.Failing {
+		deciding = d.Failing
+	}
+	d.isOld = d.Decided && d.Verdict == st.Verdict && !slices.ContainsFunc(deciding, func(vantage string) bool { return current[vantage] })
+	return d, ""
 }
 
 // hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner

@@ -1,11 +1,14 @@
 package fleet
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -24,31 +27,44 @@ type fixedFloor struct {
 func (f *fixedFloor) Floors(string) []string   { return f.groups }
 func (f *fixedFloor) WithheldBy(string) string { return f.withheldBy }
 
+// floorsOf returns floors of an engine, which have read nothing yet.
+func floorsOf(co *coord.Coordinator, with Floor, log *slog.Logger) *floors {
+	return newFloors(Config{Coordinator: co, Floor: with}, &desired{}, func(string) bool { return true }, sparselog.New(log))
+}
+
+// show has floors read what the store has now, and not what it gets later.
+func show(t *testing.T, f *floors) {
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.reserved.Run(ctx) })
+	synctest.Wait()
+	stop()
+	running.Wait()
+}
+
+// store puts the reservations of a group as a text, "" for none.
+func store(t *testing.T, co *coord.Coordinator, key, value string) {
+	t.Helper()
+	change := coord.Change{Key: coord.FloorKeys.Prefix() + key, Value: []byte(value), Delete: value == ""}
+	if _, err := co.Backend().Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A restart is reserved in all of its groups or in none, by the owner, and only if the store has not changed since.
 func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
 		co, floor := v.coordinator, &fixedFloor{}
-		f := &floors{config: Config{Coordinator: co, Floor: floor}, desired: &desired{}}
+		f := floorsOf(co, floor, nil)
 		shards, _ := co.Owned()
 		token := shards[shard.Of("web")].Token
-		show := func() {
-			all, _, err := co.Backend().Range(t.Context(), coord.KeyFloor)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var events []coord.Event
-			for _, e := range all {
-				events = append(events, coord.Event{Entry: e})
-			}
-			f.changed(events, true)
-		}
 		reserve := func(token coord.Revision) error {
 			return f.reserve(t.Context(), "web", "1", coord.Owns(shard.Of("web"), token))
 		}
 		wantReserved := func(when string, want ...string) {
 			t.Helper()
-			show()
+			show(t, f)
 			for _, group := range []string{"shop", "a/b"} {
 				if got := f.targets(group); !slices.Equal(got, want) {
 					t.Errorf("%s: in %s are reserved %q, want %q", when, group, got, want)
@@ -90,25 +106,27 @@ func TestReservationsAreBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
 		floor := &fixedFloor{groups: []string{"a"}}
-		f := &floors{config: Config{Coordinator: v.coordinator, Floor: floor}, desired: &desired{}}
+		f := floorsOf(v.coordinator, floor, nil)
 		shards, _ := v.coordinator.Owned()
 		owned := coord.Owns(shard.Of("web"), shards[shard.Of("web")].Token)
-		f.reserved = map[string]reservedGroup{}
-		for _, group := range []string{"a", "b"} {
-			g := reservedGroup{instances: map[string]string{}}
-			for i := range maxReserved {
-				g.instances[fmt.Sprintf("%0512d", i)] = strings.Repeat("x", 200)
-			}
-			f.reserved[group] = g
+		instances := map[string]string{}
+		fill := func() {
+			value, _ := json.Marshal(instances)
+			store(t, v.coordinator, "a", string(value))
+			store(t, v.coordinator, "b", string(value))
+			show(t, f)
 		}
+		for i := range maxReserved {
+			instances[fmt.Sprintf("%0512d", i)] = strings.Repeat("x", 200)
+		}
+		fill()
 		reserve := func() error { return f.reserve(t.Context(), "web", "1", owned) }
 		if err := reserve(); err == nil || !strings.Contains(err.Error(), "1024 restarts are reserved in group a") {
 			t.Errorf("in a full group: %v", err)
 		}
-		for _, g := range f.reserved {
-			delete(g.instances, fmt.Sprintf("%0512d", 0))
-			g.instances["web"] = "0"
-		}
+		delete(instances, fmt.Sprintf("%0512d", 0))
+		instances["web"] = "0"
+		fill()
 		floor.groups = []string{"a", "b"}
 		if err := reserve(); err == nil || !strings.Contains(err.Error(), "at most 1048576 are allowed") {
 			t.Errorf("in two groups, which are too large together: %v", err)
@@ -121,14 +139,16 @@ func TestReservationsAreBoundedInBytes(t *testing.T) {
 }
 
 func TestOnlyKeysOfEnginesAreReservations(t *testing.T) {
-	f := &floors{}
-	var events []coord.Event
-	for _, key := range []string{"%zz", "a/b", "shop%2f", "shop/generation"} {
-		events = append(events, coord.Event{Entry: coord.Entry{Key: coord.KeyFloor + key, Modified: 1, Value: []byte(`{"web":"1"}`)}})
-	}
-	if f.changed(events, true); len(f.reserved) > 0 {
-		t.Errorf("there are %v", f.reserved)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := mirrored(t, nil)
+		for _, key := range []string{"%zz", "a/b", "shop%2f", "shop/generation"} {
+			store(t, v.coordinator, key, `{"web":"1"}`)
+		}
+		f := floorsOf(v.coordinator, nil, nil)
+		if show(t, f); len(f.reserved.All()) > 0 {
+			t.Errorf("there are %v", f.reserved.All())
+		}
+	})
 }
 
 // While the reservations of a group cannot be read, no restart is reserved there, and the last known ones count.
@@ -136,19 +156,15 @@ func TestNoRestartIsReservedByReservationsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
 		var log strings.Builder
-		f := &floors{
-			config:  Config{Coordinator: v.coordinator, Floor: &fixedFloor{groups: []string{"a/b"}}},
-			desired: &desired{}, sparse: sparselog.New(slog.New(slog.NewTextHandler(&log, nil))),
-		}
+		f := floorsOf(v.coordinator, &fixedFloor{groups: []string{"a/b"}}, slog.New(slog.NewTextHandler(&log, nil)))
 		shards, _ := v.coordinator.Owned()
 		owned := coord.Owns(shard.Of("web"), shards[shard.Of("web")].Token)
 		reserve := func() error { return f.reserve(t.Context(), "web", "1", owned) }
-		shows := func(value string, modified coord.Revision, isAll bool) {
-			f.changed([]coord.Event{{Entry: coord.Entry{Key: floorKey("a/b"), Modified: modified, Value: []byte(value)}}}, isAll)
-		}
-		shows(`{"db":"1"}`, 1, true)
-		for _, isAll := range []bool{false, true} {
-			shows(`{"db":1}`, 2, isAll)
+		store(t, v.coordinator, "a%2Fb", `{"db":"1"}`)
+		show(t, f)
+		store(t, v.coordinator, "a%2Fb", `{"db":1}`)
+		for range 2 {
+			show(t, f)
 			if err := reserve(); err == nil || !strings.Contains(err.Error(), `the reservations of group a/b cannot be read`) || !strings.Contains(err.Error(), "floor/a%2Fb") {
 				t.Errorf("got %v", err)
 			}
@@ -159,7 +175,8 @@ func TestNoRestartIsReservedByReservationsThatCannotBeRead(t *testing.T) {
 		if n := strings.Count(log.String(), "group=a/b"); n != 1 {
 			t.Errorf("%d warnings:\n%s", n, log.String())
 		}
-		if f.changed([]coord.Event{{Entry: coord.Entry{Key: floorKey("a/b")}, Deleted: true}}, false); reserve() != nil {
+		store(t, v.coordinator, "a%2Fb", "")
+		if show(t, f); reserve() != nil {
 			t.Error("no restart is reserved after the value was deleted")
 		}
 	})

@@ -97,13 +97,16 @@ func (s *stored) isOthers(loaded coord.Memories) bool { return loaded.Loaded > s
 // foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
 const foreign = math.MaxUint64
 
-// storedOf notes what was loaded. This engine has gone on with that, unless it has had the shard by that token before, and another
+// storedOf notes what was loaded, and the causes of the memories that are made of it. This engine has gone on with that, unless it has had the shard by that token before, and another
 // engine has marked the shard as loaded since, by a later token: what is there then, and is not its own, the other one has
 // stored, and recall has to go on with it by the next token.
-func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories) *stored {
+func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories, m memories) *stored {
 	known := l.stored[id]
 	wasOthers := known != nil && known.token == token && known.isOthers(loaded)
-	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget))}
+	s := &stored{token: token, restores: l.config.Coordinator.Restores(), sums: make(map[string]sums, len(loaded.ByTarget)), causes: m.causes()}
+	if known != nil {
+		s.causes = maps.Clone(known.causes)
+	}
 	for target, value := range loaded.ByTarget {
 		sum := l.sum(value)
 		if wasOthers && !slices.Contains(known.sums[target], sum) {
@@ -148,13 +151,10 @@ func (l *ledger) sum(value []byte) uint64 {
 // engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along, or no
 // other engine has loaded the shard since.
 func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
-	known, m := l.stored[id], newMemories()
+	known, m := l.stored[id], memories{}
 	wasRestored := known != nil && known.restores != l.config.Coordinator.Restores()
-	if known != nil {
-		m.causes = maps.Clone(known.causes)
-		if known.token == token || !wasRestored && !known.isOthers(loaded) {
-			return m
-		}
+	if known != nil && (known.token == token || !wasRestored && !known.isOthers(loaded)) {
+		return m
 	}
 	for target, value := range loaded.ByTarget {
 		if known != nil && slices.Contains(known.sums[target], l.sum(value)) {
@@ -164,25 +164,9 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 			l.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
 		}
 	}
-	if known != nil { // what another engine has told has ended
-		for name := range known.sums {
-			if _, exists := loaded.ByTarget[name]; !exists {
-				m.toldOfGroups[name] = nil
-			}
-		}
-	}
 	switch {
 	case known != nil:
-		clear(m.probes)
-		if wasRestored { // receivers were told more since
-			clear(m.told)
-			clear(m.toldOfGroups)
-		}
-		clear(m.shown)
-		maps.DeleteFunc(m.restarts, func(target string, of restart.Memory) bool {
-			own, isKnown := l.config.Restarts.Memory(target)
-			return isKnown && isEarlier(of, own)
-		})
+		l.mergeOwn(m, known, loaded, wasRestored)
 	case loaded.IsContinued:
 	case !loaded.IsRecent:
 		m.resume(forget)
@@ -190,6 +174,24 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 		m.resume(l.config.Resume)
 	}
 	return m
+}
+
+// mergeOwn leaves of memories that another engine has stored what this engine does not know better, which has probed their targets
+// all along.
+func (l *ledger) mergeOwn(m memories, known *stored, loaded coord.Memories, wasRestored bool) {
+	for name := range known.sums {
+		if _, exists := loaded.ByTarget[name]; !exists { // what another engine has told has ended
+			m.of(name).keepsTold = true
+		}
+	}
+	for target, t := range m {
+		t.Probes, t.Shown = nil, shown{}
+		t.keepsTold, t.keepsToldOfGroup = t.keepsTold || wasRestored, wasRestored // receivers were told more since
+		own, isKnown := l.config.Restarts.Memory(target)
+		if t.Restarts != nil && isKnown && isEarlier(*t.Restarts, own) {
+			t.Restarts = nil
+		}
+	}
 }
 
 // isEarlier reports whether a memory of a target is from before another one: that one knows a later instance, or that the
@@ -310,7 +312,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 	if s := l.stored[in]; s != nil {
 		known = s.causes
 	}
-	all := newMemories()
+	all := memories{}
 	for id := range of.Probes {
 		if !some.has(id.Target) {
 			continue
@@ -320,37 +322,39 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 			continue
 		}
 		m.Fault = engine.Fault{} // the cause says it, in less bytes
-		all.probes[id] = m
-		if why := l.cause(id, m, known[id]); why.isOf(m) {
-			all.causes[id], known[id] = why, why
+		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: m}
+		if p.Cause = l.cause(id, m, known[id]); p.Cause.isOf(m) {
+			known[id] = p.Cause
 		} else {
+			p.Cause = cause{}
 			delete(known, id)
 		}
 		st, _ := l.config.Engine.Status(id)
-		if st.Ejection != nil && m.State.Verdict == probe.Passing {
-			all.ejections[id] = *st.Ejection
+		if e := st.Ejection; e != nil && m.State.Verdict == probe.Passing {
+			p.Ejection = ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail)
 		}
 		if st.Blind && st.Result.Outcome == probe.Unknown {
-			all.blinds[id] = cause{reason: st.Result.Reason, detail: st.Result.Detail}
+			p.Blind = cause{reason: st.Result.Reason, detail: st.Result.Detail}
 		}
+		t := all.of(id.Target)
+		t.Probes = append(t.Probes, p)
 	}
 	for target := range of.Units {
-		if some.has(target) {
-			if m, ok := l.config.Restarts.Memory(target); ok {
-				all.restarts[target] = m
-			}
-			if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
-				all.penalties[target] = p
-			}
-			if told := l.config.Notices.Told(target); told != nil {
-				all.told[target] = told
-			}
-			all.shown[target] = l.shown(target, of.unit(target), all.restarts[target])
+		if !some.has(target) {
+			continue
 		}
+		t := all.of(target)
+		if m, ok := l.config.Restarts.Memory(target); ok {
+			t.Restarts = &m
+		}
+		if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
+			t.Penalty = &p
+		}
+		t.Told, t.Shown = l.config.Notices.Told(target), l.shown(target, of.unit(target), t.Restarts)
 	}
 	for _, group := range of.Groups {
 		if some.has(group) {
-			all.toldOfGroups[group] = l.config.Notices.ToldOfGroup(group)
+			all.of(group).ToldOfGroup = l.config.Notices.ToldOfGroup(group)
 		}
 	}
 	return all
@@ -358,7 +362,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 
 // shown returns what other engines cannot derive from the memories of a target: why its instance is as it is, and since when the
 // target is in its state.
-func (l *ledger) shown(target string, u restart.Unit, m restart.Memory) (s shown) {
+func (l *ledger) shown(target string, u restart.Unit, m *restart.Memory) (s shown) {
 	st, exists := l.config.Engine.Target(target)
 	if !exists {
 		return s
@@ -367,7 +371,7 @@ func (l *ledger) shown(target string, u restart.Unit, m restart.Memory) (s shown
 		s.State, s.Since = st.State, st.Since.UTC()
 	}
 	if u.Driver != nil {
-		s.Instance = shownInstance(st.Instance, m.Shown(target))
+		s.Instance = shownInstance(st.Instance, follows(target, m))
 	}
 	return s
 }
@@ -401,23 +405,20 @@ func (l *ledger) renewCauses() {
 	}
 }
 
-// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them.
+// warning is cause for a probe that passes: the latest warning, if it warns, or how votes differ that warn.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
+	st, _ := l.config.Engine.Status(id)
+	if !st.Warned || st.Instance != m.State.Instance {
+		return cause{}
+	}
 	if of, isJoint := l.joints.desired.joint(id); isJoint {
 		if d, why := l.joints.decide(of); why == "" && d.instance == m.State.Instance {
 			if r := d.result(of.rule); isGrayPass(r) {
 				return cause{m.Since, r.Reason, r.Detail}
 			}
-			if d.Decided { // or else the last joint verdict stands, with its warning
-				return cause{}
-			}
 		}
 	}
-	st, _ := l.config.Engine.Status(id)
-	switch {
-	case !st.Warned, st.Instance != m.State.Instance:
-		return cause{}
-	case st.Fault.Outcome == probe.Warning:
+	if st.Fault.Outcome == probe.Warning {
 		return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 	}
 	return known

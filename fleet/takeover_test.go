@@ -82,12 +82,12 @@ type blind struct {
 
 func (d blind) Resume(id string) bool { *d.resumed = id; return true }
 
-func (d blind) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d blind) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	id := *d.resumed
 	if *d.resumed = ""; id == "" {
 		id = rand.Text()
 	}
-	began(id)
+	began(restart.Begun{ID: id})
 	select {
 	case <-end:
 		d.world.end(d.target, d.world.running(d.target).id)
@@ -104,7 +104,7 @@ type unrecorded struct {
 	cut func()
 }
 
-func (d unrecorded) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d unrecorded) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	slow := make(chan time.Duration)
 	go func() {
 		select {

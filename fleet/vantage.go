@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -29,6 +31,7 @@ type vantage struct {
 	votes      *votes
 	instanceOf func(target string) string // the instance of a target, as its owner knows it; "" if that is not known
 	log        *slog.Logger
+	sparse     *sparselog.Logger
 	wake       wake.Signal // that of votes.rechoose: desired, instances or the engines that vote were changed
 
 	desiredMu sync.Mutex // guards all below
@@ -54,7 +57,7 @@ const (
 
 func newVantage(c Config, v *votes, instanceOf func(target string) string) *vantage {
 	here := &vantage{
-		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), votes: v, instanceOf: instanceOf, log: c.Logger, wake: v.rechoose,
+		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), votes: v, instanceOf: instanceOf, log: c.Logger, sparse: sparselog.New(c.Logger), wake: v.rechoose,
 		desired: map[shard.ID][]poll{}, startups: map[string]probe.Set{}, instances: map[string]string{},
 	}
 	v.ballot = here.ballot
@@ -109,7 +112,6 @@ func (v *vantage) run(ctx context.Context, doubts *doubts) {
 	defer end()                                // also after a panic
 	parts.Go(func() { _ = v.engine.Run(ctx) }) // its only error is a second call
 	parts.Go(func() { v.votes.run(ctx) })
-	parts.Go(func() { v.votes.putMarked(ctx) })
 	parts.Go(func() { v.watch(ctx, doubts) })
 	stale := time.NewTicker(staleCheck)
 	defer stale.Stop()
@@ -222,15 +224,18 @@ func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 		said := vote{Poll: p.ID.Name}
 		if p.Decided && p.Instance == b.Instance && !isStale(p, now) {
 			said.Verdict = p.Verdict
+			if p.Tried == probe.Success || p.Tried == probe.Failure && p.Verdict == probe.Failing {
+				said.Of = p.Definition
+			}
 		}
 		b.Votes = append(b.Votes, said)
 	}
 	if len(b.Votes) == 0 {
 		return nil
 	}
-	value := encode(b)
+	value, _ := json.Marshal(b) // it has no part that JSON lacks
 	if len(value) > maxBallot { // the name of its instance is that long
-		v.votes.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
+		v.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
 		return nil
 	}
 	return value

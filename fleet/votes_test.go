@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -293,9 +294,12 @@ func (r refusing) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 func TestAStoreThatTakesNoVotesFillsNoLog(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		one := start(t, "a", refusing{coordtest.NewLocal()}, alone(newWorld().targets(300)))
+		var log strings.Builder
+		cut := &cutOff{Backend: refusing{coordtest.NewLocal()}}
+		one := startWith(t, coord.Config{Name: "a", Backend: cut, Logger: slog.New(slog.NewTextHandler(&log, nil))}, cut, alone(newWorld().targets(300)))
 		time.Sleep(5*time.Minute - time.Second)
-		if n := strings.Count(one.log.String(), "votes cannot be put"); n < 4 || n > 5 {
+		one.kill()
+		if n := strings.Count(log.String(), "votes cannot be put"); n < 4 || n > 5 {
 			t.Errorf("%d lines in five minutes, want one a minute", n)
 		}
 	})

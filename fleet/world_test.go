@@ -190,9 +190,9 @@ func (driver) SetFailed(func(error)) {}
 
 func (d driver) Resume(id string) bool { return d.world.running(d.target).id == id }
 
-func (d driver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	in := d.world.running(d.target)
-	began(in.id)
+	began(restart.Begun{ID: in.id})
 	for {
 		select {
 		case <-end:
@@ -215,9 +215,9 @@ type lasting struct {
 	lacks func() bool // reports whether it cannot begin now, for a shortage
 }
 
-func (d lasting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d lasting) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	in := d.world.running(d.target)
-	began(in.id)
+	began(restart.Begun{ID: in.id})
 	stopped := func() restart.Exit { return restart.Exit{Code: -1, Err: context.Cause(ctx)} }
 	select {
 	case <-end:

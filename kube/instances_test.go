@@ -62,7 +62,7 @@ func TestContainerStateDeterminesThePhase(t *testing.T) {
 		{"it has completed", once, in(probe.Gone, t0.Time, probe.ReasonCompleted, "exit status 0, Error: bye")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := kube.Instances(test.pod); len(got) != 1 || got[0] != test.want {
+			if got := kube.Instances(test.pod); len(got) != 1 || !got[0].Equal(test.want) {
 				t.Errorf("instances are %+v, want %+v", got, test.want)
 			}
 		})
@@ -76,7 +76,7 @@ func TestContainerWithoutAnIDIsAbsent(t *testing.T) {
 	other := podIn(t, running(), "")
 	other.Status.ContainerStatuses[0].Name = "other"
 	for name, pod := range map[string]*v1.Pod{"K33 no ID": unnamed, "K33 no status": other} {
-		if got := kube.Instances(pod); len(got) != 1 || got[0] != want {
+		if got := kube.Instances(pod); len(got) != 1 || !got[0].Equal(want) {
 			t.Errorf("%s: instances are %+v, want %+v", name, got, want)
 		}
 	}

@@ -249,6 +249,8 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 		if before == nil {
 			b.held[ev.Subject] = struct{}{} // it is told once nothing holds it any more
 		}
+	case ev.outdated:
+		b.held[ev.Subject] = struct{}{} // what was notified holds until an attempt has an outcome
 	case ev.restarted && before != nil: // what was told holds: the cure is under way
 	case before != nil && before.State != ev.State && before.Severity == ev.Severity && now.Before(f.sentAt(b, ev.Subject, now).Add(settle)):
 		b.held[ev.Subject] = struct{}{}

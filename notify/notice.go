@@ -148,4 +148,5 @@ type event struct {
 	own        level // what the level would be if this engine told about the subject; with the level others only
 	forgotten  bool  // another engine tells about the group: what this one has told no longer holds
 	restarted  bool  // its instance is being terminated, so that another one starts
+	outdated   bool  // it fails by the verdict of an earlier configuration, or no longer: see isOutdated
 }

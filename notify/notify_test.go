@@ -1220,3 +1220,64 @@ func TestARestartUnderWayIsNotToldAgain(t *testing.T) {
 		})
 	}
 }
+
+// A reload corrects probes that have failed. What they have found holds until attempts say otherwise, and nobody is notified of it
+// again: neither that the restart waits for an outcome, nor that it still does when the probe has passed.
+func TestACorrectionIsNoTrouble(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		s.spec.Selection.Groups = nil
+		s.apply()
+		id := probe.ID{Target: "app", Kind: probe.Liveness}
+		use := func(revision, says string) {
+			s.set[id] = probe.Probe{
+				Rule: probe.Rule{Period: 10 * time.Second, FailureThreshold: 1}, HandlerName: "test", Revision: revision,
+				Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return s.outcome(says) }),
+			}
+			if _, err := s.engine.Apply(s.set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report := func(why probe.Reason, detail string) {
+			s.engine.Report(probe.Instance{Target: "app", ID: "1", Phase: probe.Running, Since: time.Unix(1, 0), Reason: why, Detail: detail})
+			pass(1500 * time.Millisecond)
+		}
+		s.outcomes["right"], s.outcomes["wrong"] = probe.Success, probe.Failure
+		use("1", "right")
+		report("", "")
+		pass(time.Minute)
+		use("2", "wrong")
+		pass(20 * time.Second)
+		s.expect("app failing")
+		use("3", "right")
+		report(probe.ReasonReload, "the reload has changed the probe, which has no outcome since")
+		s.expect("")
+		report(probe.ReasonReload, "still")
+		pass(20 * time.Second) // it passes
+		s.expect("")
+		report("", "")
+		pass(20 * time.Second)
+		s.expect("app ready ends")
+
+		s.doubted.Store("app") // so that the receiver is not notified
+		use("4", "wrong")
+		pass(20 * time.Second)
+		report(probe.ReasonReload, "wrong")
+		use("5", "right")
+		s.doubted.Store("")
+		pass(2 * time.Second)
+		report(probe.ReasonReload, "the reload has changed the probe, which has no outcome since")
+		s.expect("")
+		pass(20 * time.Second)
+		report("", "")
+		s.expect("")
+
+		use("6", "wrong") // a correction that is none
+		pass(20 * time.Second)
+		s.expect("app failing")
+		use("7", "wrong")
+		report(probe.ReasonReload, "no outcome")
+		s.expect("")
+		pass(20 * time.Second)
+		s.expect("app restart_blocked")
+	})
+}

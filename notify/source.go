@@ -46,6 +46,8 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 			ev.level = keep // a comparison tells that it was removed
 		}
 		ev.held, ev.restarted = ev.level == firing && (tr.Doubtful || s.isDoubted(ev.Subject)), isRestarted(&st)
+		isOver := tr.Kind != 0 && tr.Verdict == probe.Passing && tr.State == probe.StateRestartBlocked // but for the instance's reason
+		ev.outdated = ev.level == firing && (isOver || isOutdated(&st))
 		if !s.mayTell(tr.Target) {
 			ev.leave()
 		}
@@ -87,7 +89,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}
 	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "" || s.isDoubted(ev.Subject))
-	ev.restarted = isRestarted(&st)
+	ev.restarted, ev.outdated = isRestarted(&st), ev.level == firing && isOutdated(&st)
 	if !mayTell {
 		ev.leave()
 	}
@@ -101,6 +103,28 @@ func (ev *event) leave() { ev.own, ev.level = ev.level, others }
 // operator has asked for that, so that another one starts.
 func isRestarted(st *engine.TargetStatus) bool {
 	return st.Instance.Reason == probe.ReasonEnding || st.Instance.Reason == probe.ReasonOperatorRestart
+}
+
+// isOutdated reports whether no failure is known of a target that is in trouble by its probes, since a reload has replaced the
+// probes that fail, and no attempt has had an outcome since; or since its restart waits for a reload, and no probe fails any more.
+func isOutdated(st *engine.TargetStatus) bool {
+	switch st.State {
+	case probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady:
+	default:
+		return false
+	}
+	isOutdated := st.Instance.Reason == probe.ReasonReload
+	for i := range st.Probes {
+		p := &st.Probes[i]
+		if p.Verdict != probe.Failing {
+			continue
+		}
+		if p.Tried != probe.Unknown || p.Blind {
+			return false
+		}
+		isOutdated = true
+	}
+	return isOutdated
 }
 
 func (s *targetSource) event(name string, state probe.TargetState, reason probe.Reason, at time.Time) event {

@@ -100,12 +100,9 @@ func New(c Config) *Keeper {
 	if c.IsShared == nil || c.Coordinator == nil {
 		c.IsShared = func(string) bool { return false }
 	}
-	synced := make(chan struct{})
-	return &Keeper{
-		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: wake.New(),
-		paused: map[string]Pause{},
-		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), synced: synced, read: sync.OnceFunc(func() { close(synced) })},
-	}
+	k := &Keeper{config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: wake.New(), paused: map[string]Pause{}}
+	k.follow()
+	return k
 }
 
 // Result is what has become of Keeper.Pause or Unpause.
@@ -137,7 +134,7 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
 		}
 	}
-	logged := own // of shared targets follow logs each
+	logged := own // of shared targets apply logs each
 	if group != "" {
 		logged = slices.Concat(own, shared)
 	}

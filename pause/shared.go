@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,33 +16,45 @@ import (
 // localPause is how long at most a shared target is paused by this engine only, while the store does not answer.
 const localPause = 15 * time.Minute
 
-// shared is what a Keeper knows of the pauses in the store. Keeper.pausesMu guards it.
+// maxStored bounds a pause in the store, in bytes.
+const maxStored = 2 << 10
+
+// shared is what a Keeper knows of the pauses in the store.
 type shared struct {
-	stored   map[string]coord.Revision // by target: the entry that the store has
-	changed  chan struct{}             // closed when stored has changed
-	synced   chan struct{}             // closed when the store has been read first
-	read     func()                    // closes synced, if it is not closed
-	isSynced bool                      // the store is followed
+	mirror *coord.Mirror[*Pause] // by target; nil for a value that is no pause; nil without a store
+
+	// Keeper.pausesMu guards all below.
+	stored  map[string]coord.Revision // by target: the entry that the store has, once it is applied here
+	changed chan struct{}             // closed when stored has changed
+}
+
+// follow has the Keeper follow the pauses of shared targets in the store, if there is one.
+func (k *Keeper) follow() {
+	k.shared = shared{stored: map[string]coord.Revision{}, changed: make(chan struct{})}
+	if k.config.Coordinator != nil {
+		k.shared.mirror = coord.NewMirror(k.config.Coordinator, coord.Kind[*Pause]{
+			Keys: coord.PauseKeys, MaxValue: maxStored, Problem: "pauses of targets that are shared cannot be followed, trying again",
+			Changed: k.apply,
+		})
+	}
 }
 
 // Share follows the pauses of shared targets in the store until ctx is done. Without Config.Coordinator it only waits for ctx.
 func (k *Keeper) Share(ctx context.Context) {
-	if k.config.Coordinator == nil {
+	if k.shared.mirror == nil {
 		<-ctx.Done()
 		return
 	}
-	k.config.Coordinator.WatchPauses(ctx, k.follow, k.unfollow)
+	k.shared.mirror.Run(ctx)
 }
 
-// Synced returns a channel that is closed when Share has first read the pauses of shared targets.
-func (k *Keeper) Synced() <-chan struct{} { return k.shared.synced }
+// Synced returns a channel that is closed when Share has first read the pauses of shared targets. It needs Config.Coordinator.
+func (k *Keeper) Synced() <-chan struct{} { return k.shared.mirror.Synced() }
 
 // IsSynced reports whether this engine has the latest pause of a target: while those of shared targets cannot be followed, another
 // engine may have paused it.
 func (k *Keeper) IsSynced(target string) bool {
-	k.pausesMu.Lock()
-	defer k.pausesMu.Unlock()
-	return k.shared.isSynced || !k.config.IsShared(target)
+	return !k.config.IsShared(target) || !k.shared.mirror.State().ReadAt.IsZero()
 }
 
 // errNotSeen is the error of store if the store has all pauses, and has not shown them to this engine.
@@ -54,15 +66,18 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 		return nil
 	}
 	before := k.revisions(targets)
-	all := make([]coord.Pause, len(targets))
-	for i, target := range targets {
-		if all[i].Target = target; p != nil {
-			all[i].Value = p.onWallClock(time.Now()).marshal()
-		}
+	var value []byte
+	if p != nil {
+		value = p.onWallClock(time.Now()).marshal()
 	}
-	for batch := range slices.Chunk(all, coord.MaxTransactions) {
-		if err := k.config.Coordinator.StorePauses(ctx, batch...); err != nil {
-			return err
+	for batch := range slices.Chunk(targets, coord.MaxTransactions) {
+		all := make([]coord.Transaction, 0, len(batch))
+		for _, target := range batch {
+			_, change := k.shared.mirror.Put(target, 0, value, 0) // in place of any before
+			all = append(all, coord.Transaction{Then: []coord.Change{change}})
+		}
+		if _, err := k.config.Coordinator.Backend().Commit(ctx, all...); err != nil {
+			return fmt.Errorf("store the pauses of %d targets: %w", len(batch), err)
 		}
 	}
 	for {
@@ -95,31 +110,24 @@ func (k *Keeper) revisions(targets []string) map[string]coord.Revision {
 	return all
 }
 
-// follow applies what the store has: all pauses, or those that have changed.
-func (k *Keeper) follow(all []coord.Pause, isAll bool) {
+// apply applies what has changed in the store.
+func (k *Keeper) apply(all []coord.ItemChange[*Pause], _ bool) {
 	now, begun, ended := time.Now(), map[string]Pause{}, map[string]Pause{}
 	k.pausesMu.Lock()
-	if isAll {
-		all = append(all, k.missing(all)...)
-	}
-	for _, stored := range all {
-		before, was := k.paused[stored.Target]
-		p, is := unmarshal(stored.Value, now)
-		if k.shared.stored[stored.Target] = stored.Modified; stored.Value == nil {
-			delete(k.shared.stored, stored.Target)
+	for _, c := range all {
+		before, was := k.paused[c.Name]
+		p, is := c.Now.Value.received(now)
+		if k.shared.stored[c.Name] = c.Now.Modified; c.Now.Modified == 0 {
+			delete(k.shared.stored, c.Name)
 		}
 		switch {
 		case is && !(was && before.equal(p)):
-			k.paused[stored.Target], begun[stored.Target] = p, p
-			k.tell(stored.Target)
+			k.paused[c.Name], begun[c.Name] = p, p
+			k.tell(c.Name)
 		case !is && was:
-			ended[stored.Target] = before
-			k.end(stored.Target)
+			ended[c.Name] = before
+			k.end(c.Name)
 		}
-	}
-	if isAll {
-		k.shared.isSynced = true
-		k.shared.read()
 	}
 	close(k.shared.changed)
 	k.shared.changed = make(chan struct{})
@@ -129,25 +137,6 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 	if len(begun)+len(ended) > 0 {
 		k.notify()
 	}
-}
-
-// missing returns the ends of pauses that were stored, and are not among all. It needs pausesMu.
-func (k *Keeper) missing(all []coord.Pause) (ends []coord.Pause) {
-	gone := maps.Clone(k.shared.stored)
-	for _, p := range all {
-		delete(gone, p.Target)
-	}
-	for target := range gone {
-		ends = append(ends, coord.Pause{Target: target})
-	}
-	return ends
-}
-
-// unfollow notes that changes of pauses may be missed from now on.
-func (k *Keeper) unfollow() {
-	k.pausesMu.Lock()
-	defer k.pausesMu.Unlock()
-	k.shared.isSynced = false
 }
 
 // The bounds of the texts of a pause, in bytes.
@@ -171,13 +160,13 @@ func (p Pause) marshal() []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// unmarshal returns a pause that was stored, bounded and made safe again, and whether it pauses its target now.
-func unmarshal(value []byte, now time.Time) (p Pause, ok bool) {
-	if len(value) == 0 || len(value) > coord.MaxPause || json.Unmarshal(value, &p) != nil {
+// received returns a pause that was stored, nil for none, bounded and made safe again, and whether it pauses its target now.
+func (p *Pause) received(now time.Time) (_ Pause, ok bool) {
+	if p == nil {
 		return Pause{}, false
 	}
-	p = p.bounded().onMonotonicClock(now)
-	return p, !p.hasEnded(now)
+	q := p.bounded().onMonotonicClock(now)
+	return q, !q.hasEnded(now)
 }
 
 // equal reports whether two are the same pause. It compares times of the wall clock: onMonotonicClock gives the same

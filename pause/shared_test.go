@@ -310,18 +310,29 @@ func TestAPauseOfABackupComesBack(t *testing.T) {
 
 // A pause that a stranger has stored pauses nothing unless it can be read, and its texts are bounded.
 func TestWhatIsStoredIsBounded(t *testing.T) {
-	for value, want := range map[string]bool{
-		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","later":1}`: true,
-		`{"at":"2026-01-01T00:00:00Z","by":"a","until":"2026-01-02T00:00:00Z"}`:                             false, // it has ended
-		`{"at":1}`: false, `{`: false, ``: false, `{"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
-	} {
-		p, ok := unmarshal([]byte(value), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
-		if ok != want || len(p.By) > maxBy || strings.Contains(p.Why, "\x1b") {
-			t.Errorf("%.60s is read as %+v, %v", value, p, ok)
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		one := share(t, "one", b, nil)
+		for value, want := range map[string]bool{
+			`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","later":1}`: true,
+			`{"at":"1999-01-01T00:00:00Z","by":"a","until":"1999-01-02T00:00:00Z"}`:                             false, // it has ended
+			`{"at":1}`: false, `{`: false, ``: false, `null`: false, `{"by":"` + strings.Repeat("a", maxStored) + `"}`: false,
+		} {
+			put := coord.Change{Key: coord.PauseKeys.Key("web"), Value: []byte(value)}
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			one.pausesMu.Lock()
+			p, ok := one.paused["web"]
+			one.pausesMu.Unlock()
+			if ok != want || len(p.By) > maxBy || strings.Contains(p.Why, "\x1b") {
+				t.Errorf("%.60s is read as %+v, %v", value, p, ok)
+			}
 		}
-	}
+	})
 	quotes := strings.Repeat(`"<`, 1000)
-	if n := len((Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded()).marshal()); n > coord.MaxPause {
-		t.Errorf("a pause has %d bytes, at most %d can be stored", n, coord.MaxPause)
+	if n := len((Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded()).marshal()); n > maxStored {
+		t.Errorf("a pause has %d bytes, at most %d can be stored", n, maxStored)
 	}
 }

@@ -8,8 +8,8 @@ import "strings"
 // asks for a reason.
 type Reason string
 
-// engineLayer begins the reasons that are the engine's own fault.
-const engineLayer = "engine."
+// engineLayer begins the reasons that are the engine's own fault, and runtimeLayer those of what runs an instance.
+const engineLayer, runtimeLayer = "engine.", "runtime."
 
 // BlamesEngine reports whether the cause lies with the engine or its machine, and not
 // with the target, its network or a configuration. An attempt with such a reason is
@@ -51,6 +51,10 @@ func (r Reason) OverUDP() Reason {
 	}
 	return r
 }
+
+// BlamesRuntime reports whether the cause lies with the container runtime or service manager that runs the instance. Such
+// an attempt is unknown and counts for nothing, whatever Rule.OnError says, and nothing is restarted meanwhile (K71).
+func (r Reason) BlamesRuntime() bool { return strings.HasPrefix(string(r), runtimeLayer) }
 
 // Evidence is what the reason of a failure says about the network between the engine
 // and a target.
@@ -135,6 +139,15 @@ const (
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
 	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
+)
+
+// Reasons of a container runtime, or of a service manager: why it did not do what a driver or an attempt has asked for.
+const (
+	ReasonRuntimeUnavailable Reason = "runtime.unavailable"  // its socket does not exist or refuses connections, or it ended the connection
+	ReasonRuntimeTimeout     Reason = "runtime.timeout"      // it did not answer in time
+	ReasonRuntimePermission  Reason = "runtime.permission"   // the engine may not connect to its socket, or may not do that
+	ReasonRuntimeNoContainer Reason = "runtime.no_container" // it has no such container, or several that match
+	ReasonRuntimeFailed      Reason = "runtime.failed"       // it answered with any other error
 )
 
 // The reasons of an instance's phase.

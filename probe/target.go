@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,10 @@ type Target struct {
 	// Since is when the instance began to run that an attempt is made at. The engine sets it for
 	// each attempt; it is zero if the restarts of the target are not observed (StaticID).
 	Since time.Time `json:",omitzero"`
+
+	// Instance is the ID of the instance that an attempt is made at, as its driver has reported it (Instance.ID).
+	// The engine sets it for each attempt, as Since.
+	Instance string `json:",omitempty"`
 }
 
 // Port resolves a port as a handler's configuration writes it: a number from 1
@@ -61,7 +66,7 @@ func (t Target) Port(s string) (uint16, error) {
 	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
 }
 
-// Equal reports whether two targets are the same in every field but Since.
+// Equal reports whether two targets are the same in every field but Since and Instance.
 func (t Target) Equal(u Target) bool {
 	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User &&
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)
@@ -112,6 +117,20 @@ type Instance struct {
 
 	// LastExit is of the latest instance that has exited: this one, if it no longer runs.
 	LastExit Exit `json:"lastExit,omitzero"`
+
+	// Address is where this instance is reached; attempts use it instead of Target.Address. Default: the target's.
+	Address string `json:"address,omitempty"`
+
+	// Ports are where this instance listens; attempts use them instead of those of Target.Ports that have the same names.
+	// All copies share the map, do not write. Default: the target's.
+	Ports map[string]uint16 `json:"ports,omitempty"`
+}
+
+// Equal reports whether two instances are the same in every field.
+func (i Instance) Equal(j Instance) bool {
+	ports := maps.Equal(i.Ports, j.Ports)
+	i.Ports, j.Ports = nil, nil
+	return ports && reflect.DeepEqual(i, j)
 }
 
 // Exit is how an instance has exited. The zero value is that of none, or of one whose status is unknown.

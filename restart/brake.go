@@ -10,18 +10,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Reload is a change of an engine's probes while it runs, by a reload or a push.
+// Reload is a change of an engine's probes, by a reload, a push, or a start with another configuration.
 type Reload struct {
-	Name    string               // for people: "the push of revision 7"
-	Changes []engine.ProbeChange // of all probes; those of readiness are ignored
-	Forced  bool                 // an operator insists: no restart waits for this reload, nor for an earlier one
+	Name     string               // for people: "the push of revision 7"
+	Changes  []engine.ProbeChange // of all probes; those of readiness are ignored
+	Forced   bool                 // an operator insists: no restart waits for this reload, nor for an earlier one
+	Memories map[string]Memory    // by target, of a start or a takeover; nil for others. Those of targets that have exited say that these failed before
 }
 
-// Reloading says that a reload is about to change probes. While more than a fifth of the startup and liveness probes that it
-// adds or replaces fail and have never succeeded since, the configuration is probably wrong: restarts by these probes wait,
-// with the reason restart.reload, until fewer fail, or until another Reload replaces them or is forced. Probes of targets
-// that fail already, or whose instances have exited, do not count, nor does a reload of fewer than five probes. Call it
-// before the engine makes the change, and not for the first configuration of an engine: a machine that was down must recover.
+// Reloading says that a reload is about to change probes. While more than a fifth of the startup and liveness probes whose
+// handlers or rules it changes, or which it adds, fail and have never succeeded since, the configuration is probably wrong:
+// restarts by these probes wait, with the reason restart.reload, until fewer fail, or until another Reload replaces them or
+// is forced. Probes of targets that fail already, or whose instances have exited, do not count, nor does a reload of fewer
+// than five probes. Call it before the engine makes the change, and for a start only if there are memories of probes: without
+// them nothing is known to have changed, and a machine that was down must recover.
 func (c *Controller) Reloading(r Reload) { c.brake.reloading(r, time.Now()) }
 
 // Limits of the brake.
@@ -46,6 +48,7 @@ type brake struct {
 
 	brakeMu  sync.Mutex            // guards all below; it is held while the engine is read
 	unproven map[probe.ID]reloaded // until a success is found
+	takeover *trial                // the latest one with Memories; nil before the first
 }
 
 // reloaded is a probe that a reload has changed.
@@ -75,16 +78,38 @@ func (b *brake) reloading(r Reload, now time.Time) {
 		clear(b.unproven)
 		return
 	}
-	next := &trial{name: r.Name, at: now}
+	next := b.trialOf(r)
+	failed := map[string]bool{}
+	for _, c := range r.Changes {
+		failed[c.ID.Target] = failed[c.ID.Target] || c.Failed
+	}
 	for _, c := range r.Changes {
 		switch _, is := b.unproven[c.ID]; {
+		case is && r.Memories != nil: // an earlier reload has changed it
 		case c.Action == engine.ProbeRemoved:
 			delete(b.unproven, c.ID)
-		case c.Action == engine.ProbeUpdated, c.ID.Kind == probe.Readiness, !is && b.hasFailed(c.ID.Target):
+		case c.Proven, c.ID.Kind == probe.Readiness, !is && (failed[c.ID.Target] || r.Memories[c.ID.Target].hasFailed(now) || b.hasFailed(c.ID.Target)):
 		default:
+			next.at = now
 			b.unproven[c.ID] = reloaded{by: next}
 		}
 	}
+}
+
+// trialOf returns the trial of a reload: a takeover that follows another one, whose probes are not all decided, belongs to its
+// trial, since each of them may bring few.
+func (b *brake) trialOf(r Reload) *trial {
+	next := &trial{name: r.Name}
+	if r.Memories == nil {
+		return next
+	}
+	for _, of := range b.unproven {
+		if of.by == b.takeover {
+			return of.by
+		}
+	}
+	b.takeover = next
+	return next
 }
 
 // hasFailed reports whether a target fails, or its instance has exited or is in a crash loop. It says nothing about the next
@@ -114,10 +139,12 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 		b.count(t, now)
 	}
 	p, _ := b.engine.Status(id)
-	switch succeeded, failed := b.answers(p); {
-	case succeeded: // and fails again
+	switch {
+	case p.Rule.Compatibility == probe.Kubelet:
 		return ""
-	case !failed && now.Sub(t.at) < answerTime: // its verdict is that of an earlier handler
+	case p.Tried == probe.Success: // and fails again
+		return ""
+	case p.Tried != probe.Failure && now.Sub(t.at) < answerTime: // its verdict is that of an earlier handler
 		return fmt.Sprintf("%s has changed the probe, which has no outcome since", t.name)
 	case !b.unproven[id].isFailing: // it was not, when all were counted
 		b.unproven[id] = reloaded{t, true}
@@ -137,11 +164,10 @@ func (b *brake) count(t *trial, now time.Time) {
 			continue
 		}
 		p, exists := b.engine.Status(id)
-		succeeded, failed := b.answers(p)
-		isFailing := failed && p.Rule.Effect == probe.EffectFail && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
+		isFailing := p.Tried == probe.Failure && p.Rule.Effect == probe.EffectFail && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
 		switch {
 		case !exists: // another engine of the fleet has it
-		case succeeded:
+		case p.Tried == probe.Success:
 			delete(b.unproven, id)
 			t.proven++
 			continue
@@ -172,18 +198,6 @@ func (b *brake) decide(t *trial, now time.Time) {
 	}
 	b.log.Warn("restarts wait, too many of the probes that a reload has changed fail", append(attrs, "hint",
 		"correct the configuration and reload or push it; sonde restart TARGET restarts one target, and sonde reload --force lets all restarts go on")...)
-}
-
-// answers reports whether a probe has ever succeeded, and whether it has failed, since it has its present handler and target.
-func (b *brake) answers(p engine.Status) (succeeded, failed bool) {
-	succeeded, failed = p.Last == probe.Success, p.Last == probe.Failure
-	for _, of := range b.engine.Records().Outcomes(p.ID.Target) {
-		for _, run := range of.Runs {
-			succeeded = succeeded || of.ID == p.ID && (run.Outcome == probe.Success || run.Outcome == probe.Warning)
-			failed = failed || of.ID == p.ID && run.Outcome == probe.Failure
-		}
-	}
-	return succeeded, failed
 }
 
 // unproven says that only probes fail that a reload has changed, as many others do.

@@ -243,7 +243,7 @@ func TestARestartThatFailsReservesNothing(t *testing.T) {
 // withheld is an External driver of which a fleet withholds the first restarts.
 type withheld struct{ interrupted }
 
-func (d *withheld) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *withheld) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	exit := d.interrupted.Run(ctx, began, end)
 	if errors.Is(exit.Err, restart.ErrInterrupted) {
 		exit.Err = &restart.WithheldError{Group: "shop"}

@@ -17,13 +17,20 @@ type Driver interface {
 	// Run starts one instance, and returns when the instance has terminated or
 	// failed to start.
 	//
-	// Run calls began once, as soon as the instance runs, with an ID that no other
-	// instance of the target has. A grace period received from end asks Run to
+	// Run calls began once, as soon as the instance runs. A grace period received from end asks Run to
 	// terminate the instance: by a request first, by force when the grace period
 	// is over. Further grace periods may arrive, and each may only shorten the
 	// time that is left. When ctx is done Run kills the instance at once. A driver
 	// that fails to terminate the instance keeps running, and is asked again.
-	Run(ctx context.Context, began func(id string), end <-chan time.Duration) Exit
+	Run(ctx context.Context, began func(Begun), end <-chan time.Duration) Exit
+}
+
+// Begun is an instance that runs, as its driver knows it.
+type Begun struct {
+	ID      string            // no other instance of the target has it; a restart by the runtime makes another one
+	Since   time.Time         // when it began to run, by the clock of this machine; zero: now. It is ignored if it lies in the future
+	Address string            // where it is reached: see probe.Instance.Address; empty: where the target says
+	Ports   map[string]uint16 // the same of its ports; do not write it afterwards
 }
 
 // External is a Driver whose instances run outside the engine, and outlive it. It
@@ -46,21 +53,25 @@ type External interface {
 	SetFailed(failed func(reason error))
 }
 
-// Notifying is a Driver whose instances report themselves whether they have started, and work.
+// Notifying is a Driver that says more about an instance than that it runs: that it has not started yet or does not
+// work, as it reports itself, or that it cannot be seen.
 type Notifying interface {
 	Driver
 
-	// SetNotice sets the function that Run calls with what an instance has reported last. It is called before Run,
-	// never concurrently with it; the function never blocks.
+	// SetNotice sets the function that Run calls with the latest Notice. It is called before Run, never concurrently with it; the function never blocks.
 	SetNotice(set func(Notice))
 }
 
-// Notice is what an instance of a Notifying driver has reported. The zero Notice says that it is well.
+// Notice is what a Notifying driver says about an instance. The zero Notice says that it is well.
 type Notice struct {
-	// Reason is probe.ReasonStarting before began is called: the instance is reported as one that waits. Afterwards
-	// any reason restarts the instance, as a failing liveness probe does.
+	// Reason is why there is no instance yet, such as probe.ReasonStarting, before began is called: it is reported as one
+	// that waits. Afterwards any reason restarts the instance, as a failing liveness probe does.
+	//
+	// A reason of the runtime (probe.Reason.BlamesRuntime) says that the driver can neither see the instance nor restart
+	// it now. One that was reported as running stays so, with that reason. Its verdicts stay, and its restart waits: the
+	// driver is not asked to terminate an instance until the Notice is withdrawn.
 	Reason probe.Reason
-	Detail string
+	Detail string // for people: what is wrong, since when, and what to do
 }
 
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,
@@ -114,4 +125,10 @@ type Exit struct {
 	Signal string // name of the signal that has killed it, such as "SIGKILL"; empty if none has, or that is not known
 	Err    error  // why the instance failed to start, or could not be watched; nil otherwise
 	Output string // the end of its output, at most 4 KiB; may be empty
+	OOM    bool   // the kernel has killed it since it used more memory than it may
+
+	// ByOthers says that somebody else has stopped or restarted the instance, such as an operator by the runtime's own
+	// command. It is no crash and no restart of this controller, even if Run was asked to terminate the instance meanwhile:
+	// it takes nothing from the budget, the back-off does not grow, and Run is called again at once for the next instance.
+	ByOthers bool
 }

@@ -46,7 +46,7 @@ func newDriver(name string, behave func(n int) behavior) *fakeDriver {
 // healthy runs until it is asked to end.
 func healthy(int) behavior { return behavior{} }
 
-func (d *fakeDriver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *fakeDriver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	d.callsMu.Lock()
 	n := len(d.started)
 	d.started = append(d.started, time.Since(d.zero))
@@ -55,7 +55,7 @@ func (d *fakeDriver) Run(ctx context.Context, began func(string), end <-chan tim
 	if b.err != nil {
 		return restart.Exit{Code: -1, Err: b.err}
 	}
-	began(fmt.Sprintf("%s-%d", d.name, n))
+	began(restart.Begun{ID: fmt.Sprintf("%s-%d", d.name, n)})
 	return d.wait(ctx, b, end)
 }
 

@@ -27,6 +27,7 @@ type instance struct {
 
 	phase     phase
 	id        string    // empty until it has started
+	begun     Begun     // as the driver has reported it
 	since     time.Time // when it started
 	provenAt  time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
 	notBefore time.Time // deadline of the phase; in others than those that have one, the earliest time of the next request to terminate
@@ -42,7 +43,7 @@ type instance struct {
 
 // reports are what the driver has said about the instance so far.
 type reports struct {
-	id     string // of the instance; empty until it has started
+	begun  Begun  // zero until it has started
 	notice Notice // the latest one of a Notifying driver
 	failed error  // why it could not terminate the instance, until that is read
 	exit   *Exit  // nil until it has returned
@@ -91,7 +92,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		}
 		r := i.readReports()
 		i.notice = r.notice
-		i.handle(i.start(r.id))
+		i.handle(i.start(r.begun))
 		if r.exit != nil {
 			return i.finish(*r.exit)
 		}
@@ -129,7 +130,14 @@ func (i *instance) run(ctx context.Context) {
 		}
 		i.report(func(r *reports) { r.exit = &exit })
 	}()
-	exit = i.driver.Run(ctx, func(id string) { i.report(func(r *reports) { r.id = cmp.Or(r.id, id) }) }, i.end)
+	began := func(b Begun) {
+		i.report(func(r *reports) {
+			if r.begun.ID == "" {
+				r.begun = b
+			}
+		})
+	}
+	exit = i.driver.Run(ctx, began, i.end)
 }
 
 // setStop passes on by which signal the instance is asked to exit, and how long it may take to exit
@@ -181,18 +189,23 @@ func (i *instance) handle(o occurrence) {
 }
 
 // start notes that the driver has reported the instance.
-func (i *instance) start(id string) occurrence {
-	if i.id != "" || id == "" {
+func (i *instance) start(begun Begun) occurrence {
+	if i.id != "" || begun.ID == "" {
 		return occurrence{}
 	}
-	s, id := i.supervisor, probe.InstanceID(id)
-	i.id, i.since = id, time.Now()
+	s, id, now := i.supervisor, probe.InstanceID(begun.ID), time.Now()
+	i.id, i.begun, i.since = id, begun, now
+	if !begun.Since.IsZero() {
+		i.since = earlier(begun.Since, now)
+	}
 	if s.resumes != id {
 		s.setRetries(0)
 		i.countUnobserved()
 		return occurrence{event: begins}
 	}
-	i.since = s.since // it had started before
+	if begun.Since.IsZero() {
+		i.since = s.since // it had started before
+	}
 	if m, _ := s.memory(); m.Budgeted {
 		i.budgeted = true       // and was asked to terminate by an earlier engine
 		if !s.unit.external() { // whose command has ended with that engine, so it is run again
@@ -228,7 +241,7 @@ func (i *instance) announce(now time.Time) {
 	in := probe.Instance{
 		Target: s.target, ID: i.id, Phase: probe.Running, Since: i.since,
 		Managed: s.unit.restartsOnFailure() && i.phase != releasing, Terminating: i.phase.isTerminating(),
-		Restarts: s.started, Detail: s.lastExit, LastExit: s.lastStatus,
+		Restarts: s.started, Detail: s.lastExit, LastExit: s.lastStatus, Address: i.begun.Address, Ports: i.begun.Ports,
 	}
 	if s.lastReason != probe.ReasonNoStart {
 		i.provenAt = i.since.Add(s.unit.BackOff.wait(s.exits))
@@ -239,6 +252,7 @@ func (i *instance) announce(now time.Time) {
 	s.started++
 	s.remember(func(m *Memory) {
 		m.Instance, m.Since, m.Exited, m.Requested, m.Budgeted = i.id, i.since, false, i.requests > 0, i.budgeted
+		m.Address, m.Ports = i.begun.Address, i.begun.Ports
 	})
 	if i.phase != releasing || !i.isForgotten(s.control.wish(s.target)) {
 		s.report(in)
@@ -523,7 +537,7 @@ func (i *instance) show(managed bool, reason probe.Reason, detail string) bool {
 		in.Detail, i.explained = s.lastExit, false
 	}
 	in.Managed, in.Reason = managed, reason
-	if in == s.reported {
+	if in.Equal(s.reported) {
 		return false
 	}
 	s.report(in)

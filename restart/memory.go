@@ -13,9 +13,11 @@ import (
 type Memory struct {
 	Revision string `json:"revision,omitempty"` // identifies the unit's Revision
 
-	Instance string    `json:"instance,omitempty"` // the ID of the latest instance; empty before the first
-	Since    time.Time `json:"since,omitzero"`     // when it started
-	Started  int32     `json:"started,omitempty"`  // how many instances have started
+	Instance string            `json:"instance,omitempty"` // the ID of the latest instance; empty before the first
+	Since    time.Time         `json:"since,omitzero"`     // when it started
+	Address  string            `json:"address,omitempty"`  // Begun.Address
+	Ports    map[string]uint16 `json:"ports,omitempty"`    // Begun.Ports
+	Started  int32             `json:"started,omitempty"`  // how many instances have started
 
 	Exits     int       `json:"exits,omitempty"`     // how many instances in a row have exited, for the back-off
 	NotBefore time.Time `json:"notBefore,omitzero"`  // the end of the back-off
@@ -37,10 +39,18 @@ func (m Memory) status(external bool) probe.Exit {
 	return probe.Exit{Known: true, Status: m.Code}
 }
 
+// hasFailed reports whether the latest instance has exited, or has started lately after one that did.
+func (m Memory) hasFailed(now time.Time) bool {
+	return m.Exited || m.Exits > 0 && now.Sub(m.Since) < defaultBackOffReset
+}
+
 // Shown returns the instance of a target as an engine shows it that knows this memory of the controller that
 // restarts the target.
 func (m Memory) Shown(target string) probe.Instance {
-	in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since, Managed: true, Restarts: max(m.Started-1, 0), Detail: m.LastExit}
+	in := probe.Instance{
+		Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since, Managed: true, Restarts: max(m.Started-1, 0), Detail: m.LastExit,
+		Address: m.Address, Ports: m.Ports,
+	}
 	switch {
 	case m.Exited:
 		in.Phase, in.Reason = probe.Waiting, m.LastReason
@@ -169,6 +179,7 @@ func (u Unit) goingOn(target string, m Memory) (in probe.Instance) {
 	return probe.Instance{
 		Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since,
 		Managed: u.restartsOnFailure(), Restarts: max(m.Started-1, 0), Detail: m.LastExit, LastExit: m.status(u.external()),
+		Address: m.Address, Ports: m.Ports,
 	}
 }
 

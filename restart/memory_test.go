@@ -174,11 +174,11 @@ func (r *resumer) Resume(id string) bool {
 	return r.resumed != ""
 }
 
-func (r *resumer) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (r *resumer) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	if r.resumed == "" {
 		return r.fakeDriver.Run(ctx, began, end)
 	}
-	began(r.resumed)
+	began(restart.Begun{ID: r.resumed})
 	r.resumed = ""
 	return r.wait(ctx, r.then, end)
 }
@@ -301,11 +301,11 @@ type unattached struct {
 	then  string
 }
 
-func (u *unattached) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (u *unattached) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	if u.fails--; u.fails >= 0 {
 		return restart.Exit{Code: -1, Err: fmt.Errorf("%w: too many open files", restart.ErrNotTakenOver)}
 	}
-	began(u.then)
+	began(restart.Begun{ID: u.then})
 	return u.wait(ctx, behavior{}, end)
 }
 
@@ -386,7 +386,7 @@ func TestTakingOverAnInstanceBacksOff(t *testing.T) {
 // endedSurvivor is a Resumer whose instance ends before it is taken over.
 type endedSurvivor struct{ resumer }
 
-func (e *endedSurvivor) Run(ctx context.Context, _ func(string), end <-chan time.Duration) restart.Exit {
+func (e *endedSurvivor) Run(ctx context.Context, _ func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	select {
 	case <-end:
 	case <-ctx.Done():

@@ -20,7 +20,7 @@ type notifying struct {
 
 func (d *notifying) SetNotice(set func(restart.Notice)) { d.set = set }
 
-func (d *notifying) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *notifying) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	d.set(restart.Notice{Reason: probe.ReasonStarting, Detail: "waiting for READY=1"})
 	select {
 	case <-time.After(10 * time.Second):

@@ -224,8 +224,8 @@ type refusing struct {
 
 func (d *refusing) SetFailed(failed func(error)) { d.failed = failed }
 
-func (d *refusing) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began("web-0")
+func (d *refusing) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: "web-0"})
 	for {
 		select {
 		case <-end:

@@ -22,7 +22,7 @@ func (d *outliving) Outlives() bool { return true }
 
 func (d *outliving) SetStop(s restart.StopSettings) { d.stop = s }
 
-func (d *outliving) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *outliving) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	exit := d.fakeDriver.Run(ctx, began, end)
 	if context.Cause(ctx) == restart.ErrReleased {
 		exit = restart.Exit{Err: restart.ErrReleased}
@@ -88,7 +88,7 @@ func (starting) Outlives() bool { return true }
 
 func (starting) SetStop(restart.StopSettings) {}
 
-func (d starting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d starting) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	select {
 	case <-end:
 		d.ended <- nil
@@ -119,8 +119,8 @@ func (exiting) Outlives() bool { return true }
 
 func (exiting) SetStop(restart.StopSettings) {}
 
-func (exiting) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
-	began("a-0")
+func (exiting) Run(ctx context.Context, began func(restart.Begun), _ <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: "a-0"})
 	<-ctx.Done()
 	return restart.Exit{Code: 3}
 }

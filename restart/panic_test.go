@@ -18,9 +18,9 @@ type brokenDriver struct {
 	fails func()
 }
 
-func (d *brokenDriver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *brokenDriver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	if d.runs++; d.runs == 2 {
-		began("broken")
+		began(restart.Begun{ID: "broken"})
 	}
 	if d.runs <= 2 {
 		d.fails()

@@ -1,9 +1,14 @@
 package restart
 
 import (
+	"context"
+	"crypto/tls"
+	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -42,4 +47,34 @@ func (p *PreStop) check(wrong *probe.FieldErrors) {
 			*wrong = append(*wrong, err)
 		}
 	}
+}
+
+// maxPreStopHeaders bounds the headers of an answer, in bytes.
+const maxPreStopHeaders = 4 << 10
+
+// Request makes the request to URL, as the kubelet does. It may be called by multiple goroutines at once.
+func (p *PreStop) Request(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
+	if err != nil {
+		return err
+	}
+	r.Close = true
+	for name, value := range p.Headers {
+		if r.Header.Set(name, value); strings.EqualFold(name, "Host") {
+			r.Host = value
+		}
+	}
+	client := http.Client{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxResponseHeaderBytes: maxPreStopHeaders},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s answers %s", p.URL, response.Status)
+	}
+	return nil
 }

@@ -21,8 +21,8 @@ type lacking struct {
 
 func (*lacking) SetFailed(func(error)) {}
 
-func (d *lacking) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began(fmt.Sprintf("web-%d", d.restarts))
+func (d *lacking) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: fmt.Sprintf("web-%d", d.restarts)})
 	select {
 	case <-ctx.Done():
 		return restart.Exit{}
@@ -127,8 +127,8 @@ func (d *interrupted) Resume(id string) bool {
 	return true
 }
 
-func (d *interrupted) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began(d.id)
+func (d *interrupted) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: d.id})
 	select {
 	case <-ctx.Done():
 		return restart.Exit{Code: -1, Err: context.Cause(ctx)}
@@ -198,8 +198,8 @@ func (d *resumable) Resume(id string) bool {
 	return true
 }
 
-func (d *resumable) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began(d.id)
+func (d *resumable) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: d.id})
 	select {
 	case <-ctx.Done():
 		return restart.Exit{}

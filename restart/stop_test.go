@@ -322,9 +322,9 @@ func TestExternalInstanceIsNotReleasedDuringARestart(t *testing.T) {
 // late is an External driver whose instances begin after they are released.
 type late struct{ external }
 
-func (late) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
+func (late) Run(ctx context.Context, began func(restart.Begun), _ <-chan time.Duration) restart.Exit {
 	<-ctx.Done()
-	began("web-0")
+	began(restart.Begun{ID: "web-0"})
 	time.Sleep(time.Minute)
 	return restart.Exit{}
 }

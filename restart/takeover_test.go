@@ -72,8 +72,8 @@ func (elsewhere) SetFailed(func(error)) {}
 
 func (elsewhere) Resume(string) bool { return true }
 
-func (elsewhere) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
-	began("there")
+func (elsewhere) Run(ctx context.Context, began func(restart.Begun), _ <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: "there"})
 	<-ctx.Done()
 	return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 }

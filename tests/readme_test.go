@@ -28,7 +28,7 @@ import (
 var guides = []string{
 	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md", stackGuide, "../docs/notify.md",
 	"../docs/coming-from/kubelet.md", "../docs/coming-from/docker.md", "../docs/coming-from/blackbox.md",
-	"../docs/coming-from/haproxy.md", "../docs/coming-from/monit.md", "../docs/coming-from/supervisord.md",
+	"../docs/coming-from/gatus.md", "../docs/coming-from/haproxy.md", "../docs/coming-from/monit.md", "../docs/coming-from/supervisord.md",
 }
 
 // interpreter is the plugin that runs scripts.

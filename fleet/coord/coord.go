@@ -9,7 +9,7 @@
 //	coord.go    Config, Coordinator and what it owns
 //	state.go    state: a value that others follow
 //	session.go  membership by one lease: claims shards, and gives them up
-//	hold.go     Hold: what the configurations of members have, and which shards a member leaves to those that have more
+//	holdings.go SetHoldings: what the configurations of members have, and which shards a member leaves to those that have more
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
@@ -18,9 +18,9 @@
 //	record.go   the records of acts, and Forget, which deletes them
 //	memories.go Load and Store: what the next owner of a shard has to remember
 //	mark.go     MarkLoaded: an owner has loaded the memories of a shard
-//	pause.go    Pause: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
-//	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
+//	watch.go    OwnerOf, Unconfirmed: what other engines own, and have not loaded
+//	mirror.go   Mirror: a typed map of the entries of one kind, as the Backend shows them
 //	backend.go  Backend: what the engines share
 //	keys.go     the keys of a Backend
 //	observe.go  Observe: notices that a Backend was restored from a snapshot

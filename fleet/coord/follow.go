@@ -44,24 +44,26 @@ func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Conte
 	return err, isStale
 }
 
-// readTimeout bounds the first request of FollowEntries, which may read much.
-const readTimeout = 10 * time.Second
+// readTimeout bounds the first request of followEntries, which may read much.
+const readTimeout = 30 * time.Second
 
-// FollowEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
-// backend returns an error. Only in the first call isAll is true: there are no other entries then.
-func FollowEntries(ctx context.Context, b Backend, prefix string, changed func(events []Event, isAll bool)) error {
+// followEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
+// Backend returns an error. Only in the first call isAll is true: there are no other entries then.
+func (c *Coordinator) followEntries(ctx context.Context, prefix string, changed func(events []Event, isAll bool)) error {
+	sent := time.Now()
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
-	entries, at, err := b.Range(reading, prefix)
+	entries, at, err := c.config.Backend.Range(reading, prefix)
 	cancel()
 	if err != nil {
 		return err
 	}
+	c.hear(sent)
 	all := make([]Event, 0, len(entries))
 	for _, e := range entries {
 		all = append(all, Event{Entry: e})
 	}
 	changed(all, true)
-	for events, err := range b.Watch(ctx, prefix, at) {
+	for events, err := range c.config.Backend.Watch(ctx, prefix, at) {
 		if err != nil {
 			return err
 		}

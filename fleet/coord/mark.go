@@ -49,7 +49,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 		for _, id := range batch {
 			all = append(all, Transaction{
 				If:   []Condition{Owns(id, tokens[id])},
-				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
+				Then: []Change{{Key: keyMark + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
 			})
 		}
 		made, err := c.config.Backend.Commit(ctx, all...)
@@ -94,8 +94,8 @@ func (c *Coordinator) hasMet(token Revision) bool {
 // tokenValue returns the value of a loaded mark.
 func tokenValue(token Revision) []byte { return strconv.AppendInt(nil, int64(token), 10) }
 
-// parseToken returns the token of which value is the tokenValue, 0 for any other value.
-func parseToken(value []byte) Revision {
+// ParseMark returns the token that the value of a loaded mark names, 0 for any other value.
+func ParseMark(value []byte) Revision {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
 		return 0

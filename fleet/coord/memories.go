@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
@@ -16,14 +17,11 @@ type Memory struct {
 	Target string
 	Token  Revision // of this engine for the target's shard
 	Value  []byte   // nil: nothing, as for a target that is gone
-
-	Modified Revision // by which the backend has it; Store ignores it
 }
 
 // Memories are what a Backend has of a shard.
 type Memories struct {
 	ByTarget map[string][]byte
-	Modified Revision // of the latest of these; 0 without any
 	Loaded   Revision // the token of the owner that has marked the shard as loaded last; 0 for none
 
 	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
@@ -41,7 +39,7 @@ func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]M
 	for batch := range slices.Chunk(ids, MaxTransactions) {
 		prefixes := make([]string, 0, len(batch))
 		for _, id := range batch {
-			prefixes = append(prefixes, keyMemory+id.String())
+			prefixes = append(prefixes, keyMark+id.String())
 		}
 		found, err := c.config.Backend.RangeAll(ctx, prefixes...)
 		if err != nil {
@@ -62,10 +60,9 @@ func readMemories(prefix string, entries []Entry) Memories {
 	m := Memories{ByTarget: map[string][]byte{}}
 	for _, e := range entries {
 		if e.Key == prefix {
-			m.Loaded = parseToken(e.Value)
-		} else if target, ok := targetOf(e.Key, keyMemory); ok {
+			m.Loaded = ParseMark(e.Value)
+		} else if target, ok := TargetOf(strings.TrimPrefix(e.Key, keyMark)); ok {
 			m.ByTarget[target] = e.Value
-			m.Modified = max(m.Modified, e.Modified)
 		}
 	}
 	return m
@@ -104,7 +101,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 			batch = append(batch, write{Transaction: Transaction{If: []Condition{owned}}})
 		}
 		w := &batch[len(batch)-1]
-		w.Then = append(w.Then, Change{Key: targetKey(keyMemory, m.Target), Value: m.Value, Delete: m.Value == nil})
+		w.Then = append(w.Then, Change{Key: MemoryKeys.Key(NameOf(m.Target)), Value: m.Value, Delete: m.Value == nil})
 		w.of = append(w.of, i)
 		size += len(m.Value)
 	}

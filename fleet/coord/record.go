@@ -23,7 +23,7 @@ type record struct {
 func (a *Acts) recorded(ctx context.Context, o Order) (r record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	entry, err := a.co.config.Backend.Get(ctx, targetKey(keyAct, o.Target))
+	entry, err := a.co.config.Backend.Get(ctx, actKeys.Key(o.Target))
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("read the record of restarts of %s: %w", o.Target, err)
@@ -46,7 +46,7 @@ func (a *Acts) write(ctx context.Context, o Order, r record) error {
 	defer cancel()
 	made, err := a.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{Owns(shard.Of(o.Target), r.Token)},
-		Then: []Change{{Key: targetKey(keyAct, o.Target), Value: value}},
+		Then: []Change{{Key: actKeys.Key(o.Target), Value: value}},
 	})
 	switch {
 	case err != nil:
@@ -79,13 +79,13 @@ func (a *Acts) writeDone(acting context.Context, o Order, r record) error {
 func (a *Acts) Forget(ctx context.Context, ids []shard.ID, isKept func(target string) bool) error {
 	owned, _ := a.co.Owned()
 	var all []Transaction
-	for _, kind := range []string{keyAct, keyPause} {
+	for _, kind := range []Keys{actKeys, PauseKeys} {
 		prefixes := make([]string, 0, len(ids))
 		for _, id := range ids {
 			if owned[id].Token == 0 {
 				return ErrNotOwner
 			}
-			prefixes = append(prefixes, kind+id.String()+"/")
+			prefixes = append(prefixes, kind.prefix+id.String()+"/")
 		}
 		found, err := a.co.config.Backend.RangeAll(ctx, prefixes...)
 		if err != nil {

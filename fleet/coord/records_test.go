@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,7 +79,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	})
 }
 
-// A pause stays as long as its target is there, whichever engine owns that, unless it is deleted or too large.
+// A pause stays as long as its target is there, whichever engine owns that, unless it is deleted.
 func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -88,14 +87,6 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		synctest.Wait()
 		const id = shard.ID(7)
 		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
-		other, err := coord.New(coord.Config{Name: "b", Backend: b})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all []coord.Pause
-		for _, target := range targets {
-			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
-		}
 		left := func() (left []string) {
 			entries, _, err := b.Range(t.Context(), "pause/"+id.String()+"/")
 			if err != nil {
@@ -106,38 +97,20 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 			}
 			return left
 		}
-		for batch := range slices.Chunk(all, coord.MaxTransactions) {
-			if err := other.StorePauses(t.Context(), batch...); err != nil {
-				t.Errorf("stored by another engine than the owner: %v", err)
+		for _, target := range targets {
+			change := coord.Change{Key: coord.PauseKeys.Key(target), Value: []byte("{}")}
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+				t.Fatal(err)
 			}
 		}
 		if n := len(left()); n != len(targets) {
 			t.Errorf("%d are stored", n)
-		}
-		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
-			t.Error("a pause that is too large is stored")
 		}
 		if err := co.Acts().Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
 			t.Error(err)
 		}
 		if got := left(); len(got) != 1 || got[0] != targets[0] {
 			t.Errorf("those of %v are left", got)
-		}
-	})
-}
-
-func TestTheLatestPauseIsStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coordtest.NewLocal()
-		co, _ := run(t, coord.Config{Name: "a", Backend: b})
-		synctest.Wait()
-		for _, value := range []string{"1", "2"} {
-			if err := co.StorePauses(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if all, _, err := b.Range(t.Context(), "pause/"); err != nil || len(all) != 1 || string(all[0].Value) != "2" {
-			t.Errorf("stored is %+v, %v", all, err)
 		}
 	})
 }

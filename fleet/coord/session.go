@@ -210,7 +210,7 @@ func (s *session) follow(ctx context.Context) error {
 	defer end(nil)
 	wasRead := false
 	s.co.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
-		err := FollowEntries(ctx, s.co.config.Backend, keyFleet, func(events []Event, isAll bool) {
+		err := s.co.followEntries(ctx, keyFleet, func(events []Event, isAll bool) {
 			if isAll {
 				s.view.reset(events, 2*s.co.config.TTL)
 			} else {

@@ -1,52 +1,10 @@
 package coord
 
 import (
-	"context"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
-
-// WatchMemories calls functions, one after the other, with the changes of the memories of all shards until ctx is done:
-// began when all changes from now on are passed to changed, until ended is called. Memories that were stored before have to
-// be read by Load. While the backend cannot be reached, and when this engine becomes a member of the fleet or no longer is
-// one, it begins anew. The functions must not block for long. Memories are passed as they are now, without their tokens, and
-// with them the shards that are marked as loaded, with the tokens of their owners.
-func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed func(all []Memory, loaded map[shard.ID]Revision), ended func()) {
-	c.Follow(ctx, "what other engines have stored cannot be followed, trying again", func(ctx context.Context) error {
-		sent := time.Now()
-		reading, cancel := context.WithTimeout(ctx, readTimeout)
-		_, at, err := c.config.Backend.Range(reading, keyMember)
-		cancel()
-		if err != nil {
-			return err
-		}
-		c.hear(sent)
-		began()
-		defer ended()
-		for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
-			if err != nil {
-				return err
-			}
-			changed(memoriesOf(events))
-		}
-		return ctx.Err()
-	})
-}
-
-// memoriesOf returns the memories that events are about, and the marks of shards.
-func memoriesOf(events []Event) (all []Memory, loaded map[shard.ID]Revision) {
-	loaded = map[shard.ID]Revision{}
-	for _, e := range events {
-		if target, isMemory := targetOf(e.Key, keyMemory); isMemory {
-			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
-		} else if id, isMark := parseShard(strings.TrimPrefix(e.Key, keyMemory)); isMark && !e.Deleted {
-			loaded[id] = parseToken(e.Value)
-		}
-	}
-	return all, loaded
-}
 
 // OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
 // member of the fleet does.

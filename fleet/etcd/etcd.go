@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -254,12 +255,24 @@ func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 
 // Range implements coord.Backend.
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
-	response, err := b.get(ctx, prefix, clientv3.WithPrefix())
-	if err != nil {
-		return nil, 0, err
+	var found []coord.Entry
+	key, which, at := prefix, clientv3.WithPrefix(), int64(0)
+	for {
+		response, err := b.get(ctx, key, which, clientv3.WithLimit(maxPage), clientv3.WithRev(at))
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, entries(response.Kvs)...)
+		at = cmp.Or(at, response.Header.Revision)
+		if !response.More {
+			return found, coord.Revision(at), nil
+		}
+		key, which = found[len(found)-1].Key+"\x00", clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))
 	}
-	return entries(response.Kvs), coord.Revision(response.Header.Revision), nil
 }
+
+// maxPage bounds the entries of one request: those of large fleets would take much of etcd's memory.
+const maxPage = 2000
 
 // RangeAll implements coord.Backend.
 func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {

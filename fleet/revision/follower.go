@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +40,7 @@ type Follower struct {
 	name   string            // of this engine
 	sparse *sparselog.Logger // what keeps the engine from following the configuration
 	wake   wake.Signal       // seen or retry was changed
-	said   wake.Signal       // own was changed
+	shared *coord.Mirror[coord.Entry]
 
 	stateMu sync.Mutex // guards all below
 	isKnown bool       // seen is what the backend has shown
@@ -59,10 +57,16 @@ type retry struct {
 
 // New returns a Follower.
 func New(c Config) *Follower {
-	return &Follower{
-		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), wake: wake.New(), said: wake.New(),
+	f := &Follower{
+		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), wake: wake.New(),
 		own: Engine{Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
 	}
+	f.shared = coord.NewMirror(c.Coordinator, coord.Kind[coord.Entry]{
+		Keys: coord.ConfigKeys, Problem: "the configuration of the fleet cannot be followed, keeping the present one",
+		Parse: func(_ string, e, _ coord.Entry) coord.Entry { return e }, Changed: f.changed,
+		Self: ofEngine + f.name, Own: f.report, OwnProblem: "the store does not have the revision that this engine runs, trying again",
+	})
+	return f
 }
 
 // Run follows the configuration until ctx is done, and a call of Use has ended: it puts each revision into use that the
@@ -72,8 +76,7 @@ func (f *Follower) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer end() // also after a panic
-	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.report(ctx) })
+	parts.Go(func() { f.shared.Run(ctx) })
 	var wasOutdated *bool // what Config.Outdated was called with; nil before
 	for ctx.Err() == nil {
 		isSettled := f.useNext(ctx)
@@ -114,27 +117,30 @@ func (f *Follower) Status() (Engine, Overview) {
 	return f.own, f.seen
 }
 
-// watch notes what the backend shows until ctx is done.
-func (f *Follower) watch(ctx context.Context) {
-	f.config.Coordinator.Follow(ctx, "the configuration of the fleet cannot be followed, keeping the present one", func(ctx context.Context) error {
-		entries := map[string]coord.Entry{}
-		return coord.FollowEntries(ctx, f.config.Coordinator.Backend(), keyShared, func(events []coord.Event, _ bool) {
-			for _, e := range events {
-				if entries[e.Key] = e.Entry; e.Deleted {
-					delete(entries, e.Key)
-				}
-			}
-			f.show(overviewOf(slices.Collect(maps.Values(entries))))
-		})
-	})
-}
-
-// show notes what the backend shows.
-func (f *Follower) show(o Overview) {
+// changed notes what the backend shows.
+func (f *Follower) changed(_ []coord.ItemChange[coord.Entry], isAll bool) {
+	entries := f.shared.All()
+	all := make([]coord.Entry, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e.Value)
+	}
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
-	f.seen, f.isKnown = o, true
+	f.seen, f.isKnown = overviewOf(all), true
+	if isAll {
+		f.say()
+	}
 	f.wake.Set()
+}
+
+// say has what this engine says of itself put: a push waits for the engines that the backend shows, also while Use is called.
+func (f *Follower) say() { f.shared.Mark(ofEngine + f.name) }
+
+// report returns what this engine says of itself, as it is put.
+func (f *Follower) report(string, coord.Lease) []byte {
+	own, _ := f.Status()
+	text, _ := json.Marshal(own) // it has no part that JSON lacks
+	return text
 }
 
 // useNext puts the revision into use that is due. It reports false if the files cannot be read now.
@@ -179,7 +185,7 @@ func (f *Follower) next() (r Revision, isDue bool) {
 	case r.Digest != "" && r.Digest == f.own.Running.Digest && f.own.Refused == nil:
 		if f.own.Running != r.Ref() { // otherwise the backend would be written, and wake this engine, again and again
 			f.own.Running = r.Ref()
-			f.said.Set()
+			f.say()
 		}
 		return Revision{}, false
 	}
@@ -200,7 +206,7 @@ func (f *Follower) begin(r Revision) (isForced bool) {
 func (f *Follower) settle(r Revision, refused string) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
-	f.said.Set()
+	f.say()
 	if refused != "" {
 		f.own.Refused = &Refusal{r.Ref(), refused}
 		return
@@ -231,40 +237,4 @@ func (f *Follower) outdated() (isOutdated, isSure bool) {
 		}
 	}
 	return using > 0 && 2*using >= len(f.seen.Engines), true
-}
-
-// report puts what the engine says of itself until ctx is done, also while Use is called: a push waits for the engines that
-// the backend shows.
-func (f *Follower) report(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed, err := f.put(ctx)
-		var later <-chan time.Time
-		if err != nil {
-			if ctx.Err() == nil {
-				f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
-			}
-			later = time.After(f.config.Coordinator.TTL() / 4)
-		}
-		select {
-		case <-f.said:
-		case <-changed:
-		case <-later:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// put puts what the engine says of itself under the lease of its membership; without a lease it puts nothing. The channel is
-// closed when the lease may be another one.
-func (f *Follower) put(ctx context.Context) (changed <-chan struct{}, err error) {
-	lease, changed := f.config.Coordinator.Lease()
-	own, _ := f.Status()
-	text, err := json.Marshal(own)
-	if err != nil || lease == 0 {
-		return changed, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	_, err = f.config.Coordinator.Backend().Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: keyEngine + f.name, Value: text, Lease: lease}}})
-	return changed, err
 }

@@ -39,12 +39,10 @@ const (
 // format is that of a Revision. A later release that changes it has a higher one.
 const format = 3
 
-// The keys of a Backend.
+// The names of coord.ConfigKeys. Those of coord.FileKeys are numbers: the Bundle of a revision, compressed.
 const (
-	keyShared   = coord.KeyConfig         // all that engines watch
-	keyRevision = keyShared + "revision/" // and a number: a Revision
-	keyEngine   = keyShared + "engine/"   // and a name: an Engine, under the lease of its membership
-	keyFiles    = coord.KeyConfigFiles    // and a number: the Bundle of a revision, compressed
+	ofRevision = "revision/" // and a number: a Revision
+	ofEngine   = "engine/"   // and a name: an Engine, under the lease of its membership
 )
 
 // requestTimeout bounds a request to a Backend that cannot be reached.
@@ -119,7 +117,7 @@ type Overview struct {
 func Read(ctx context.Context, b coord.Backend) (Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	entries, _, err := b.Range(ctx, keyShared)
+	entries, _, err := b.Range(ctx, coord.ConfigKeys.Prefix())
 	if err != nil {
 		return Overview{}, fmt.Errorf("read the revisions of the configuration: %w", err)
 	}
@@ -163,10 +161,10 @@ func (o Overview) InUse() Revision {
 	return o.Current()
 }
 
-// overviewOf returns what entries below keyShared say.
+// overviewOf returns what the entries of coord.ConfigKeys say.
 func overviewOf(entries []coord.Entry) (o Overview) {
 	for _, e := range entries {
-		if name, isEngine := strings.CutPrefix(e.Key, keyEngine); isEngine {
+		if name, isEngine := strings.CutPrefix(e.Key, coord.ConfigKeys.Key(ofEngine)); isEngine {
 			o.Engines = append(o.Engines, parseEngine(name, e.Value))
 		} else if r := parseRevision(e); r.Number > 0 {
 			o.History = append(o.History, r)
@@ -190,12 +188,14 @@ func parseEngine(name string, value []byte) (e Engine) {
 }
 
 // revisionKey returns the key of a revision, and filesKey that of its files.
-func revisionKey(number int64) string { return fmt.Sprintf("%s%010d", keyRevision, number) }
-func filesKey(number int64) string    { return fmt.Sprintf("%s%010d", keyFiles, number) }
+func revisionKey(number int64) string {
+	return coord.ConfigKeys.Key(fmt.Sprintf("%s%010d", ofRevision, number))
+}
+func filesKey(number int64) string { return coord.FileKeys.Key(fmt.Sprintf("%010d", number)) }
 
 // parseRevision reads the revision of an entry. Without Number it has the key of none.
 func parseRevision(e coord.Entry) (r Revision) {
-	number, err := strconv.ParseInt(strings.TrimPrefix(e.Key, keyRevision), 10, 64)
+	number, err := strconv.ParseInt(strings.TrimPrefix(e.Key, coord.ConfigKeys.Key(ofRevision)), 10, 64)
 	if err != nil || number <= 0 || e.Key != revisionKey(number) {
 		return Revision{}
 	}

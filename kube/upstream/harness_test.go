@@ -44,11 +44,11 @@ type fakeRuntime struct {
 }
 
 // Run implements restart.Driver.
-func (m *fakeRuntime) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (m *fakeRuntime) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	m.stateMu.Lock()
 	m.started++
 	m.since, m.ending = time.Now(), false
-	began(fmt.Sprint("cri://", m.started))
+	began(restart.Begun{ID: fmt.Sprint("cri://", m.started)})
 	m.stateMu.Unlock()
 	select {
 	case grace := <-end:

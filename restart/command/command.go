@@ -100,10 +100,10 @@ func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 // When ctx is done a running command is killed, and Run returns the cause of ctx as the error. A command that was
 // killed, then or after its timeout, may hang in the kernel, or belong to another user, and still act: Run neither
 // returns nor says that it has failed before it has exited, however long that takes.
-func (d *driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+func (d *driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	id := cmp.Or(d.resumed, newID(time.Now()))
 	d.resumed = ""
-	began(id)
+	began(restart.Begun{ID: id})
 	for {
 		select {
 		case <-ctx.Done():

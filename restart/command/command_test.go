@@ -176,7 +176,7 @@ func begin(t *testing.T, c command.Config) *running {
 		t.Fatal(err)
 	}
 	began := make(chan string, 1)
-	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
+	go func() { l.ended <- d.Run(ctx, func(b restart.Begun) { began <- b.ID }, l.end) }()
 	l.id = testsync.Receive(t, "the beginning", began)
 	return l
 }

@@ -29,7 +29,7 @@ func TestACommandThatCannotBeStartedForLackOfDescriptorsIsAShortage(t *testing.T
 			run := func() restart.Exit {
 				end := make(chan time.Duration, 1)
 				end <- time.Second
-				return d.Run(t.Context(), func(id string) { ids = append(ids, id) }, end)
+				return d.Run(t.Context(), func(b restart.Begun) { ids = append(ids, b.ID) }, end)
 			}
 			restore := faulttest.NoDescriptors(t)
 			exit := run()

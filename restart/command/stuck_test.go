@@ -39,7 +39,7 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				end, ended := make(chan time.Duration, 1), make(chan restart.Exit, 1)
-				go func() { ended <- d.Run(ctx, func(string) {}, end) }()
+				go func() { ended <- d.Run(ctx, func(restart.Begun) {}, end) }()
 				end <- time.Second
 				time.Sleep(time.Second)
 				interrupted := errors.New("the lease has ended")

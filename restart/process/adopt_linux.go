@@ -228,7 +228,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	i.terminate(s.stop.GracePeriod)
 	ctx, cancel := context.WithTimeout(ctx, s.stop.GracePeriod+d.killTimeout)
 	defer cancel()
-	exit := i.watch(ctx, func(string) {}, requests)
+	exit := i.watch(ctx, func(restart.Begun) {}, requests)
 	switch {
 	case exit.Err == restart.ErrReleased:
 		return exit.Err

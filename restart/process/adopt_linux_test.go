@@ -69,7 +69,7 @@ func endUnwanted(ctx context.Context, s Survivor, guards string, log *slog.Logge
 }
 
 // runAttached is Run, again while the guard of a survivor is slow to accept the engine.
-func runAttached(ctx context.Context, d *Driver, began func(id string), end <-chan time.Duration) (exit restart.Exit) {
+func runAttached(ctx context.Context, d *Driver, began func(restart.Begun), end <-chan time.Duration) (exit restart.Exit) {
 	_ = attached(ctx, func() error { exit = d.Run(ctx, began, end); return exit.Err })
 	return exit
 }
@@ -88,7 +88,7 @@ func attend(t *testing.T, d *Driver) *attendance {
 	ctx, release := context.WithCancelCause(context.Background())
 	t.Cleanup(func() { release(nil) })
 	r := &attendance{release: release, end: make(chan time.Duration, 1)}
-	r.id, r.exit = beginRun(t, func(began func(id string)) restart.Exit { return runAttached(ctx, d, began, r.end) })
+	r.id, r.exit = beginRun(t, func(began func(restart.Begun)) restart.Exit { return runAttached(ctx, d, began, r.end) })
 	return r
 }
 
@@ -256,7 +256,7 @@ func TestALackOfDescriptorsLeavesASurvivorToTheNextTry(t *testing.T) {
 	d := adoptable(t, dir, script, log)
 	restore := faulttest.NoDescriptors(t)
 	_, err := readSurvivors(d.config.AdoptDir)
-	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	exit := d.Run(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil)
 	restore()
 	if !shortage.Is(err) || !shortage.Is(exit.Err) || !errors.Is(exit.Err, restart.ErrNotTakenOver) {
 		t.Errorf("without descriptors the survivors are read with %v, and the exit is %v", err, exit.Err)
@@ -288,7 +288,7 @@ func TestADescriptionThatCannotBeReadIsNotThatOfADeadGuard(t *testing.T) {
 	if !d.Resume(first.id) || d.Resume("") {
 		t.Error("an instance that may run is not resumed")
 	}
-	if exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil); !errors.Is(exit.Err, restart.ErrNotTakenOver) {
+	if exit := d.Run(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil); !errors.Is(exit.Err, restart.ErrNotTakenOver) {
 		t.Errorf("the exit is %+v", exit)
 	}
 	if err := os.WriteFile(path, description, 0o600); err != nil {
@@ -331,7 +331,7 @@ func TestACommandThatCannotBeStartedCanBeCanceled(t *testing.T) {
 			d.command.Words, d.config.Adopt, d.killTimeout = []string{filepath.Join(dir, "program")}, adopt, time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			exited := make(chan restart.Exit, 1)
-			go func() { exited <- d.Run(ctx, func(string) {}, nil) }()
+			go func() { exited <- d.Run(ctx, func(restart.Begun) {}, nil) }()
 			pid := blocked.await(t)
 			guard := parentOf(pid)
 			if s, ok := survivors(t, d.config.AdoptDir).Of("web"); ok != adopt || s.Err != nil || adopt && s.Target != "web" {
@@ -492,7 +492,7 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, PreStop: &restart.PreStop{Command: []string{"sh", "-c", "echo >hooked"}}})
 	end, exited := make(chan time.Duration), make(chan restart.Exit, 1)
 	go func() {
-		exited <- runAttached(t.Context(), d, func(id string) { t.Errorf("instance %s began", id) }, end)
+		exited <- runAttached(t.Context(), d, func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, end)
 	}()
 	awaitFile(t, filepath.Join(dir, "asked"))
 	end <- testsync.Timeout
@@ -777,7 +777,7 @@ func TestAGuardThatIsStoppedAfterItsLastReportHangsNothing(t *testing.T) {
 	defer i.close()
 	i.run(i.streams, strings.NewReader(`{"Pid":1,"ID":"1-a"}{"Ended":true,"Code":3}`))
 	exited := make(chan restart.Exit, 1)
-	go func() { exited <- i.watch(t.Context(), func(string) {}, nil) }()
+	go func() { exited <- i.watch(t.Context(), func(restart.Begun) {}, nil) }()
 	if exit := testsync.Receive(t, "the exit", exited); exit.Code != 3 || exit.Err != nil {
 		t.Errorf("the exit is %+v", exit)
 	}
@@ -898,7 +898,7 @@ func TestAnInstanceThatDiesOfTheLastSignalIsNotGivenUp(t *testing.T) {
 				if dies {
 					time.AfterFunc(2*time.Second, func() { reports <- guard.Report{Ended: true, Code: 137} })
 				}
-				if exit := i.watch(ctx, func(string) {}, nil); exit.Code != 137 || i.gaveUp == dies {
+				if exit := i.watch(ctx, func(restart.Begun) {}, nil); exit.Code != 137 || i.gaveUp == dies {
 					t.Errorf("gave up: %v, the exit is %+v", i.gaveUp, exit)
 				}
 			})

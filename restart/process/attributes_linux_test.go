@@ -82,7 +82,7 @@ func TestACommandThatCannotBeLimitedIsNotStarted(t *testing.T) {
 		{Config{Command: []string{"/bin/true"}, Rlimits: map[string]string{"nofile": "unlimited"}}, "rlimits: nofile cannot be raised above [0-9]+, the hard limit of the engine: operation not permitted"},
 		{Config{Command: []string{"/bin/true"}, Dir: "/no-such-directory", Nice: new(1)}, "no such file or directory"},
 	} {
-		exit := driver(t, c.config).Run(t.Context(), func(string) { t.Error("it has started") }, nil)
+		exit := driver(t, c.config).Run(t.Context(), func(restart.Begun) { t.Error("it has started") }, nil)
 		if exit.Code != -1 || exit.Err == nil || !regexp.MustCompile(c.want).MatchString(exit.Err.Error()) || errors.Is(exit.Err, restart.ErrShortage) {
 			t.Errorf("exit %+v, want %s", exit, c.want)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/restart"
 )
 
 func envFile(t *testing.T, text string) string {
@@ -79,7 +81,7 @@ func TestAProcessHasTheVariablesOfItsEnvFile(t *testing.T) {
 func TestAProcessWithoutItsEnvFileIsNotStarted(t *testing.T) {
 	c := sh("echo it runs")
 	c.EnvFile, c.Logger = filepath.Join(t.TempDir(), "missing"), slog.New(slog.DiscardHandler)
-	exit := driver(t, c).Run(t.Context(), func(string) { t.Error("it has started") }, nil)
+	exit := driver(t, c).Run(t.Context(), func(restart.Begun) { t.Error("it has started") }, nil)
 	if exit.Code != -1 || !errors.Is(exit.Err, os.ErrNotExist) || !strings.HasPrefix(exit.Err.Error(), "env_file: open ") {
 		t.Errorf("exit %+v", exit)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
@@ -18,7 +19,7 @@ func Example() {
 	}
 	end := make(chan time.Duration, 1)
 	time.AfterFunc(time.Minute, func() { end <- 30 * time.Second })
-	exit := d.Run(context.Background(), func(id string) { fmt.Println("runs as", id) }, end)
+	exit := d.Run(context.Background(), func(b restart.Begun) { fmt.Println("runs as", b.ID) }, end)
 	fmt.Println("ended with", exit.Code, exit.Output)
 	os.Exit(exit.Code)
 }

@@ -37,7 +37,7 @@ const (
 // If the process does not exit after SIGKILL, Run returns five seconds after ctx is
 // done. The process's guard, a process that watches it for the engine, continues to try
 // to kill it.
-func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+func (d *Driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	i, err := d.start(ctx, end)
 	if err != nil {
 		return restart.Exit{Code: -1, Err: err}
@@ -168,7 +168,7 @@ func (i *instance) endStreams() {
 	i.output.flush()
 }
 
-func (i *instance) watch(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+func (i *instance) watch(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	done := ctx.Done()
 	for {
 		select {
@@ -199,7 +199,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				return exit
 			}
 			if i.hasStarted(r); i.starting == "" {
-				began(r.ID)
+				began(restart.Begun{ID: r.ID})
 			}
 		case what := <-i.notifier.received():
 			i.note(what, began)

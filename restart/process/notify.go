@@ -213,14 +213,14 @@ func (i *instance) attend(id string) {
 }
 
 // note acts on a notice.
-func (i *instance) note(what notice, began func(id string)) {
+func (i *instance) note(what notice, began func(restart.Begun)) {
 	switch what {
 	case isReady:
 		if i.asked { // it says so while it ends
 			return
 		}
 		i.driver.setNotice(restart.Notice{}) // before it may count as one about a running instance
-		began(i.starting)
+		began(restart.Begun{ID: i.starting})
 	case watchdogFed:
 		i.driver.setNotice(restart.Notice{})
 	case watchdogExpired:

@@ -59,7 +59,7 @@ func runNotifying(t *testing.T, d *Driver) notified {
 	t.Helper()
 	n := notified{make(chan string, 1), make(chan restart.Notice, 100), make(chan restart.Exit, 1)}
 	d.SetNotice(func(notice restart.Notice) { n.notices <- notice })
-	go func() { n.ended <- d.Run(t.Context(), func(id string) { n.began <- id }, nil) }()
+	go func() { n.ended <- d.Run(t.Context(), func(b restart.Begun) { n.began <- b.ID }, nil) }()
 	return n
 }
 

@@ -2,11 +2,8 @@ package process
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -90,7 +87,7 @@ func (i *instance) runPreStop(ctx context.Context, p *restart.PreStop) (err erro
 			return nil
 		}
 	case p.URL != "":
-		err = request(ctx, p)
+		err = p.Request(ctx)
 	default:
 		err = i.runPreStopCommand(ctx, p)
 	}
@@ -115,30 +112,3 @@ func (i *instance) runPreStopCommand(ctx context.Context, p *restart.PreStop) er
 
 // maxPreStopText bounds the output of a command in an error, in bytes.
 const maxPreStopText = 200
-
-// request makes the request of a PreStop, as the kubelet does.
-func request(ctx context.Context, p *restart.PreStop) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
-	if err != nil {
-		return err
-	}
-	r.Close = true
-	for name, value := range p.Headers {
-		if r.Header.Set(name, value); strings.EqualFold(name, "Host") {
-			r.Host = value
-		}
-	}
-	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxResponseHeaderBytes: maxOutput},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answers %s", p.URL, response.Status)
-	}
-	return nil
-}

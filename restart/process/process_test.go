@@ -76,7 +76,7 @@ func runEngine(noCgroup bool, words []string) {
 	if err != nil {
 		panic(err)
 	}
-	d.Run(context.Background(), func(string) {}, nil)
+	d.Run(context.Background(), func(restart.Begun) {}, nil)
 }
 
 func TestDriverIsARestartDriver(t *testing.T) {
@@ -122,7 +122,7 @@ func TestCommandThatFailsToStartIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := driver(t, c.config)
-			exit := d.Run(t.Context(), func(string) { t.Error("it has begun") }, nil)
+			exit := d.Run(t.Context(), func(restart.Begun) { t.Error("it has begun") }, nil)
 			if exit.Code != -1 || exit.Err == nil || !strings.Contains(exit.Err.Error(), c.text) {
 				t.Errorf("got %+v, want an error with %q", exit, c.text)
 			}
@@ -310,7 +310,7 @@ func TestManyInstancesLeakNothing(t *testing.T) {
 	run(t, d).exit(t)
 	descriptors, goroutines, before := countFiles(t), runtime.NumGoroutine(), children()
 	for range tier.Pick(20, 100, 100) {
-		if exit := d.Run(t.Context(), func(string) {}, nil); exit.Err != nil || exit.Code != 0 {
+		if exit := d.Run(t.Context(), func(restart.Begun) {}, nil); exit.Err != nil || exit.Code != 0 {
 			t.Fatalf("got %+v", exit)
 		}
 	}
@@ -340,7 +340,7 @@ func BenchmarkLife(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if exit := d.Run(b.Context(), func(string) {}, nil); exit.Err != nil {
+		if exit := d.Run(b.Context(), func(restart.Begun) {}, nil); exit.Err != nil {
 			b.Fatal(exit.Err)
 		}
 	}

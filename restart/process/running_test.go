@@ -58,17 +58,17 @@ func run(t *testing.T, d *Driver) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &running{end: make(chan time.Duration), cancel: cancel}
-	l.id, l.ended = beginRun(t, func(began func(id string)) restart.Exit { return d.Run(ctx, began, l.end) })
+	l.id, l.ended = beginRun(t, func(began func(restart.Begun)) restart.Exit { return d.Run(ctx, began, l.end) })
 	return l
 }
 
 // beginRun calls run, and returns the instance with which run calls began.
-func beginRun(t *testing.T, run func(began func(id string)) restart.Exit) (id string, exit <-chan restart.Exit) {
+func beginRun(t *testing.T, run func(began func(restart.Begun)) restart.Exit) (id string, exit <-chan restart.Exit) {
 	t.Helper()
 	began, ended := make(chan string, 1), make(chan restart.Exit, 1)
 	go func() {
 		defer close(began)
-		ended <- run(func(id string) { began <- id })
+		ended <- run(func(b restart.Begun) { began <- b.ID })
 	}()
 	if id = testsync.Receive(t, "the instance", began); id == "" {
 		t.Fatalf("the instance did not begin: %+v", <-ended)

@@ -16,7 +16,7 @@ import (
 // failsToStart checks that a start fails for lack of resources, with a text.
 func failsToStart(t *testing.T, d *Driver, text string) {
 	t.Helper()
-	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	exit := d.Run(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil)
 	if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), text) {
 		t.Errorf("the exit is %+v, want a shortage: %s", exit, text)
 	}

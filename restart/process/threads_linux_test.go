@@ -57,7 +57,7 @@ func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
 		return
 	}
 	d := driver(t, sh("exit 0"))
-	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	exit := d.Run(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil)
 	if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), "no room") {
 		t.Errorf("the exit is %+v", exit)
 	}
@@ -75,7 +75,7 @@ func TestAGuardThatGetsNoThreadsIsNotTheCommandsFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer i.close()
-	exit := i.watch(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
+	exit := i.watch(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil)
 	if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), "exit status 2: runtime") {
 		t.Errorf("the exit is %+v", exit)
 	}

@@ -135,8 +135,10 @@ func testTransactions(t *testing.T, c Config) {
 		}
 	}
 	commit(t, b, most...)
-	if all, _, err := b.Range(t.Context(), "many/"); err != nil || len(all) != coord.MaxTransactions*coord.MaxChanges {
-		t.Errorf("%d entries, %v", len(all), err)
+	many, at, err := b.Range(t.Context(), "many/") // more than some read by one request
+	isSorted := slices.IsSortedFunc(many, func(a, b coord.Entry) int { return strings.Compare(a.Key, b.Key) })
+	if err != nil || len(many) != coord.MaxTransactions*coord.MaxChanges || !isSorted || at < many[0].Modified {
+		t.Errorf("%d entries, sorted: %v, at %d, %v", len(many), isSorted, at, err)
 	}
 	if _, err := b.Commit(t.Context(), append(most, put("many/more", "", 0, 0))...); err == nil {
 		t.Error("too many transactions are made")

@@ -74,12 +74,12 @@ func (d *driver) Resume(id string) bool {
 }
 
 // Run implements restart.Driver.
-func (d *driver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+func (d *driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	in, err := d.begin()
 	if err != nil {
 		return restart.Exit{Code: -1, Err: err}
 	}
-	began(in.id)
+	began(restart.Begun{ID: in.id})
 	if d.How == external {
 		return d.runOutside(ctx, in, end)
 	}

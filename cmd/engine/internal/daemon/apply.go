@@ -76,17 +76,13 @@ func reloadGuard(c *config.Config) func(restart.Effect) error {
 // are gone, as for the kubelet.
 func anyEffect(restart.Effect) error { return nil }
 
-// brakedBy returns a check with which, once it has no error, restarts wait that would follow from the reload of a job if its
+// brakedBy returns a check with which, once it has no error, restarts wait that would follow from a reload if its
 // configuration is wrong: see restart.Controller.Reloading.
-func brakedBy(restarts *restart.Controller, t *targets, j *job, check func(restart.Effect) error) func(restart.Effect) error {
+func brakedBy(restarts *restart.Controller, t *targets, reload string, isForced bool, check func(restart.Effect) error) func(restart.Effect) error {
 	return func(e restart.Effect) error {
 		err := check(e)
 		if err == nil {
-			r := restart.Reload{Name: "the reload", Changes: t.change.preview(), Forced: j.force}
-			if j.pushed != nil {
-				r.Name = fmt.Sprintf("the push of revision %d", j.pushed.Revision.Number)
-			}
-			restarts.Reloading(r)
+			restarts.Reloading(restart.Reload{Name: reload, Changes: t.change.preview(), Forced: isForced})
 		}
 		return err
 	}

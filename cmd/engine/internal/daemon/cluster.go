@@ -342,6 +342,9 @@ func (c *cluster) status() api.Cluster {
 		owns[c.coordinator.OwnerOf(target)]++
 	}
 	engines, differences := c.fleet.Engines(), c.fleet.Differences()
+	if !known.Allowed { // they may be anything by now
+		maps.DeleteFunc(engines, func(name string, _ fleet.Vantage) bool { return name != st.Name })
+	}
 	for _, m := range st.Members {
 		known.Members = append(known.Members, api.ClusterMember{
 			Name: m.Name, Shards: m.Shards, Targets: owns[m.Name], Drained: m.Drained, Health: healthOf(engines, m.Name),

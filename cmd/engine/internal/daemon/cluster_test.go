@@ -74,8 +74,8 @@ func (s *silentStore) Range(ctx context.Context, prefix string) ([]coord.Entry, 
 // endless is a driver whose instances end when they are asked to.
 type endless struct{ asked func() }
 
-func (d endless) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
-	began("1")
+func (d endless) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: "1"})
 	select {
 	case <-end:
 		d.asked()

@@ -58,6 +58,7 @@ func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (e
 			scheme, c.TLS = "https", api.TLS(*t)
 		}
 	}
+	c.PublicBadges = e.PublicBadges
 	c.NoControl = func() error { return l.noControl }
 	if l.api, err = api.New(c); err != nil {
 		return err

@@ -35,7 +35,7 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	ctx, release := context.WithCancelCause(t.Context())
 	began, released := make(chan string, 1), make(chan restart.Exit, 1)
 	driver := d.process(t, "exec sleep 600")
-	go func() { released <- driver.Run(ctx, func(id string) { began <- id }, nil) }()
+	go func() { released <- driver.Run(ctx, func(b restart.Begun) { began <- b.ID }, nil) }()
 	id, _, _ := strings.Cut(testsync.Receive(t, "the instance", began), "-")
 	release(restart.ErrReleased)
 	testsync.Receive(t, "the release", released)

@@ -39,8 +39,12 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 		check = anyEffect
 	}
 	isStart := j.pushed != nil && d.pushed == nil // the first revision of an engine without one
-	if !isStart && d.settings.Compatibility != probe.Kubelet {
-		check = brakedBy(d.restarts, d.targets, j, check)
+	if !isStart {
+		name := "the reload"
+		if j.pushed != nil {
+			name = fmt.Sprintf("the push of revision %d", j.pushed.Revision.Number)
+		}
+		check = brakedBy(d.restarts, d.targets, name, j.force, check)
 	}
 	changed, err := d.apply(r.config, check)
 	if err != nil {
@@ -172,7 +176,7 @@ func (d *daemon) applyPods(read podsRead) {
 	if !read.changed {
 		return
 	}
-	done, err := d.apply(d.config, anyEffect)
+	done, err := d.apply(d.config, brakedBy(d.restarts, d.targets, "the change of the pods", false, anyEffect))
 	if err != nil {
 		d.log.Error("pods rejected, keeping the current pods", "error", err)
 		return

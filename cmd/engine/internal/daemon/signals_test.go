@@ -17,8 +17,8 @@ import (
 // killable is a driver whose instance runs until it is killed.
 type killable struct{}
 
-func (killable) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
-	began("1")
+func (killable) Run(ctx context.Context, began func(restart.Begun), _ <-chan time.Duration) restart.Exit {
+	began(restart.Begun{ID: "1"})
 	<-ctx.Done()
 	return restart.Exit{Code: 137}
 }

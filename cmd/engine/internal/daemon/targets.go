@@ -110,6 +110,7 @@ type targetsChange struct {
 	planned   *engine.Planned // of the engine's own probes
 	shared    sharedChange    // with other engines
 	changes   engine.Changes  // of all probes
+	resumed   *restart.Reload // what the first configuration changes that goes on with state; nil for others
 	effect    restart.Effect
 	instances map[string]string // see instanceChanges
 }
@@ -143,6 +144,9 @@ func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 	if planned.planned, err = t.engine.Plan(change); err != nil {
 		return agent.Change{}, err
 	}
+	if len(t.saved.left.Memories) > 0 && t.resume != config.Forget {
+		planned.resumed = &restart.Reload{Name: "the configuration of this start", Changes: planned.planned.Preview().Probes, Memories: t.saved.restarts}
+	}
 	planned.changes = planned.planned.Changes()
 	addCounts(&planned.changes, planned.shared.probes.Changes)
 	t.change = planned
@@ -152,6 +156,9 @@ func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 // commit puts the change into use.
 func (c *targetsChange) commit() {
 	t, next := c.targets, c.next
+	if c.resumed != nil {
+		t.restarts.Reloading(*c.resumed)
+	}
 	c.planned.Commit()
 	t.pauses.Keep(next.has)
 	t.beats.Apply(next.set)
@@ -224,8 +231,11 @@ func (t *targets) restore(c *config.Config, next *desired) (map[probe.ID]engine.
 	instances := t.restarts.Restore(restored)
 	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
 	for id, m := range state.Memories {
-		if _, ok := next.set[id]; !ok || instances[id.Target] != m.State.Instance {
-			continue // the probe is gone, or the instance that the memory is about
+		if _, ok := next.set[id]; !ok {
+			continue
+		}
+		if instances[id.Target] != m.State.Instance {
+			m = m.Forgotten()
 		}
 		if t.resume == config.Verify {
 			m = m.Renewed(id.Kind)

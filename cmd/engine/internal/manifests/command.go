@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/peerimport"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
@@ -32,8 +33,8 @@ type flags struct {
 func Command() *cobra.Command {
 	f := flags{entrypoints: entrypoints{}}
 	c := &cobra.Command{
-		Use:   "import MANIFEST...",
-		Short: "Turn Kubernetes manifests, or blackbox_exporter's modules, into a configuration",
+		Use:   "import FILE...",
+		Short: "Turn Kubernetes manifests, or the configuration of another tool, into a configuration",
 		Long: "Import reads manifests of pods and of objects with a pod template: Deployment, StatefulSet, DaemonSet,\n" +
 			"ReplicaSet, ReplicationController, Job, CronJob, PodTemplate, and lists of them. Arguments are files,\n" +
 			"directories of *.yaml, *.yml and *.json files, or - for standard input. It writes a configuration to\n" +
@@ -42,26 +43,34 @@ func Command() *cobra.Command {
 			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
 			"A single file with the modules of blackbox_exporter (blackbox.yml) becomes probe_module blocks. Hosts that\n" +
 			"they may probe are given with --allow. A module whose attempts could succeed where those of blackbox_exporter\n" +
-			"fail becomes a comment, unless --lax is given.",
+			"fail becomes a comment, unless --lax is given.\n\n" +
+			"A single supervisord.conf, monitrc or configuration of gatus becomes targets. A check that would be laxer here\n" +
+			"becomes a comment, unless --lax is given. What is not converted is a comment and a warning, too.",
 		Example: "  sonde import deploy/ > config.hcl\n" +
 			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
+			"  sonde import /etc/supervisor/supervisord.conf > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
-		Args: cli.Args(1, math.MaxInt, "a MANIFEST is required, or - for standard input"),
+		Args: cli.Args(1, math.MaxInt, "a FILE is required, or - for standard input"),
 		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths) },
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
-	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
+	c.Flags().BoolVar(&f.lax, "lax", false, "write modules and checks of other tools also without conditions that Sonde does not support")
 	return c
 }
 
 func run(c *cobra.Command, f *flags, paths []string) error {
 	files, errs := readFiles(c.InOrStdin(), paths)
-	if len(files) == 1 && len(errs) == 0 && blackboximport.Recognizes(files[0].Text) {
-		return importBlackbox(c, f, files[0])
+	if len(files) == 1 && len(errs) == 0 {
+		switch {
+		case blackboximport.Recognizes(files[0].Text):
+			return importBlackbox(c, f, files[0])
+		case peerimport.Recognizes(files[0].Text):
+			return importPeer(c, f, files[0])
+		}
 	}
 	im := newImporter(f)
 	for _, file := range files {
@@ -99,6 +108,16 @@ func importBlackbox(c *cobra.Command, f *flags, file source) error {
 			return write(c, doc.Bytes(), warnings, diags)
 		}
 	}
+}
+
+// importPeer writes the checks and programs of another tool.
+func importPeer(c *cobra.Command, f *flags, file source) error {
+	doc, warnings, err := peerimport.Write(file.Name, file.Text, peerimport.Options{Lax: f.lax})
+	if err != nil {
+		show(c, "error", []error{err})
+		return cli.ErrReported(cli.ExitFailed)
+	}
+	return write(c, doc.Bytes(), warnings, check(c, doc.Bytes()))
 }
 
 // refuse adds the modules that have errors, and what these are. It reports whether there is another one.

@@ -67,26 +67,26 @@ func writeClusterStatus(w io.Writer, c api.Cluster) error {
 	if c.Allowed {
 		lease = fmt.Sprintf("lasts at least %v more", leaseLeft(c))
 	}
-	member := "yes"
-	if !c.Member {
-		member = "no"
-	}
+	now := time.Now()
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "engine:\t%s\n", probe.OneLine(c.Name, probe.MaxGroupName))
-	fmt.Fprintf(table, "member:\t%s, of %s\n", member, cli.Plural(len(c.Members), "engine"))
+	fmt.Fprintf(table, "member:\t%s\n", memberText(c, now))
 	fmt.Fprintf(table, "lease:\t%s\n", lease)
-	if !c.Allowed {
-		fmt.Fprintf(table, "etcd:\tlast heard from %s ago\n", age(c.Heard, time.Now()))
+	if !c.Heard.IsZero() {
+		fmt.Fprintf(table, "etcd:\tlast heard from %s ago\n", age(c.Heard, now))
 	}
 	fmt.Fprintf(table, "shards:\t%d of %d\n", c.Shards, c.ShardCount)
 	fmt.Fprintf(table, "targets:\t%d of %d that are shared\n", c.Owned, c.Targets)
+	if isCutOff(c) && c.Owned < c.Targets {
+		fmt.Fprintf(table, "stale:\tthe %d of other engines are shown as they were %s ago\n", c.Targets-c.Owned, age(c.Heard, now))
+	}
 	if c.Zone != "" {
 		fmt.Fprintf(table, "zone:\t%s\n", probe.OneLine(c.Zone, quorum.MaxZone))
 	}
 	if c.Polls > 0 || c.Gray > 0 {
 		fmt.Fprintf(table, "quorum:\tvotes on %s; engines differ on %d of its own\n", cli.Plural(c.Polls, "probe"), c.Gray)
 	}
-	if text := drainText(c, time.Now()); text != "" {
+	if text := drainText(c, now); text != "" {
 		fmt.Fprintf(table, "drained:\t%s\n", text)
 	}
 	if c.Doubt != api.DoubtNone {
@@ -96,6 +96,25 @@ func writeClusterStatus(w io.Writer, c api.Cluster) error {
 		fmt.Fprintf(table, "revision:\t%s\n", revisionText(c.Name, *c.Config))
 	}
 	return table.Flush()
+}
+
+// isCutOff reports whether what an engine knows of others is old: etcd has answered it, and no longer does, or the engine was
+// suspended.
+func isCutOff(c api.Cluster) bool { return !c.Allowed && !c.Heard.IsZero() }
+
+// memberText returns whether an engine is a member of its cluster, and of how many.
+func memberText(c api.Cluster, now time.Time) string {
+	text := "yes, of " + cli.Plural(len(c.Members), "engine")
+	if !c.Member {
+		text = "no, of " + cli.Plural(len(c.Members), "engine")
+	}
+	switch {
+	case isCutOff(c):
+		return fmt.Sprintf("not known; %s ago: %s", age(c.Heard, now), text)
+	case !c.Allowed:
+		return "not known: etcd has not answered yet"
+	}
+	return text
 }
 
 // drainText returns why this engine is to own no shards; "" if it may have some.
@@ -215,6 +234,9 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	} else if m.Drained {
 		notes = append(notes, "drained")
 	}
+	if m.Name != c.Name && isCutOff(c) {
+		notes = append(notes, fmt.Sprintf("as it was %s ago", age(c.Heard, now)))
+	}
 	if m.Differs != nil {
 		notes = append(notes, differenceText(*m.Differs))
 	}
@@ -270,7 +292,7 @@ func clusterLine(c api.Cluster, now time.Time) string {
 	case !c.Allowed:
 		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
 		if !c.Heard.IsZero() {
-			fmt.Fprintf(&s, "; targets of other engines are shown as they were %s ago", age(c.Heard, now))
+			fmt.Fprintf(&s, "; etcd was last heard from %s ago: other engines and their targets are shown as they were then", age(c.Heard, now))
 		}
 	case c.Doubt != api.DoubtNone:
 		s.WriteString(", and restarts none of them: " + doubtText(c.Doubt))

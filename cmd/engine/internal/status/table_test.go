@@ -273,8 +273,34 @@ d       -         ready         0         -
 	if got := "\n" + table(all, heard, cli.Plain, false); got != want {
 		t.Errorf("got:%swant:%s", got, want)
 	}
-	if got := clusterLine(api.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {
+	if got := clusterLine(api.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; etcd was last heard from 12s ago: other engines and their targets are shown as they were then\n") {
 		t.Errorf("without etcd: %s", got)
+	}
+}
+
+func TestAnEngineThatIsCutOffFromEtcdSaysSinceWhen(t *testing.T) {
+	cut := api.Cluster{
+		Name: "a", Member: true, Heard: time.Now().Add(-42 * time.Second), Targets: 30, Owned: 10,
+		Members: []api.ClusterMember{{Name: "a", Health: api.MemberWell}, {Name: "b", Health: api.MemberUnknown}},
+	}
+	var status, members strings.Builder
+	if err := errors.Join(writeClusterStatus(&status, cut), writeMembers(&members, cut)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"member:   not known; 42s ago: yes, of 2 engines\n", "etcd:     last heard from 42s ago\n",
+		"stale:    the 20 of other engines are shown as they were 42s ago\n",
+	} {
+		if !strings.Contains(status.String(), want) {
+			t.Errorf("the status lacks %q:\n%s", want, status.String())
+		}
+	}
+	if got := members.String(); !strings.Contains(got, "unknown  as it was 42s ago\n") || strings.Count(got, "ago") != 1 {
+		t.Errorf("the members are\n%s", got)
+	}
+	cut.Heard = time.Time{}
+	if got := memberText(cut, time.Now()); got != "not known: etcd has not answered yet" {
+		t.Errorf("before the first answer: %s", got)
 	}
 }
 

@@ -86,9 +86,9 @@ func parseShards(text string) (s shards) {
 	return s
 }
 
-// Hold says what the configuration of this engine has. While it lacks targets of a shard that another member has, it gives the
+// SetHoldings says what the configuration of this engine has. While it lacks targets of a shard that another member has, it gives the
 // shard up to that one: at once when it joins, or else after lackDelay. Before the first call, it lacks nothing.
-func (c *Coordinator) Hold(h Holdings) {
+func (c *Coordinator) SetHoldings(h Holdings) {
 	encoded := h.encode()
 	c.standing.update(func(s *standing) { s.Holds = encoded })
 }

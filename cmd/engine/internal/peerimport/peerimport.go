@@ -1,0 +1,153 @@
+// Package peerimport turns configurations of supervisord, monit and gatus into targets, for sonde import.
+//
+//	peerimport.go   finds out whose configuration a file is, and writes targets
+//	ini.go          files of supervisord: sections, and words in quotes
+//	supervisord.go  programs, which become processes
+//	control.go      files of monit: statements
+//	monit.go        checks of services, hosts and programs
+//	connection.go   what monit checks of a connection
+//	gatus.go        endpoints
+//	condition.go    their conditions
+package peerimport
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config/document"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Options are what is not in the file.
+type Options struct {
+	Lax bool // a check is also written without conditions that Sonde does not support
+}
+
+// tools are those whose configurations are read.
+var tools = []struct {
+	recognizes func(text []byte) bool
+	write      func(w *writer, text []byte) error
+}{
+	{isSupervisord, (*writer).supervisord},
+	{isGatus, (*writer).gatus},
+	{isMonit, (*writer).monit},
+}
+
+// maxBytes bounds a file.
+const maxBytes = 3 << 20
+
+// Recognizes reports whether a text is a configuration of one of the tools.
+func Recognizes(text []byte) bool {
+	for _, tool := range tools {
+		if len(text) <= maxBytes && tool.recognizes(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// Write writes a configuration that Recognizes accepts, and returns warnings of what is not converted, which the configuration
+// has as comments. An error is about a text that the tool would not read either.
+func Write(name string, text []byte, o Options) (doc *document.Document, warnings []string, err error) {
+	w := &writer{options: o, file: name, doc: document.New(), names: map[string]bool{}}
+	w.doc.Comment("From %s.", name)
+	for _, tool := range tools {
+		if tool.recognizes(text) {
+			if err := tool.write(w, text); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return w.doc, w.warnings, nil
+		}
+	}
+	return nil, nil, errors.New(name + ": it is no configuration of supervisord, monit or gatus")
+}
+
+// writer writes the targets of one file.
+type writer struct {
+	options  Options
+	file     string
+	doc      *document.Document
+	names    map[string]bool // of the targets that were written
+	warnings []string
+}
+
+// warn writes a comment about something of the file, and adds it to the warnings. Where may be empty.
+func (w *writer) warn(where string, body *document.Body, format string, a ...any) {
+	body.Comment(format, a...)
+	at := w.file + ": "
+	if where != "" {
+		at += where + ": "
+	}
+	w.warnings = append(w.warnings, at+fmt.Sprintf(format, a...))
+}
+
+// draft is a target, or one of its probes, that is being written. It becomes a comment if it turns out that it cannot be converted.
+type draft struct {
+	w     *writer
+	where string         // what it is called in the file
+	into  *document.Body // what it becomes a part of
+	doc   *document.Document
+	body  *document.Body // of the target
+	lost  []string       // conditions that it lacks: it passes where the tool's check fails
+	why   string         // it is left out; empty if it is not
+}
+
+// draft begins a target. Where is what it is called in the file.
+func (w *writer) draft(where, name string) *draft {
+	d := &draft{w: w, where: where, into: &w.doc.Body, doc: document.New()}
+	d.body = d.doc.Block("target", name)
+	switch err := (probe.ID{Target: name, Kind: probe.Readiness}).Check(); {
+	case err != nil:
+		d.leaveOut("its name: %v", err)
+	case w.names[name]:
+		d.leaveOut("there is another target %q", name)
+	}
+	w.names[name] = true
+	return d
+}
+
+// warn writes a comment into the target.
+func (d *draft) warn(format string, a ...any) { d.w.warn(d.where, d.body, format, a...) }
+
+// lose notes a condition that Sonde does not support.
+func (d *draft) lose(format string, a ...any) { d.lost = append(d.lost, fmt.Sprintf(format, a...)) }
+
+// leaveOut says why the target becomes a comment. The first reason counts.
+func (d *draft) leaveOut(format string, a ...any) {
+	if d.why == "" {
+		d.why = fmt.Sprintf(format, a...)
+	}
+}
+
+// part begins a part of the target, which ends by itself.
+func (d *draft) part() *draft {
+	part := &draft{w: d.w, where: d.where, into: d.body, doc: document.New()}
+	part.body = &part.doc.Body
+	return part
+}
+
+// end writes the draft, or a comment.
+func (d *draft) end() {
+	d.into.Newline()
+	if lost := strings.Join(d.lost, ", "); lost != "" && d.why == "" {
+		if d.w.options.Lax {
+			d.warn("Ignored, so this check is laxer: %s.", lost)
+		} else {
+			d.leaveOut("Sonde does not support %s, and without it this check would be laxer; --lax converts it anyway", lost)
+		}
+	}
+	if d.why == "" {
+		d.into.Append(d.doc)
+		return
+	}
+	d.w.warn(d.where, d.into, "Not converted: %s.", d.why)
+	d.into.CommentOut(d.doc)
+}
+
+// port returns a port number.
+func port(text string) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n > 0 && n < 1<<16
+}

@@ -1,0 +1,307 @@
+package coord
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/wake"
+)
+
+// Kind says what the entries of a Mirror are. Its functions must not block, nor wait for the Mirror.
+type Kind[V any] struct {
+	Keys     Keys   // required
+	MaxValue int    // bounds a value, in bytes; a longer one is parsed as an empty one; default MaxRequest
+	Problem  string // is logged while the entries cannot be read: a constant
+
+	// Parse returns the value of an entry: of one that no engine of this release has put, a V that says so. Before is the
+	// value that was there before, a zero one for none. Default: a V as JSON, a zero one for any other value.
+	Parse func(name string, e Entry, before V) V
+
+	// Changed is called after the Mirror has changed, by one goroutine at a time. With isAll the entries were read: all of
+	// them are among the changes, and those that are gone since they were read before. Default: nothing is called.
+	Changed func(changes []ItemChange[V], isAll bool)
+
+	// Own returns the value that an entry of this engine is to have now, nil for none. It is called for names that are marked
+	// (see Mirror.Mark) by one goroutine at a time, during a membership by a lease, with which the value is put. Default: this
+	// engine puts none.
+	Own        func(name string, l Lease) []byte
+	Self       string // the name of the entry of this engine; others of it begin with that and a slash; default: the name of this engine
+	OwnProblem string // is logged while they cannot be put: a constant
+}
+
+// Item is an entry of a Mirror.
+type Item[V any] struct {
+	Value    V
+	Modified Revision // of its latest change; 0: there is no such entry
+}
+
+// ItemChange is a change of an entry. Of one that is new, Before is zero, and of one that is gone, Now.
+type ItemChange[V any] struct {
+	Name        string
+	Before, Now Item[V]
+}
+
+// Mirror is a typed map of the entries of a Kind, as the Backend shows them: see NewMirror. While the Backend cannot be reached,
+// it stays as it was. Its methods are safe for concurrent use by multiple goroutines.
+type Mirror[V any] struct {
+	co     *Coordinator
+	kind   Kind[V]
+	wake   wake.Signal   // something is marked, and can be put
+	synced chan struct{} // closed by read
+	read   func()
+
+	itemsMu sync.Mutex // guards all below
+	items   map[string]Item[V]
+	state   MirrorState
+	heard   time.Time        // see Heard
+	own     map[string]Entry // the entries of this engine, if Kind.Own puts them
+	marked  map[string]bool  // their names that may not be as the Backend has them
+}
+
+// MirrorState says how current a Mirror is.
+type MirrorState struct {
+	ReadAt time.Time // when the entries were read, and followed since; zero: changes may be missing
+	Lease  Lease     // of the membership meanwhile; 0 for none
+}
+
+// The bounds of requests of a Mirror to put entries.
+const (
+	putTimeout = 10 * time.Second
+	retryAfter = time.Second // after one that has failed
+)
+
+// NewMirror returns a Mirror without entries, which is empty until it runs.
+func NewMirror[V any](c *Coordinator, k Kind[V]) *Mirror[V] {
+	k.MaxValue = cmp.Or(k.MaxValue, MaxRequest)
+	k.Self = cmp.Or(k.Self, c.Name())
+	if k.Parse == nil {
+		k.Parse = func(_ string, e Entry, _ V) (v V) {
+			if json.Unmarshal(e.Value, &v) != nil {
+				return *new(V)
+			}
+			return v
+		}
+	}
+	if k.Changed == nil {
+		k.Changed = func([]ItemChange[V], bool) {}
+	}
+	synced := make(chan struct{})
+	return &Mirror[V]{
+		co: c, kind: k, wake: wake.New(), synced: synced, read: sync.OnceFunc(func() { close(synced) }),
+		items: map[string]Item[V]{}, own: map[string]Entry{}, marked: map[string]bool{},
+	}
+}
+
+// Run follows the entries, and puts those of this engine, until ctx is done. It must not be called again before it returns.
+func (m *Mirror[V]) Run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer end() // also after a panic
+	if m.kind.Own != nil {
+		parts.Go(func() { m.putMarked(ctx) })
+	}
+	m.co.Follow(ctx, m.kind.Problem, func(ctx context.Context) error {
+		lease, _ := m.co.Lease() // with another one, ctx ends
+		defer m.outdate()
+		return m.co.followEntries(ctx, m.kind.Keys.prefix, func(events []Event, isAll bool) { m.apply(lease, events, isAll) })
+	})
+}
+
+// outdate says that changes may be missing from now on.
+func (m *Mirror[V]) outdate() {
+	heard := m.Heard()
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	m.heard, m.state = heard, MirrorState{}
+}
+
+// apply applies events that were read in the membership with a lease, and calls who waits for them.
+func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
+	m.kind.Changed(m.note(events, isAll), isAll)
+	if isAll {
+		m.itemsMu.Lock()
+		m.state = MirrorState{time.Now(), l}
+		m.itemsMu.Unlock()
+		m.read()
+	}
+	m.wake.Set()
+}
+
+// note applies events, and returns what they have changed.
+func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	gone := map[string]Item[V]{}
+	if isAll {
+		gone, m.own = maps.Clone(m.items), map[string]Entry{}
+	}
+	for _, e := range events {
+		name, isName := m.kind.Keys.name(e.Key)
+		if !isName {
+			continue // no engine has put it
+		}
+		one := ItemChange[V]{Name: name, Before: m.items[name]}
+		if m.kind.Own != nil && isOf(name, m.kind.Self) {
+			m.marked[name], m.own[name] = true, e.Entry
+		}
+		delete(gone, name)
+		if e.Deleted {
+			delete(m.items, name)
+			delete(m.own, name)
+		} else {
+			if len(e.Value) > m.kind.MaxValue {
+				e.Value = nil
+			}
+			one.Now = Item[V]{m.kind.Parse(name, e.Entry, one.Before.Value), e.Modified}
+			m.items[name] = one.Now
+		}
+		changes = append(changes, one)
+	}
+	for name, before := range gone {
+		delete(m.items, name)
+		changes = append(changes, ItemChange[V]{Name: name, Before: before})
+	}
+	return changes
+}
+
+// Synced returns a channel that is closed once the entries were read first, and passed to Kind.Changed.
+func (m *Mirror[V]) Synced() <-chan struct{} { return m.synced }
+
+// State says how current the entries are.
+func (m *Mirror[V]) State() MirrorState {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	return m.state
+}
+
+// Heard returns when the Backend has last answered this engine while all changes were followed; zero if never.
+func (m *Mirror[V]) Heard() time.Time {
+	heard := m.co.Heard()
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	if m.state.ReadAt.IsZero() {
+		return m.heard
+	}
+	return heard
+}
+
+// Get returns an entry, a zero one if there is none.
+func (m *Mirror[V]) Get(name string) Item[V] {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	return m.items[name]
+}
+
+// All returns the entries by name.
+func (m *Mirror[V]) All() map[string]Item[V] {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	return maps.Clone(m.items)
+}
+
+// Put returns the change of an entry to a value, nil for none, and the condition that it is as it was shown: one that is made
+// late finds another one, and changes nothing.
+func (m *Mirror[V]) Put(name string, shown Revision, value []byte, l Lease) (Condition, Change) {
+	key := m.kind.Keys.Key(name)
+	return Condition{Key: key, Modified: shown}, Change{Key: key, Value: value, Lease: l, Delete: value == nil}
+}
+
+// Mark has entries of this engine compared with what Kind.Own returns, and put if they differ.
+func (m *Mirror[V]) Mark(names ...string) {
+	m.remark(names)
+	m.wake.Set()
+}
+
+// remark is Mark for the next time that something is put.
+func (m *Mirror[V]) remark(names []string) {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	for _, name := range names {
+		m.marked[name] = true
+	}
+}
+
+// putMarked puts what is marked until ctx is done, once the entries were read in the present membership. Then it stays in the
+// Backend until the membership ends.
+func (m *Mirror[V]) putMarked(ctx context.Context) {
+	for ctx.Err() == nil {
+		lease, changed := m.co.Lease()
+		var again <-chan time.Time
+		if lease != 0 && m.State().Lease == lease && !m.put(ctx, lease) {
+			again = time.After(retryAfter)
+		}
+		select {
+		case <-m.wake:
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// put puts what is marked, and returns false if some of that is to be tried again.
+func (m *Mirror[V]) put(ctx context.Context, l Lease) (isDone bool) {
+	for batch := m.take(); len(batch) > 0; batch = m.take() {
+		if !m.commit(ctx, l, batch) {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the next entries of this engine that are marked, at most MaxTransactions, as they were shown. They no longer are.
+func (m *Mirror[V]) take() map[string]Entry {
+	m.itemsMu.Lock()
+	defer m.itemsMu.Unlock()
+	batch := map[string]Entry{}
+	for name := range m.marked {
+		if len(batch) == MaxTransactions {
+			break
+		}
+		delete(m.marked, name)
+		batch[name] = m.own[name]
+	}
+	return batch
+}
+
+// commit puts those of a batch of entries that differ from the ones that were shown, in their place. It returns false if it
+// could not put some, since the Backend has others by now, or because of an error: they are marked again.
+func (m *Mirror[V]) commit(ctx context.Context, l Lease, batch map[string]Entry) (isDone bool) {
+	var differing []string
+	var all []Transaction
+	for name, shown := range batch {
+		value := m.kind.Own(name, l)
+		if bytes.Equal(value, shown.Value) {
+			continue
+		}
+		condition, change := m.Put(name, shown.Modified, value, l)
+		differing = append(differing, name)
+		all = append(all, Transaction{If: []Condition{condition}, Then: []Change{change}})
+	}
+	if len(all) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	made, err := m.co.config.Backend.Commit(ctx, all...)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.co.sparse.Warn(m.kind.OwnProblem, "engine", m.co.config.Name, "error", err)
+		}
+		m.remark(differing)
+		return false
+	}
+	for i, isMade := range made {
+		if !isMade {
+			m.remark(differing[i : i+1])
+		}
+	}
+	return !slices.Contains(made, false)
+}

@@ -1,0 +1,163 @@
+package docker
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Container is a container as inspect describes it.
+type Container struct {
+	ID     string // 64 hexadecimal digits
+	Name   string // without the slash
+	Labels map[string]string
+	State  State
+
+	Policy      string                    // when its runtime starts it again: always, unless-stopped, on-failure, or no
+	TTY         bool                      // its output is not multiplexed
+	NetworkMode string                    // host, bridge, none, a network's name, or container:ID
+	StopSignal  string                    // name or number; empty for SIGTERM
+	Addresses   map[string]netip.Prefix   // by network, with the length of the network's prefix
+	Published   map[string]netip.AddrPort // "8080/tcp" to where this machine listens for it
+}
+
+// State is what a container does.
+type State struct {
+	Status    string // created, running, paused, restarting, removing, exited or dead
+	Running   bool   // also while it is paused
+	Paused    bool
+	Pid       int // of its first process, in the namespace of the runtime; 0 unless it runs
+	ExitCode  int
+	OOMKilled bool
+	Error     string // why it did not start
+	StartedAt time.Time
+}
+
+// Restarts reports whether the container has a restart policy of its own.
+func (c Container) Restarts() bool { return c.Policy != "" && c.Policy != "no" }
+
+// inspected is the answer of inspect.
+type inspected struct {
+	ID    string `json:"Id"`
+	Name  string
+	State struct {
+		Status, Error, StartedAt   string
+		Running, Paused, OOMKilled bool
+		Pid, ExitCode              int
+	}
+	Config struct {
+		Labels     map[string]string
+		Tty        bool
+		StopSignal string
+	}
+	HostConfig struct {
+		NetworkMode   string
+		RestartPolicy struct{ Name string }
+	}
+	NetworkSettings struct {
+		IPAddress   string
+		IPPrefixLen int
+		Networks    map[string]struct {
+			IPAddress, GlobalIPv6Address     string
+			IPPrefixLen, GlobalIPv6PrefixLen int
+		}
+		Ports map[string][]struct{ HostIP, HostPort string }
+	}
+}
+
+// Inspect returns a container by its ID, the begin of its ID, or its name. An unknown one is an ErrNotFound.
+func (c *Client) Inspect(ctx context.Context, name string) (Container, error) {
+	var in inspected
+	err := c.call(ctx, request{method: http.MethodGet, path: "/containers/" + url.PathEscape(name) + "/json"}, &in)
+	if err != nil {
+		return Container{}, err
+	}
+	if in.ID == "" {
+		return Container{}, c.errorf("inspect", "the runtime returned a container without an ID")
+	}
+	return in.container(), nil
+}
+
+func (in inspected) container() Container {
+	started, _ := time.Parse(time.RFC3339Nano, in.State.StartedAt) // zero before the first start, or of nonsense
+	return Container{
+		ID: in.ID, Name: strings.TrimPrefix(in.Name, "/"), Labels: in.Config.Labels,
+		State: State{
+			Status: in.State.Status, Running: in.State.Running, Paused: in.State.Paused, Pid: in.State.Pid, ExitCode: in.State.ExitCode,
+			OOMKilled: in.State.OOMKilled, Error: oneLine(in.State.Error), StartedAt: started,
+		},
+		Policy: in.HostConfig.RestartPolicy.Name, TTY: in.Config.Tty, NetworkMode: in.HostConfig.NetworkMode, StopSignal: in.Config.StopSignal,
+		Addresses: in.addresses(), Published: in.published(),
+	}
+}
+
+func (in inspected) addresses() map[string]netip.Prefix {
+	addresses := map[string]netip.Prefix{}
+	add := func(network, text string, length int) {
+		ip, err := netip.ParseAddr(text)
+		if _, has := addresses[network]; err == nil && !has {
+			addresses[network] = netip.PrefixFrom(ip, length)
+		}
+	}
+	for network, n := range in.NetworkSettings.Networks {
+		add(network, n.IPAddress, n.IPPrefixLen)
+		add(network, n.GlobalIPv6Address, n.GlobalIPv6PrefixLen)
+	}
+	if len(addresses) == 0 {
+		add("bridge", in.NetworkSettings.IPAddress, in.NetworkSettings.IPPrefixLen)
+	}
+	return addresses
+}
+
+// published returns the ports that this machine listens at for the container.
+func (in inspected) published() map[string]netip.AddrPort {
+	published := map[string]netip.AddrPort{}
+	for port, bindings := range in.NetworkSettings.Ports {
+		for _, b := range bindings {
+			number, err := strconv.ParseUint(b.HostPort, 10, 16)
+			if err != nil || number == 0 {
+				continue
+			}
+			ip, err := netip.ParseAddr(b.HostIP)
+			if err != nil || ip.IsUnspecified() { // of all interfaces
+				ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+			}
+			published[port] = netip.AddrPortFrom(ip, uint16(number))
+			break
+		}
+	}
+	return published
+}
+
+// Listed is a container in a list.
+type Listed struct {
+	ID     string `json:"Id"`
+	Names  []string
+	Labels map[string]string
+	State  string // as State.Status
+	Status string // for people: "Up 2 minutes"
+}
+
+// isRecent reports whether the container was started in the last minute, or may have been.
+func (l Listed) isRecent() bool {
+	return strings.Contains(l.Status, "second") || strings.Contains(l.Status, "minute") && !strings.Contains(l.Status, "minutes")
+}
+
+// List returns all containers that have each of the labels, also those that do not run.
+func (c *Client) List(ctx context.Context, labels map[string]string) (list []Listed, err error) {
+	query := url.Values{}
+	if len(labels) > 0 {
+		var pairs []string
+		for name, value := range labels {
+			pairs = append(pairs, name+"="+value)
+		}
+		query = filters(map[string][]string{"label": pairs})
+	}
+	query.Set("all", "1")
+	err = c.call(ctx, request{method: http.MethodGet, path: "/containers/json", query: query, limit: maxList}, &list)
+	return list, err
+}

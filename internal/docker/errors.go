@@ -1,0 +1,118 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The kinds of errors of a runtime. Any other error of a call is an *Error, too: the runtime refused the call, for a reason
+// that its text says.
+var (
+	ErrUnavailable = errors.New("the container runtime cannot be reached")
+	ErrTimeout     = errors.New("the container runtime did not answer in time")
+	ErrPermission  = errors.New("no permission to use the container runtime")
+	ErrNotFound    = errors.New("not found")
+	ErrConflict    = errors.New("conflict")
+)
+
+// Error is an error of a call.
+type Error struct {
+	Kind   error  // ErrUnavailable, ErrTimeout, ErrPermission, ErrNotFound or ErrConflict; nil for another one
+	Op     string // the call: "POST /containers/…/start"
+	Status int    // of the answer; 0 without one
+	Text   string // what went wrong, in one line
+	Err    error  // the cause; nil if an answer is
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Kind == nil || e.Kind == ErrNotFound || e.Kind == ErrConflict {
+		return e.Text
+	}
+	return e.Kind.Error() + ": " + e.Text
+}
+
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error {
+	var causes []error
+	for _, err := range []error{e.Kind, e.Err} {
+		if err != nil {
+			causes = append(causes, err)
+		}
+	}
+	return causes
+}
+
+func (c *Client) errorf(op, format string, args ...any) *Error {
+	return &Error{Op: op, Text: fmt.Sprintf(format, args...)}
+}
+
+// failed returns the error of a call without an answer, or with half of one.
+func (c *Client) failed(ctx context.Context, op string, err error) error {
+	e := &Error{Op: op, Err: err}
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		e.Kind, e.Text = ErrTimeout, fmt.Sprintf("%s at %s", op, c.socket)
+	case errors.Is(err, fs.ErrPermission):
+		e.Kind, e.Text = ErrPermission, fmt.Sprintf("%s: add the user of the engine to the group of this socket, or run Podman's socket as this user", c.socket)
+	default:
+		e.Kind, e.Text = ErrUnavailable, fmt.Sprintf("%s: %s", c.socket, oneLine(innermost(err).Error()))
+	}
+	return e
+}
+
+// innermost returns the cause of an error without what the packages net and net/http put around it.
+func innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}
+
+// refused returns the error of an answer.
+func (c *Client) refused(op string, res *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxMessage)) // an error: the message is shorter
+	e := &Error{Op: op, Status: res.StatusCode, Text: message(text)}
+	if e.Text == "" {
+		e.Text = fmt.Sprintf("%s was answered with %s", op, oneLine(res.Status))
+	}
+	switch res.StatusCode {
+	case http.StatusNotFound:
+		e.Kind = ErrNotFound
+	case http.StatusConflict:
+		e.Kind = ErrConflict
+	case http.StatusUnauthorized, http.StatusForbidden:
+		e.Kind = ErrPermission
+	}
+	return e
+}
+
+// message returns the message of an answer that is an error.
+func message(text []byte) string {
+	var answer struct{ Message, Cause string }
+	if json.Unmarshal(text, &answer) == nil && answer.Message != "" {
+		return oneLine(answer.Message)
+	}
+	return oneLine(string(text))
+}
+
+// oneLine returns text of a stranger as one line.
+func oneLine(text string) string {
+	return probe.OneLine(strings.TrimSpace(text), maxMessage)
+}
+
+func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }

@@ -1,0 +1,132 @@
+package docker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/command"
+)
+
+// Process is a process of a container. A signal to it never reaches another one, whoever has its number later.
+type Process struct {
+	pid int
+	fd  int
+}
+
+// startSlack is how much earlier a process may have started than the runtime says.
+const startSlack = 2 * time.Second
+
+var errForeign = errors.New("is not a process of the container as this engine sees it: the runtime runs in another PID namespace, or on another machine")
+
+// openProcess opens the process that the runtime calls so, if it is one of the container: its control group has the ID of the
+// container or, without control groups, it is not in our PID namespace and was started at that time.
+func openProcess(pid int, container string, began time.Time) (*Process, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, errForeign
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	p := &Process{pid: pid, fd: fd}
+	if !p.isOf(container, began) {
+		p.Close()
+		return nil, errForeign
+	}
+	return p, nil
+}
+
+// Close frees the descriptor of the process.
+func (p *Process) Close() { _ = unix.Close(p.fd) }
+
+// isOf reports whether the process is one of the container.
+func (p *Process) isOf(container string, began time.Time) bool {
+	groups, _ := os.ReadFile(p.file("cgroup"))
+	if len(container) >= 12 && bytes.Contains(groups, []byte(container)) {
+		return true
+	}
+	own, err := os.Readlink("/proc/self/ns/pid")
+	its, err2 := os.Readlink(p.file("ns/pid"))
+	started, ok := p.started()
+	return err == nil && err2 == nil && own != its && ok && started.After(began.Add(-startSlack)) && started.Before(began.Add(startSlack))
+}
+
+// started returns when the process was started.
+func (p *Process) started() (t time.Time, ok bool) {
+	stat, _ := os.ReadFile(p.file("stat"))
+	fields := command.StatFields(stat)
+	const startTime = 22 - 3 // of proc_pid_stat(5), counted from the state
+	if len(fields) <= startTime {
+		return t, false
+	}
+	ticks, err := strconv.ParseInt(string(fields[startTime]), 10, 64)
+	var now unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return t, false
+	}
+	const perSecond = 100 // USER_HZ
+	age := time.Duration(now.Nano()) - time.Duration(ticks)*time.Second/perSecond
+	return time.Now().Add(-age), true
+}
+
+func (p *Process) file(name string) string { return fmt.Sprintf("/proc/%d/%s", p.pid, name) }
+
+// Signal sends a signal. It is no error if the process has exited.
+func (p *Process) Signal(s syscall.Signal) error {
+	err := unix.PidfdSendSignal(p.fd, s, nil, 0)
+	if err == nil || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return os.NewSyscallError("pidfd_send_signal", err)
+}
+
+// maxTree bounds the descendants that killTree finds.
+const maxTree = 10_000
+
+// killTree kills the process and its descendants. They are stopped first, so that none of them starts another one meanwhile.
+func (p *Process) killTree() error {
+	if err := p.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	tree := []*Process{p}
+	for n := 0; n < len(tree) && n < maxTree; n++ {
+		for _, pid := range command.Children(tree[n].pid) {
+			if child := childOf(tree[n].pid, pid); child != nil {
+				tree = append(tree, child)
+			}
+		}
+	}
+	var first error
+	for _, member := range tree {
+		if err := member.Signal(unix.SIGKILL); first == nil {
+			first = err
+		}
+		if member != p {
+			member.Close()
+		}
+	}
+	return first
+}
+
+// childOf stops and returns a child, or nil if it has exited.
+func childOf(parent, pid int) *Process {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	child := &Process{pid: pid, fd: fd}
+	stat, _ := os.ReadFile(child.file("stat"))
+	fields := command.StatFields(stat)
+	if len(fields) < 2 || string(fields[1]) != strconv.Itoa(parent) || child.Signal(unix.SIGSTOP) != nil {
+		child.Close()
+		return nil
+	}
+	return child
+}

@@ -1,0 +1,88 @@
+package container
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/dockertest"
+)
+
+func TestAFailingContainerIsRestartedOnce(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		for _, policy := range []string{"no", "always", "on-failure"} {
+			t.Run(policy, func(t *testing.T) {
+				name, address := "web-"+policy, dockertest.FreeAddress(t)
+				spec := docker.Spec{Cmd: []string{"serve", address}}
+				spec.HostConfig.RestartPolicy = docker.RestartPolicy{Name: policy}
+				id := r.ContainerOf(t, name, spec)
+				other := r.Container(t, "other-"+policy, "sleep", "1000")
+				w := newWorld(t, r)
+				w.http("web", address)
+				w.run(map[string]restart.Unit{"web": w.attach(name)}, nil)
+				first := w.until("web", "ready", isReady)
+				if first.Instance.Address != "127.0.0.1" || first.Instance.ID != instanceID(r.Inspect(t, id)) {
+					t.Errorf("first instance: %+v", first.Instance)
+				}
+				began := time.Now()
+				get(t, address, "/fail")
+				second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+				time.Sleep(time.Second) // for another start
+				if again := w.state("web"); again.Instance.ID != second.Instance.ID || !isReady(again) {
+					t.Errorf("third instance: %+v", again)
+				}
+				events := r.Events(t, began)
+				if actions := events[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
+					t.Errorf("events of the container: %v", actions)
+				}
+				if n := count(events[other], "die") + count(events[other], "start"); n != 0 {
+					t.Errorf("events of the other container: %v", events[other])
+				}
+				if c := r.Inspect(t, id); instanceID(c) != second.Instance.ID {
+					t.Errorf("the container is %s, the instance %+v", instanceID(c), second.Instance)
+				}
+				w.stop()
+				if c := r.Inspect(t, id); !c.State.Running || instanceID(c) != second.Instance.ID {
+					t.Errorf("after the engine has stopped: %+v", c.State)
+				}
+			})
+		}
+	})
+}
+
+func TestACrashIsSeenAtOnce(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		address := dockertest.FreeAddress(t)
+		id := r.Container(t, "web", "serve", address)
+		w := newWorld(t, r)
+		w.http("web", address)
+		for key, p := range w.probes { // so that only events tell
+			p.Rule.Period = time.Minute
+			w.probes[key] = p
+		}
+		w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+		w.until("web", "ready", isReady)
+		get(t, address, "/crash")
+		crashed := time.Now()
+		for w.state("web").Ready {
+			time.Sleep(time.Millisecond)
+		}
+		took := time.Since(crashed)
+		t.Logf("not ready after %v", took)
+		if limit := map[string]time.Duration{"docker": 100 * time.Millisecond, "podman": 600 * time.Millisecond}[r.Name]; took > limit {
+			t.Errorf("not ready after %v, by an event within %v", took, limit)
+		}
+		s := w.until("web", "exit", func(s engine.TargetStatus) bool { return s.Instance.Phase != probe.Running })
+		if !strings.Contains(s.Instance.Detail, "exit status 3") || !strings.Contains(s.Instance.Detail, "crashing as asked") {
+			t.Errorf("exit: %+v", s.Instance)
+		}
+		if err := r.Client.Start(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		w.until("web", "ready after a start by hand", isReady)
+	})
+}

@@ -1,0 +1,141 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// shortID is the number of digits of an ID that people see.
+const shortID = 12
+
+// maxOutput limits the output of a container that is kept, in bytes; as in package process.
+const maxOutput = 4 << 10
+
+// instanceID identifies one start of a container: the first digits of its ID, and when it was started.
+func instanceID(c docker.Container) string {
+	return c.ID[:min(shortID, len(c.ID))] + "-" + strconv.FormatInt(c.State.StartedAt.UnixNano(), 36)
+}
+
+// begun is what the driver reports of a container that runs.
+func (rt *runtime) begun(ctx context.Context, c docker.Container, ports map[string]uint16) restart.Begun {
+	b := restart.Begun{ID: instanceID(c), Since: c.State.StartedAt}
+	with := c
+	if id, shares := strings.CutPrefix(c.NetworkMode, "container:"); shares {
+		if other, err := rt.Inspect(ctx, id); err == nil {
+			with = other
+		}
+	}
+	b.Address, b.Ports = endpoint(with, ports, interfaces())
+	return b
+}
+
+// endpoint returns where a container is reached, from a machine with such interfaces: at 127.0.0.1, if it has the network of this
+// machine; at its own address, if this machine, or the container that the engine runs in, has an interface in its network;
+// else where its ports are published; and at its own address again, if none are: there may be a route.
+func endpoint(c docker.Container, ports map[string]uint16, own []netip.Prefix) (address string, published map[string]uint16) {
+	if c.NetworkMode == "host" {
+		return "127.0.0.1", nil
+	}
+	networks := slices.Sorted(maps.Keys(c.Addresses))
+	for _, network := range networks {
+		a := c.Addresses[network]
+		if slices.ContainsFunc(own, func(p netip.Prefix) bool { return a.Masked().Contains(p.Addr()) }) {
+			return a.Addr().String(), nil
+		}
+	}
+	for _, port := range slices.Sorted(maps.Keys(c.Published)) {
+		number, isTCP := strings.CutSuffix(port, "/tcp")
+		at := c.Published[port]
+		if address == "" {
+			address, published = at.Addr().String(), map[string]uint16{}
+		}
+		if _, has := published[number]; at.Addr().String() != address || has && !isTCP {
+			continue
+		}
+		number = strings.TrimSuffix(number, "/udp")
+		published[number] = at.Port()
+		for name, inside := range ports {
+			if strconv.Itoa(int(inside)) == number {
+				published[name] = at.Port()
+			}
+		}
+	}
+	if address == "" && len(networks) > 0 {
+		address = c.Addresses[networks[0]].Addr().String()
+	}
+	return address, published
+}
+
+// interfaces returns the addresses of this machine.
+func interfaces() (own []netip.Prefix) {
+	addresses, _ := net.InterfaceAddrs() // an error: there is no interface to be sure of
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// exitOf returns how an instance has exited, with the last lines of its output.
+func (rt *runtime) exitOf(c docker.Container, x docker.Exit) restart.Exit {
+	e := restart.Exit{Code: x.Code, OOM: x.OOMKilled}
+	if text, err := rt.Logs(context.Background(), c, maxOutput); err == nil {
+		e.Output = probe.CleanText(text, maxOutput)
+	}
+	return e
+}
+
+// stopSignal returns the signal by which a container wants to be stopped.
+func stopSignal(c docker.Container) syscall.Signal {
+	if n, err := strconv.Atoi(c.StopSignal); err == nil && n > 0 && n < 65 {
+		return syscall.Signal(n)
+	}
+	name := strings.ToUpper(c.StopSignal)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if s := unix.SignalNum(name); s != 0 {
+		return s
+	}
+	return syscall.SIGTERM
+}
+
+// ended returns how an instance has exited, by what is seen of containers; false if it runs.
+func ended(c docker.Container, seen []docker.Seen) (x docker.Exit, has bool) {
+	for _, s := range seen {
+		switch {
+		case s.ID != c.ID:
+		case s.State.Running && s.State.StartedAt.Equal(c.State.StartedAt):
+			return x, false
+		case s.Exit.StartedAt.Equal(c.State.StartedAt):
+			return s.Exit, true
+		case !s.State.Running && s.State.StartedAt.Equal(c.State.StartedAt):
+			return docker.Exit{Code: s.State.ExitCode, OOMKilled: s.State.OOMKilled}, true
+		}
+	}
+	return docker.Exit{Code: -1}, true // removed, or started again meanwhile
+}
+
+// noticeOf says why the runtime is not seen, or nothing if it is.
+func noticeOf(v docker.View) restart.Notice {
+	if v.Lost == nil || errors.Is(v.Lost, docker.ErrNotListed) {
+		return restart.Notice{}
+	}
+	return restart.Notice{Reason: reasonOf(v.Lost), Detail: fmt.Sprintf("%v (since %s)", v.Lost, v.Since.UTC().Format(time.RFC3339))}
+}

@@ -1,0 +1,324 @@
+package container
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/internal/wake"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// The labels of containers that engines have made.
+const (
+	labelEngine   = "sonde.engine"   // which engine
+	labelTarget   = "sonde.target"   // for which target
+	labelRevision = "sonde.revision" // what identifies its configuration
+)
+
+// owned is a driver of containers that it makes: one for each instance. They outlive the engine, however it ends, and the next
+// one finds them by their labels. It costs one goroutine, beside the watch of its runtime.
+type owned struct {
+	runtimes *Runtimes
+	socket   string
+	engine   string
+	target   string
+	revision string
+	spec     docker.Spec
+	pull     string
+	ports    map[string]uint16
+	log      *slog.Logger
+
+	notice func(restart.Notice)
+	stop   atomic.Pointer[restart.StopSettings]
+	resume string // the ID of the instance that an earlier engine has reported
+
+	stoppedAt time.Time // when somebody else has stopped the container
+}
+
+// newOwned returns a driver that makes containers for a target of an engine.
+func newOwned(r *Runtimes, socket, engine, target string, spec docker.Spec, pull string, ports map[string]uint16, log *slog.Logger) *owned {
+	text, _ := json.Marshal(spec) // has no error
+	sum := sha256.Sum256(text)
+	return &owned{
+		runtimes: r, socket: socket, engine: engine, target: target, revision: hex.EncodeToString(sum[:8]), spec: spec, pull: pull,
+		ports: ports, log: log, notice: func(restart.Notice) {},
+	}
+}
+
+var (
+	_ restart.Outliving = (*owned)(nil)
+	_ restart.Resumer   = (*owned)(nil)
+	_ restart.Notifying = (*owned)(nil)
+)
+
+// Outlives says that containers go on without the engine.
+func (d *owned) Outlives() bool { return true }
+
+// SetStop implements restart.Outliving.
+func (d *owned) SetStop(s restart.StopSettings) { d.stop.Store(&s) }
+
+// SetNotice implements restart.Notifying.
+func (d *owned) SetNotice(set func(restart.Notice)) { d.notice = set }
+
+// Resume makes the next Run go on with an instance of an earlier engine, if its container is there.
+func (d *owned) Resume(id string) bool {
+	d.resume = id
+	return true
+}
+
+// selector returns what finds the containers of the target.
+func (d *owned) selector() docker.Selector {
+	return docker.Selector{Labels: map[string]string{labelEngine: d.engine, labelTarget: d.target}}
+}
+
+// errEnded is the error of a Run that was asked to end before it has started a container.
+var errEnded = errors.New("asked to end before the container was started")
+
+// Run goes on with the container of the target that runs, or makes one, and returns when it has exited.
+func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
+	rt, release := d.runtimes.use(d.socket)
+	defer release()
+	r := &ownedRun{owned: d, rt: rt, changed: wake.New(), end: end}
+	r.follower = rt.watch.Follow(d.selector(), r.changed.Set)
+	defer r.follower.Close()
+	c, err := r.obtain(ctx)
+	if err != nil {
+		return restart.Exit{Code: -1, Err: err}
+	}
+	began(rt.begun(ctx, c, d.ports))
+	return r.watch(ctx, c)
+}
+
+// ownedRun is one Run.
+type ownedRun struct {
+	*owned
+	rt       *runtime
+	follower *docker.Follower
+	changed  wake.Signal
+	end      <-chan time.Duration
+	told     restart.Notice
+}
+
+// tell reports a notice that is new.
+func (r *ownedRun) tell(n restart.Notice) {
+	if n != r.told {
+		r.told = n
+		r.notice(n)
+	}
+}
+
+// obtain returns the container of the next instance.
+func (r *ownedRun) obtain(ctx context.Context) (docker.Container, error) {
+	v, err := r.listed(ctx)
+	if err != nil {
+		return docker.Container{}, err
+	}
+	resume := r.resume
+	r.resume = ""
+	var found docker.Container
+	for _, s := range v.Containers {
+		c := s.Container
+		switch isCurrent := c.Labels[labelRevision] == r.revision; {
+		case isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)):
+			found = c // one that has exited meanwhile, too, so that it is known how
+			continue
+		case c.State.Running:
+			r.log.Info("ending container of another configuration", "container", c.Name)
+			if err := r.rt.Stop(ctx, c.ID, r.grace()); err != nil {
+				return docker.Container{}, err
+			}
+		}
+		if err := r.rt.Remove(ctx, c.ID); err != nil {
+			return docker.Container{}, err
+		}
+	}
+	if found.ID != "" {
+		return found, nil
+	}
+	return r.make(ctx)
+}
+
+// listed returns the containers of the target as soon as they are known.
+func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
+	for {
+		v = r.follower.View()
+		r.tell(noticeOf(v))
+		var restarted <-chan time.Time
+		if v.Lost == nil && v.IsListed {
+			wait := restartTimeout - time.Since(r.stoppedAt)
+			if wait <= 0 || slices.ContainsFunc(v.Containers, func(s docker.Seen) bool { return s.State.Running }) {
+				return v, nil
+			}
+			restarted = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
+		case <-restarted:
+		case <-r.changed:
+		case _, open := <-r.end:
+			if open {
+				return v, errEnded
+			}
+			r.end = nil
+		}
+	}
+}
+
+// restartTimeout is how long somebody who has stopped a container may take to start it again, as docker restart does, before
+// another one takes its place.
+const restartTimeout = 2 * time.Second
+
+func (d *owned) grace() time.Duration {
+	if s := d.stop.Load(); s != nil {
+		return s.GracePeriod
+	}
+	return 0
+}
+
+// make creates and starts a container, with an image that is pulled if that is configured.
+func (r *ownedRun) make(ctx context.Context) (c docker.Container, err error) {
+	ctx, cancel := r.untilAsked(ctx)
+	defer cancel()
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errEnded) {
+			err = cause
+		}
+	}()
+	if err := r.fetch(ctx); err != nil {
+		return c, err
+	}
+	spec := r.spec
+	spec.Labels = map[string]string{labelEngine: r.engine, labelTarget: r.target, labelRevision: r.revision}
+	id, err := r.rt.Create(ctx, r.name(), spec)
+	if err != nil {
+		return c, fmt.Errorf("container not created: %w", err)
+	}
+	if err := r.rt.Start(ctx, id); err != nil {
+		r.remove(id)
+		return c, fmt.Errorf("container not started: %w", err)
+	}
+	if c, err = r.rt.Inspect(ctx, id); err != nil {
+		r.remove(id)
+		return c, err
+	}
+	r.rt.watch.Add(c)
+	return c, nil
+}
+
+// untilAsked returns a context that is done when ctx is, or when the instance is not wanted any more.
+func (r *ownedRun) untilAsked(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		select {
+		case <-ctx.Done():
+		case _, open := <-r.end:
+			if open {
+				cancel(errEnded)
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-asked
+	}
+}
+
+// fetch pulls the image, if that is configured.
+func (r *ownedRun) fetch(ctx context.Context) error {
+	if r.pull == "never" {
+		return nil // a missing image is an error of create
+	}
+	has, err := r.rt.HasImage(ctx, r.spec.Image)
+	if err != nil || has && r.pull != "always" {
+		return err
+	}
+	r.tell(restart.Notice{Reason: probe.ReasonStarting, Detail: "pulling image " + r.spec.Image})
+	defer r.tell(restart.Notice{})
+	return r.rt.Pull(ctx, r.spec.Image)
+}
+
+// name returns the name of the container: that of the target with a part that other engines do not have.
+func (d *owned) name() string {
+	sum := sha256.Sum256([]byte(d.engine + "\x00" + d.target))
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' {
+			return r
+		}
+		return '-'
+	}, d.target)
+	return "sonde-" + clean + "-" + hex.EncodeToString(sum[:3])
+}
+
+// endTimeout is for what is done to a container when its engine ends, or it is not wanted any more.
+const endTimeout = 5 * time.Second
+
+// remove removes a container. An error is logged only: the next Run removes it.
+func (d *ownedRun) remove(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if err := d.rt.Remove(ctx, id); err != nil {
+		d.log.Warn("container not removed", "container", id, "error", err)
+	}
+}
+
+// watch returns when the instance has exited, or is released.
+func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
+	ending, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var t *termination
+	for {
+		v := r.follower.View()
+		r.tell(noticeOf(v))
+		if x, has := ended(c, v.Containers); has && v.Lost == nil {
+			e := r.rt.exitOf(c, x)
+			if e.ByOthers = t == nil && x.Killed; e.ByOthers {
+				r.stoppedAt = time.Now()
+			}
+			if t != nil {
+				t.end()
+				r.remove(c.ID)
+			}
+			return e
+		}
+		select {
+		case <-ctx.Done():
+			t.end()
+			if errors.Is(context.Cause(ctx), restart.ErrReleased) {
+				return restart.Exit{Code: -1, Err: restart.ErrReleased}
+			}
+			r.remove(c.ID) // kills it
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+		case <-r.changed:
+		case grace, open := <-r.end:
+			switch {
+			case !open:
+				r.end = nil
+			case t == nil:
+				t = r.terminate(ending, c, grace)
+			default:
+				t.shorten(grace)
+			}
+		case err := <-t.finished():
+			t = nil
+			if errors.Is(err, docker.ErrChanged) {
+				r.rt.watch.Recheck(c.ID)
+			} else if err != nil {
+				r.log.Warn("container not terminated", "container", c.Name, "instance", instanceID(c), "error", err)
+			}
+		}
+	}
+}

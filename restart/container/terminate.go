@@ -1,0 +1,148 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// minSignalGrace is how long a container may at least take to exit after what restart.PreStop says; as in package process.
+const minSignalGrace = 2 * time.Second
+
+// termination is the end of an instance of an owned container that was asked for.
+type termination struct {
+	done   chan error // capacity 1: an error if the instance was not asked to exit, or not killed
+	cancel context.CancelFunc
+
+	mu    sync.Mutex // guards by and timer
+	by    time.Time  // the end of the grace period
+	timer *time.Timer
+}
+
+// terminate begins to end exactly this instance of a container.
+func (r *ownedRun) terminate(ctx context.Context, c docker.Container, grace time.Duration) *termination {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &termination{done: make(chan error, 1), cancel: cancel, by: time.Now().Add(grace), timer: time.NewTimer(grace)}
+	go func() {
+		defer cancel()
+		t.done <- r.performEnd(ctx, t, c)
+	}()
+	return t
+}
+
+// finished returns a channel that has an error when the termination has failed.
+func (t *termination) finished() <-chan error {
+	if t == nil {
+		return nil
+	}
+	return t.done
+}
+
+// end waits for the end of the termination, of an instance that has exited.
+func (t *termination) end() {
+	if t != nil {
+		t.cancel()
+		<-t.done
+	}
+}
+
+// shorten makes the grace period end after d, unless it ends before.
+func (t *termination) shorten(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if by := time.Now().Add(d); by.Before(t.by) {
+		t.by = by
+		t.timer.Reset(d)
+	}
+}
+
+// extend makes the grace period not end before d.
+func (t *termination) extend(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if by := time.Now().Add(d); by.After(t.by) {
+		t.by = by
+		t.timer.Reset(d)
+	}
+}
+
+// performEnd asks the instance to exit, kills it when the grace period is over, and returns when ctx is done.
+func (r *ownedRun) performEnd(ctx context.Context, t *termination, c docker.Container) error {
+	defer t.timer.Stop()
+	if err := r.rt.Check(ctx, c); err != nil {
+		return err
+	}
+	stop := r.stop.Load()
+	signal := "SIGTERM"
+	switch {
+	case stop != nil && stop.Signal != 0 && stop.Signal != restart.DefaultStopSignal:
+		signal = stop.Signal.String()
+	case c.StopSignal != "":
+		signal = c.StopSignal
+	}
+	if stop != nil && stop.PreStop != nil && time.Until(t.by) > 0 {
+		if err := r.preStop(ctx, t, c, stop.PreStop); err != nil && ctx.Err() == nil {
+			r.log.Warn("pre_stop failed, the container is asked to exit all the same", "container", c.Name, "error", err)
+		}
+		t.extend(minSignalGrace)
+	}
+	if err := r.kill(ctx, c, signal); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-t.timer.C:
+	}
+	if err := r.kill(ctx, c, "SIGKILL"); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// kill sends a signal. It is no error if the instance has exited.
+func (r *ownedRun) kill(ctx context.Context, c docker.Container, signal string) error {
+	err := r.rt.Kill(ctx, c.ID, signal)
+	if ctx.Err() != nil || errors.Is(err, docker.ErrConflict) || errors.Is(err, docker.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// preStop does what precedes the signal, until the grace period is over.
+func (r *ownedRun) preStop(ctx context.Context, t *termination, c docker.Container, p *restart.PreStop) error {
+	ctx, cancel := context.WithDeadline(ctx, t.by)
+	defer cancel()
+	switch {
+	case p.Sleep > 0:
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.Sleep):
+		}
+		return nil
+	case p.URL != "":
+		return p.Request(ctx)
+	}
+	output := &command.Output{Max: maxOutput, Last: true}
+	end, err := r.rt.Run(ctx, docker.Exec{Container: c.ID, Command: p.Command, Stdout: output, Stderr: output})
+	switch {
+	case err != nil:
+		return err
+	case end.TimedOut:
+		return errors.New("it has not ended within the grace period")
+	case end.Code != 0:
+		return fmt.Errorf("exit status %d: %s", end.Code, command.LastLines(probe.CleanText(output.String(), maxOutput), maxPreStopText))
+	}
+	return nil
+}
+
+// maxPreStopText bounds the output of a command in an error, in bytes.
+const maxPreStopText = 200

@@ -1,0 +1,301 @@
+// Package dockertest starts real container runtimes for tests: Docker Engine and Podman, each with data of its own, and an
+// image that is made on the spot from the program subject.
+package dockertest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// Image is the name of the image, with the entry point /subject.
+const Image = "localhost/subject:1"
+
+// Runtime is a runtime of a test.
+type Runtime struct {
+	Name   string // docker or podman
+	Socket string
+	*docker.Client
+
+	dir     string
+	command []string
+	env     []string
+	process *exec.Cmd
+	log     *os.File
+}
+
+// Each runs a test with each runtime, in turn.
+func Each(t *testing.T, test func(t *testing.T, r *Runtime)) {
+	for name, start := range map[string]func(testing.TB) *Runtime{"docker": Docker, "podman": Podman} {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
+// Docker starts a Docker Engine without networks of its own, whose containers go on without it.
+func Docker(t testing.TB) *Runtime {
+	needs(t, "dockerd", "containerd", "runc")
+	r := &Runtime{Name: "docker", dir: testsync.SocketDir(t)}
+	r.Socket = filepath.Join(r.dir, "docker.sock")
+	r.command = []string{
+		"dockerd", "--host", "unix://" + r.Socket, "--data-root", r.dir + "/data", "--exec-root", r.dir + "/exec", "--pidfile", r.dir + "/pid",
+		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver=overlay2",
+		"--default-ulimit", "nofile=4096:4096", "--live-restore",
+	}
+	return r.begin(t)
+}
+
+// Podman starts the API service of Podman, whose containers have the network of the machine.
+func Podman(t testing.TB) *Runtime {
+	needs(t, "podman", "conmon", "runc")
+	r := &Runtime{Name: "podman", dir: testsync.SocketDir(t)}
+	r.Socket = filepath.Join(r.dir, "docker.sock")
+	r.write(t, "storage.conf", "[storage]\ndriver = \"overlay\"\nrunroot = \"DIR/run\"\ngraphroot = \"DIR/graph\"\n")
+	// Some machines do not let root raise limits; Podman takes soft limits for hard ones.
+	r.write(t, "containers.conf", `[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+netns = "host"
+cgroups = "enabled"
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+tmp_dir = "DIR/tmp"
+volume_path = "DIR/volumes"
+`)
+	r.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+r.dir+"/storage.conf", "CONTAINERS_CONF="+r.dir+"/containers.conf")
+	r.command = []string{"podman", "system", "service", "--time=0", "unix://" + r.Socket}
+	return r.begin(t)
+}
+
+func needs(t testing.TB, programs ...string) {
+	t.Helper()
+	tier.Needs(t, programs...)
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a container runtime of its own")
+	}
+}
+
+func (r *Runtime) write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(strings.ReplaceAll(text, "DIR", r.dir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *Runtime) begin(t testing.TB) *Runtime {
+	t.Helper()
+	var err error
+	if r.log, err = os.Create(filepath.Join(r.dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	r.Client = docker.New(r.Socket)
+	t.Cleanup(func() { r.end(t) })
+	r.Start(t)
+	r.importImage(t)
+	return r
+}
+
+// Start starts the daemon, and returns when it answers.
+func (r *Runtime) Start(t testing.TB) {
+	t.Helper()
+	r.process = exec.Command(r.command[0], r.command[1:]...)
+	r.process.Env, r.process.Stdout, r.process.Stderr = r.env, r.log, r.log
+	r.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if err := r.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, r.Name+" to answer", func() bool { return r.Client.Ping(context.Background()) == nil })
+}
+
+// Signal sends a signal to the daemon, such as SIGSTOP.
+func (r *Runtime) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := r.process.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Stop stops the daemon; containers go on.
+func (r *Runtime) Stop(t testing.TB) {
+	t.Helper()
+	r.Signal(t, syscall.SIGTERM)
+	_ = r.process.Wait() // its status says by which signal
+}
+
+// end removes all containers, stops the daemon, and unmounts what it has left.
+func (r *Runtime) end(t testing.TB) {
+	_ = r.process.Process.Signal(syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(context.Background(), testsync.Timeout)
+	defer cancel()
+	if r.process.ProcessState != nil {
+		r.Start(t)
+	}
+	containers, _ := r.List(ctx, nil)
+	var removed sync.WaitGroup
+	for _, c := range containers {
+		removed.Go(func() {
+			if err := r.Remove(ctx, c.ID); err != nil {
+				t.Logf("container %v is not removed: %v", c.Names, err)
+			}
+		})
+	}
+	removed.Wait()
+	r.Stop(t)
+	if t.Failed() {
+		text, _ := os.ReadFile(r.log.Name())
+		t.Logf("log of %s:\n%s", r.Name, text[max(0, len(text)-4<<10):])
+	}
+	_ = r.log.Close()
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], r.dir+"/") {
+			_ = syscall.Unmount(fields[1], syscall.MNT_DETACH)
+		}
+	}
+}
+
+// subject returns the program subject, which is built once.
+var subject = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "subject")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir, "github.com/sonde-probe/sonde/tests/dockertest/subject")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, text)
+	}
+	return os.ReadFile(filepath.Join(dir, "subject"))
+})
+
+// importImage makes the image.
+func (r *Runtime) importImage(t testing.TB) {
+	t.Helper()
+	program, err := subject()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files bytes.Buffer
+	archive := tar.NewWriter(&files)
+	for _, h := range []*tar.Header{{Name: "tmp/", Mode: 0o777, Typeflag: tar.TypeDir}, {Name: "subject", Mode: 0o755, Size: int64(len(program))}} {
+		if err := archive.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := archive.Write(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, tag, _ := strings.Cut(Image, ":")
+	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": {`ENTRYPOINT ["/subject"]`}}
+	if r.Name == "podman" { // whose version of the call takes no name
+		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {Image}, "changes": {`ENTRYPOINT ["/subject"]`}}
+	}
+	res, err := r.http().Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer bytes.Buffer
+	_, _ = answer.ReadFrom(res.Body)
+	if res.StatusCode != http.StatusOK || strings.Contains(answer.String(), `"error"`) {
+		t.Fatalf("import: %s %s", res.Status, answer.String())
+	}
+}
+
+// Container creates and starts a container with arguments for subject, and returns its ID.
+func (r *Runtime) Container(t testing.TB, name string, arguments ...string) string {
+	t.Helper()
+	return r.ContainerOf(t, name, docker.Spec{Cmd: arguments})
+}
+
+// ContainerOf is Container with more settings.
+func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s.Image, s.HostConfig.NetworkMode = Image, "host"
+	id, err := r.Create(ctx, name, s)
+	if err == nil {
+		err = r.Client.Start(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
+func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+	t.Helper()
+	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
+	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	actions := map[string][]string{}
+	for lines := json.NewDecoder(res.Body); ; {
+		var e struct {
+			Action string
+			Actor  struct{ ID string }
+			Nano   int64 `json:"timeNano"`
+		}
+		if lines.Decode(&e) != nil {
+			return actions
+		}
+		if time.Unix(0, e.Nano).After(since) {
+			actions[e.Actor.ID] = append(actions[e.Actor.ID], e.Action)
+		}
+	}
+}
+
+// http returns a client for calls that docker.Client does not have.
+func (r *Runtime) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+	}}}
+}
+
+// Inspect returns a container.
+func (r *Runtime) Inspect(t testing.TB, name string) docker.Container {
+	t.Helper()
+	c, err := r.Client.Inspect(context.Background(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// FreeAddress returns a loopback address at which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -11,6 +11,7 @@
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
 //	GET /v1/gateways         a GatewayList
+//	GET /v1/discoveries      a DiscoveryList: what is known of the sources of targets
 //	GET /v1/maintenance      a MaintenanceList
 //	GET /v1/cluster          a Cluster; 404 without one
 //	GET /v1/notifiers        a NotifierList

@@ -128,6 +128,7 @@
 //	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
+//	discover.go    discover blocks, whose elements were found
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends

@@ -114,7 +114,7 @@ type folded struct {
 // the attempt's result, if the event is one.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
 	rule, at := s.spec.Load().rule, sc.clock.Time(now)
-	if res != nil && res.Reason.BlamesEngine() {
+	if res != nil && res.Reason.IsNeverCounted() {
 		rule.OnError = probe.ErrorIgnored
 	}
 	outcome := probe.Unknown
@@ -154,7 +154,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 
 // isUncounted reports whether an attempt changes neither a verdict nor what is remembered of a probe's outcomes.
 func isUncounted(ev verdict.Event, res *probe.Result) bool {
-	return ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
+	return ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.IsNeverCounted()
 }
 
 // publish notifies subscribers of what has followed from an event, logs it, and updates the summary of the target.

@@ -71,7 +71,7 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 			continue
 		}
 		if p.Cause != (cause{}) {
-			memory.Warned, memory.Fault = memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
+			memory.Warned, memory.Fault = memory.Warned || memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
 		}
 		c.Memories[id] = memory
 		if u.Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only

@@ -27,7 +27,7 @@ type Rule struct {
 	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
 	Policy                 Policy        `hcl:"policy,optional" doc:"how outcomes add up to a verdict: runs of equal outcomes, which the thresholds decide, or evidence: a failure adds 5 to a score and a success takes 1 off it, from 0 to 20; the probe fails at 20 and passes again at 0. Not for startup probes"`
-	OnError                OnError       `hcl:"on_error,optional" doc:"what an attempt that could not be made (outcome unknown) counts as: ignore it, or take it for a failure. An attempt that failed for a fault of the engine itself (reasons engine.…) is never a failure"`
+	OnError                OnError       `hcl:"on_error,optional" doc:"what an attempt that could not be made (outcome unknown) counts as: ignore it, or take it for a failure. An attempt that failed for a fault of the engine itself (reasons engine.…) or of a container runtime (runtime.…) is never a failure"`
 	Effect                 Effect        `hcl:"effect,optional" doc:"what it means that the probe fails: fail makes the target not ready, or fails its instance, and warn only makes it degraded: it stays ready, in rotation, and is not restarted. Not for startup probes"`
 	Compatibility          Compatibility // default: the engine's
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -132,6 +133,14 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 	gauge("sonde_gateway_failing", "1 while the latest attempt to bring the gateway up to date has failed, for at least one source, otherwise 0.", func(g group.GatewayStatus) float64 { return number(g.Error != "") }, "gateway", "output"),
 	gauge("sonde_gateway_failing_sources", "Number of sources for which the latest attempt to bring the gateway up to date has failed: groups, files, the listener and others that can fail while the rest does not.", func(g group.GatewayStatus) float64 { return float64(g.Failing) }, "gateway", "output"),
 	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 { return unixTime(g.Last) }, "gateway", "output"),
+}
+
+// Metrics of each source of targets.
+var discoveryMetrics = []metric[discover.Status]{
+	gauge("sonde_discovery_elements", "Number of elements that the discover block has found last.", func(d discover.Status) float64 { return float64(d.Elements) }, "discover"),
+	gauge("sonde_discovery_failing", "1 while the latest answer to the discover block is broken, incomplete or empty, otherwise 0.", func(d discover.Status) float64 { return number(d.Error != "" && d.LeftOut == 0) }, "discover"),
+	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
+	gauge("sonde_discovery_last_answer_timestamp_seconds", "When the last complete answer came, in seconds since 1970; 0 for never.", func(d discover.Status) float64 { return unixTime(d.Answered) }, "discover"),
 }
 
 // Metrics of all targets.

@@ -24,6 +24,9 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 		probe.ReasonOwnership, probe.ReasonDamped, probe.ReasonFloor, probe.ReasonReload:
 		return probe.StateRestartBlocked, true
 	}
+	if in.Reason.BlamesRuntime() {
+		return probe.StateBlind, true
+	}
 	return probe.StateReady, true
 }
 
@@ -44,8 +47,14 @@ func goneState(in *probe.Instance) probe.TargetState {
 // waitingState returns the state of a target whose next instance has not started.
 func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
-	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources:
+	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources || in.Reason == probe.ReasonRuntimeNoContainer:
 		return probe.StateCannotStart
+	case in.Reason.BlamesRuntime():
+		return probe.StateBlind
+	case in.Reason == probe.ReasonRuntimeStop:
+		return probe.StateStopped
+	case in.Reason == probe.ReasonNotRunning:
+		return probe.StateExited
 	case in.Reason == probe.ReasonStartAfter || in.Reason == probe.ReasonStarting:
 		return probe.StateStarting
 	case in.Reason == probe.ReasonBackOff:
@@ -158,7 +167,7 @@ func gatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
 // without damping. It has not if another target explains that, or if its instance was ended, or is
 // restarted, because an operator has asked for that.
 func IsFlap(in *probe.Instance, own probe.TargetState) bool {
-	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop {
+	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop || in.Reason == probe.ReasonRuntimeStop {
 		return false
 	}
 	return ofDamped(own) == probe.StateDamped

@@ -133,6 +133,9 @@ func (d *Dialer) Source() netip.Addr { return d.source }
 // Check returns what a target lacks for this dialer to reach it, or nil. An error is a
 // *probe.FieldError for the field "host", "ip_family", "port" or "source_address".
 func (d *Dialer) Check(t probe.Target) error {
+	if t.Runtime != "" && t.Address == "" {
+		t.Address = "container" // the driver knows it later
+	}
 	host, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
 		return missing.Err

@@ -312,6 +312,9 @@ func (s viewer) foot(ctx context.Context, on cli.Screen, targets []api.Target, m
 		if all, err := s.client.Gateways(ctx); err == nil {
 			text += gatewayLines(on, all.Gateways, s.group, most, now)
 		}
+		if all, err := s.client.Discoveries(ctx); err == nil && s.group == "" {
+			text += discoveryLines(on, all.Discoveries, most, now)
+		}
 		if all, err := s.client.Maintenances(ctx); err == nil {
 			text += maintenanceLines(on, all.Maintenances, most, now)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -176,6 +177,22 @@ func gatewayLines(on cli.Screen, gateways []api.Gateway, of string, most int, no
 			text = "waiting for its first update"
 		}
 		return fmt.Sprintf("gateway %s (%s): %s", probe.OneLine(g.Gateway, probe.MaxGroupName), g.Output, text)
+	})
+}
+
+// discoveryLines returns a line for each source of targets up to most, those without a complete answer first.
+func discoveryLines(on cli.Screen, all []discover.Status, most int, now time.Time) string {
+	isFailing := func(d discover.Status) bool { return d.Error != "" }
+	all = ordered(all, func(discover.Status) bool { return true }, isFailing)
+	return listing[discover.Status]{on, most, "discover blocks", isFailing}.text(all, func(d discover.Status) string {
+		text := cli.Plural(d.Elements, "element")
+		switch {
+		case d.Error != "":
+			text += fmt.Sprintf(", for %s: %s", age(d.ErrorSince, now), probe.OneLine(d.Error, probe.MaxDetail))
+		case d.Answered.IsZero():
+			text += ", waiting for the first answer"
+		}
+		return fmt.Sprintf("discover %s: %s", probe.OneLine(d.Name, probe.MaxTargetName), text)
 	})
 }
 

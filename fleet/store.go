@@ -409,23 +409,20 @@ func (l *ledger) renewCauses() {
 	}
 }
 
-// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them.
+// warning is cause for a probe that passes: the latest warning, if it warns, or how votes differ that warn.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
+	st, _ := l.config.Engine.Status(id)
+	if !st.Warned || st.Instance != m.State.Instance {
+		return cause{}
+	}
 	if of, isJoint := l.joints.desired.joint(id); isJoint {
 		if d, why := l.joints.decide(of); why == "" && d.instance == m.State.Instance {
 			if r := d.result(of.rule); isGrayPass(r) {
 				return cause{m.Since, r.Reason, r.Detail}
 			}
-			if d.Decided { // or else the last joint verdict stands, with its warning
-				return cause{}
-			}
 		}
 	}
-	st, _ := l.config.Engine.Status(id)
-	switch {
-	case !st.Warned, st.Instance != m.State.Instance:
-		return cause{}
-	case st.Fault.Outcome == probe.Warning:
+	if st.Fault.Outcome == probe.Warning {
 		return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 	}
 	return known

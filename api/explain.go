@@ -93,6 +93,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
 	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
 	probe.StateCompleted:      "its last instance exited with status 0, and no other follows",
+	probe.StateDegraded:       "a probe warns, and it is ready",
 	probe.StateReady:          "it has started, and no readiness probe fails",
 }
 
@@ -175,27 +176,34 @@ func (t Target) explainGateway(now time.Time) string {
 
 // instanceReasons says what the reasons of an instance mean. Others are shown as they are.
 var instanceReasons = map[probe.Reason]string{
-	probe.ReasonBackOff:         "The next one starts after its back-off",
-	probe.ReasonStartAfter:      "It starts after other targets",
-	probe.ReasonOperatorStop:    "An operator stopped the target; sonde start starts it",
-	probe.ReasonOperatorRestart: "An operator requested its restart",
-	probe.ReasonCrashLoop:       "Earlier instances kept exiting, and this one has not outlasted the last back-off yet",
-	probe.ReasonDegraded:        "It fails, and is not restarted while the engine itself is degraded",
-	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
-	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
-	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
-	probe.ReasonOwnership:       "It fails, and is not restarted until an engine of the fleet owns the target and may act and, with a quorum, enough vantages agree",
-	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
-	probe.ReasonFloor:           "It fails, and is not restarted until its group has enough ready members without it",
-	probe.ReasonBudget:          "It fails, and is not restarted until the restart budget allows it",
-	probe.ReasonReload:          "It fails, and is not restarted until the configuration is corrected, or sonde restart or sonde reload --force is run",
-	probe.ReasonEnding:          "It fails and is being terminated",
-	probe.ReasonShutdown:        "The engine stops, and terminates it",
-	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
-	probe.ReasonExited:          "It exited on its own",
-	probe.ReasonCompleted:       "It exited with status 0",
-	probe.ReasonNoStart:         "It could not be started",
-	probe.ReasonStarting:        "The process of the next one runs, and has not reported yet that it is ready",
+	probe.ReasonBackOff:            "The next one starts after its back-off",
+	probe.ReasonStartAfter:         "It starts after other targets",
+	probe.ReasonOperatorStop:       "An operator stopped the target; sonde start starts it",
+	probe.ReasonRuntimeStop:        "It was stopped by a command of its runtime, and another one or sonde restart starts it",
+	probe.ReasonNotRunning:         "Its container does not run, and its runtime does not start it",
+	probe.ReasonOperatorRestart:    "An operator requested its restart",
+	probe.ReasonCrashLoop:          "Earlier instances kept exiting, and this one has not outlasted the last back-off yet",
+	probe.ReasonDegraded:           "It fails, and is not restarted while the engine itself is degraded",
+	probe.ReasonDependency:         "It fails, and is not restarted while a target that it depends on is in trouble",
+	probe.ReasonPaused:             "It fails, and is not restarted while the target is paused",
+	probe.ReasonMaintenance:        "It fails, and is not restarted during the maintenance of the target",
+	probe.ReasonOwnership:          "It fails, and is not restarted until an engine of the fleet owns the target and may act and, with a quorum, enough vantages agree",
+	probe.ReasonDamped:             "It fails, and is not restarted while the target is damped",
+	probe.ReasonFloor:              "It fails, and is not restarted until its group has enough ready members without it",
+	probe.ReasonBudget:             "It fails, and is not restarted until the restart budget allows it",
+	probe.ReasonReload:             "It fails, and is not restarted until the configuration is corrected, or sonde restart or sonde reload --force is run",
+	probe.ReasonEnding:             "It fails and is being terminated",
+	probe.ReasonShutdown:           "The engine stops, and terminates it",
+	probe.ReasonEnded:              "It was terminated because it failed, or is no longer configured",
+	probe.ReasonExited:             "It exited on its own",
+	probe.ReasonCompleted:          "It exited with status 0",
+	probe.ReasonNoStart:            "It could not be started",
+	probe.ReasonRuntimeUnavailable: "Its runtime does not answer, so that it is not restarted until it does",
+	probe.ReasonRuntimeTimeout:     "Its runtime does not answer in time, so that it is not restarted until it does",
+	probe.ReasonRuntimePermission:  "The engine may not use its runtime, so that it is not restarted",
+	probe.ReasonRuntimeNoContainer: "Its runtime has no such container",
+	probe.ReasonRuntimeFailed:      "Its runtime reports an error",
+	probe.ReasonStarting:           "The process of the next one runs, and has not reported yet that it is ready",
 }
 
 // explain returns "" for an instance that the engine does not run.
@@ -249,7 +257,7 @@ func (in Instance) explainExit() string {
 // importance is smaller for probes of which people want to read first.
 func (p Probe) importance() int {
 	switch {
-	case p.Blind || p.Decided && p.Verdict == probe.Failing:
+	case p.Blind || p.Warned || p.Decided && p.Verdict == probe.Failing:
 		return 0
 	case !p.Decided && p.WaitReason == verdict.NotWaiting:
 		return 1
@@ -285,6 +293,8 @@ func (p Probe) explainVerdict(now time.Time) string {
 		return " cannot be attempted"
 	case p.Decided && p.Verdict == probe.Failing:
 		return continuing("failing", p.Since, now)
+	case p.Decided && p.Verdict == probe.Passing && p.Warned:
+		return continuing("passing", p.Since, now) + ", and warns"
 	case p.Decided && p.Verdict == probe.Passing:
 		return continuing("passing", p.Since, now)
 	case p.Verdict == probe.Undecided:

@@ -56,6 +56,10 @@ func (s *compiledSchema) decodeContent(e *evaluator, b *tree.Block, c tree.Conte
 			d.decodeInner(inner, schema)
 		}
 	}
+	if name := s.schema.Label; name != "" && len(b.Labels) > 0 {
+		d.values[name] = b.Label(0)
+		d.sources[name] = fieldSource{name: b.LabelRange(0), value: b.LabelRange(0)}
+	}
 	for i := range s.schema.Fields {
 		switch field := &s.schema.Fields[i]; {
 		case field.Type != Block && field.Type != Object:

@@ -34,7 +34,7 @@ type probeDecoder struct {
 
 	// What equal probes share.
 	compiled map[probeKey]*compiledProbe
-	warnings map[string]error                     // by the revision of a handler, for targets without Env, Dir and User
+	warnings map[string]error                     // by the revision of a handler, for targets without Env, Dir, User and Runtime
 	varying  map[*hclsyntax.Body][]hcl.Expression // what differs between the elements of a loop
 	scratch  bytes.Buffer
 }
@@ -346,7 +346,7 @@ func (d *probeDecoder) warnOfHandler(p *compiledProbe, b *tree.Block, t probe.Ta
 	if p.warn == nil {
 		return
 	}
-	shared := len(t.Env) == 0 && t.Dir == "" && t.User == ""
+	shared := len(t.Env) == 0 && t.Dir == "" && t.User == "" && t.Runtime == ""
 	warnings, known := d.warnings[p.revision]
 	if !shared || !known {
 		warnings = p.warn(p.block.values, t)

@@ -39,7 +39,7 @@ type Handler struct {
 
 	// Warn returns what is probably not meant in a block from which Make has made a
 	// handler, in the form of Make's errors. They are reported as warnings. Of the target
-	// it may read Env, Dir and User; it is called once for all blocks with equal values
+	// it may read Env, Dir, User and Runtime; it is called once for all blocks with equal values
 	// and targets with none of these. Nil: there are no warnings.
 	Warn func(Values, probe.Target) error
 }
@@ -93,8 +93,11 @@ type Driver struct {
 	WarnOfTarget func(Values) error
 
 	// target returns what probes of the target take from the block where the target
-	// block does not say otherwise: Address, Env, Dir and User. Nil for nothing.
+	// block does not say otherwise: Address, Env, Dir, User and Runtime. Nil for nothing.
 	target func(settings any) probe.Target
+
+	// OfTarget returns the settings with what they take from the target: its ports. Nil for nothing.
+	OfTarget func(settings any, t probe.Target) any
 }
 
 // Context is what a handler or driver may have to know besides its own block: arguments of
@@ -107,6 +110,7 @@ type Context struct {
 // Schema declares the fields of a block.
 type Schema struct {
 	Doc    string
+	Label  string // the name of the String that the label of the block sets, which can be left out; empty: it has none
 	Fields []Field
 }
 

@@ -18,10 +18,11 @@ type language struct {
 	connecting []string           // the handlers that a probe_module block can have
 	engine     *Engine            // of the configuration, once it is decoded: for Handler.Load
 
-	file          *compiledSchema // all blocks
-	target, probe *compiledSchema // of file
-	rule          *compiledSchema // the arguments of a probe
-	lifecycle     *compiledSchema // of a target block: its settings and drivers, and its damping
+	file          *compiledSchema            // all blocks
+	target, probe *compiledSchema            // of file
+	discover      map[string]*compiledSchema // of discover blocks, by their kinds
+	rule          *compiledSchema            // the arguments of a probe
+	lifecycle     *compiledSchema            // of a target block: its settings and drivers, and its damping
 }
 
 // The blocks that are equal in each language.
@@ -81,12 +82,14 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	inProbe = append(slices.Concat(rule.Fields, inProbe), Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()}, dynamicField)
 	lifecycle := slices.Clone(o.TargetSettings.schema.Fields)
 	for _, name := range names(o.Drivers) {
-		driver := o.Drivers[name].schema
-		lifecycle = append(lifecycle, Field{Name: name, Type: Block, Block: &driver})
+		lifecycle = append(lifecycle, driverField(name, o.Drivers[name].schema))
 	}
 	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
 	inTarget := append(slices.Concat(targetFields, lifecycle),
 		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"), dynamicField)
+	target := labelled("target", `target "web"`, 0, &Schema{Fields: inTarget}, "name")
+	var discovery *Schema
+	l.discover, discovery = discoverSchemas(target)
 
 	l.file = compileSchema(Schema{Fields: []Field{
 		{Name: "engine", Type: Block, Block: structSchema[Engine](o.EngineSettings.schema.Fields...)},
@@ -100,7 +103,8 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 		labelled("gateway", `gateway "edge"`, 0, structSchema[gatewayBlock](blocksOf(o.Gateways)...), "name"),
 		labelled("notify", `notify "oncall"`, 0, structSchema[notifyBlock](blocksOf(o.Notifiers)...), "name"),
 		labelled("maintenance", `maintenance "nightly"`, 0, structSchema[maintenanceBlock](), "name"),
-		labelled("target", `target "web"`, 0, &Schema{Fields: inTarget}, "name"),
+		target,
+		labelled("discover", `discover "file"`, 0, discovery, "kind"),
 		labelled("probe_module", `probe_module "http_2xx"`, 0, module, "name"),
 	}})
 	l.target = l.of("target")
@@ -109,6 +113,14 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	l.of("engine").body.Retired = retiredOfEngine
 	l.probe.body.Unknown, l.of("probe_module").body.Unknown = l.missingPlugin, l.missingPlugin
 	return l
+}
+
+// driverField returns the block of a driver, which may have a label.
+func driverField(name string, inside Schema) Field {
+	if inside.Label == "" {
+		return Field{Name: name, Type: Block, Block: &inside}
+	}
+	return labelled(name, name+` "web"`, 1, &inside, inside.Label)
 }
 
 // handlerFields returns the blocks of the handlers in a probe and in a probe_module block, and notes which can be in the latter.

@@ -27,6 +27,7 @@ import (
 //	Count int           `hcl:"count,optional" doc:"attempts" default:"3" min:"1" max:"9"`
 //	TLS   *TLS          `hcl:"tls,block"`                   // a struct with such tags
 //	Retry Retry         `hcl:"retry,object"`                // likewise, written retry = { … }
+//	Name  string        `hcl:"name,label" doc:"the name"`   // the label of the block, which can be left out; of a driver
 //	Made  string        `hcl:"-"`                           // not in HCL
 //
 // A path on the machine of the engine needs the option path, and a socket the option socket, whatever the name of the
@@ -100,7 +101,7 @@ func followsFrom(err error, others probe.FieldErrors) bool {
 
 // DriverOf returns the Driver for a struct as SettingsOf takes it. Check is that of
 // SettingsOf, but knows the engine block. Target returns what probes of the target take
-// from the block: its Address, Env, Dir and User. Both may be nil.
+// from the block: its Address, Env, Dir, User and Runtime. Both may be nil.
 func DriverOf[T any](check func(T, Context) error, target func(T) probe.Target) Driver {
 	d := Driver{Settings: settingsOf(check)}
 	if target != nil {
@@ -139,6 +140,10 @@ func schemaOf(t reflect.Type) Schema {
 			if isEmbedded(f) {
 				s.Fields = append(s.Fields, schemaOf(f.Type).Fields...)
 			}
+			continue
+		}
+		if tag.has("label") {
+			s.Label = tag.name
 			continue
 		}
 		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"),

@@ -28,20 +28,21 @@ type targetDecoder struct {
 	defaults *defaults
 	probes   *probeDecoder
 
-	targets    map[string]Target  // by name
-	known      knownTargets       // the same targets, as written
-	origins    map[string]*origin // by name
-	lists      []targetList
-	emptyLoops []Note   // the arguments for_each without elements
-	later      []report // about target blocks: see reportLater
+	targets     map[string]Target  // by name
+	known       knownTargets       // the same targets, as written
+	origins     map[string]*origin // by name
+	lists       []targetList
+	discoveries []Discovery
+	emptyLoops  []Note   // the arguments for_each without elements
+	later       []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 	samePorts   sharedMaps[uint16]
 	sameLabels  sharedMaps[string]
 }
 
-// decodeAll decodes target blocks.
-func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
+// decodeAll decodes target blocks, and discover blocks.
+func (t *targetDecoder) decodeAll(blocks, discoveries []*tree.Block) {
 	if decode := t.options.TargetSettings.decode; decode != nil {
 		t.noLifecycle.Settings, _ = decode(nil, Context{})
 	}
@@ -56,6 +57,7 @@ func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
 			t.decode(b)
 		}
 	}
+	t.discoveries = t.decodeDiscoveries(discoveries)
 	if !t.e.hasErrors() {
 		for _, r := range t.later {
 			t.e.add(r)
@@ -73,8 +75,7 @@ func (t *targetDecoder) reportLater(r report) {
 }
 
 func (t *targetDecoder) decode(b *tree.Block) {
-	content, whole := t.e.read(&b.Body, t.language.target.body)
-	spec := targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
+	content, spec := t.readTarget(b)
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {
@@ -90,14 +91,26 @@ func (t *targetDecoder) decode(b *tree.Block) {
 	some := false
 	for e := range elements(b, forEach, t.e) {
 		some = true
-		one := b.In(e.ctx, e.text)
-		if spec.target.Name, ok = t.name(one, content, e.target); ok && isValidTargetName(b, spec.target.Name, forEach.Expr.Range(), t.e.collector) {
-			t.element(one, content, spec)
-		}
+		t.decodeElement(b, content, spec, e, forEach.Expr.Range())
 	}
 	if !some {
 		t.emptyLoops = append(t.emptyLoops, noteAt(forEach.Expr.Range(), fmt.Sprintf("for_each of target %q has no elements", b.Label(0))))
-		t.dryRun(b, content, spec)
+		t.dryRun(b, content, spec, cty.DynamicVal)
+	}
+}
+
+// readTarget returns what a target block contains, and what is known of its target.
+func (t *targetDecoder) readTarget(b *tree.Block) (tree.Content, targetSpec) {
+	content, whole := t.e.read(&b.Body, t.language.target.body)
+	return content, targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
+}
+
+// decodeElement decodes the target of an element, whose name is reported at a place if it is invalid.
+func (t *targetDecoder) decodeElement(b *tree.Block, c tree.Content, spec targetSpec, e element, at hcl.Range) {
+	one := b.In(e.ctx, e.text)
+	ok := false
+	if spec.target.Name, ok = t.name(one, c, e.target); ok && isValidTargetName(b, spec.target.Name, at, t.e.collector) {
+		t.element(one, c, spec)
 	}
 }
 
@@ -124,9 +137,9 @@ func (t *targetDecoder) require(sources []Source) {
 
 // dryRun decodes a target without elements as if it had one of unknown value, so that
 // the errors in it are reported.
-func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
+func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec, value cty.Value) {
 	unknown := t.e.unknown
-	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
+	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), value)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
 	if arg, named := c.Arguments["name"]; named {
@@ -168,9 +181,15 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	labels, validLabels := t.labels(b, content)
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
-	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
+	spec.target.Env, spec.target.Dir, spec.target.User, spec.target.Runtime = inherited.Env, inherited.Dir, inherited.User, inherited.Runtime
+	if arg, given := content.Arguments["address"]; given && inherited.Runtime != "" {
+		t.e.add(report{at: arg.Range, body: &b.Body, summary: "address has no place beside a container, whose address the runtime knows", hint: "leave it out"})
+	}
 	if driver, block := driverOf(t.options.Drivers, content.Blocks); driver.IsLocal {
 		spec.localDriver = block.Type
+	}
+	if driver, block := driverOf(t.options.Drivers, content.Blocks); block != nil && driver.OfTarget != nil && target.Driver != nil {
+		target.Driver = driver.OfTarget(target.Driver, spec.target)
 	}
 	hasProbes := t.probes.decodeAll(content.Blocks, spec)
 	if !hasProbes {
@@ -184,7 +203,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	if whole {
 		t.warnOfRestarts(b, content.Blocks)
 	}
-	if !hasProbes && whole && spec.valid && inherited.Address == "" {
+	if !hasProbes && whole && spec.valid && inherited.Address == "" && inherited.Runtime == "" {
 		t.e.add(report{isWarning: true, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }

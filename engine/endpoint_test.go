@@ -104,3 +104,21 @@ func TestARestatedTargetIsWhereItsInstanceIs(t *testing.T) {
 		}
 	})
 }
+
+// What a container runtime could not do says nothing about the target, whatever the rule makes of errors (K71).
+func TestAnErrorOfTheRuntimeIsNeverAFailure(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		p := with(h)
+		p.Rule = probe.Rule{Kind: probe.Liveness, Period: time.Second, OnError: probe.ErrorFails}
+		apply(t, e, probe.Set{liveness: p})
+		e.Report(instance("a"))
+		pass(5 * time.Second)
+		h.give(probe.Broken(probe.ReasonRuntimeTimeout, "no answer of docker.sock in 10s"))
+		pass(time.Minute)
+		st, _ := e.Target("web")
+		if l := st.Probes[0]; l.Verdict != probe.Passing || !l.Blind || l.Attempts[probe.Unknown] < 50 || st.State != probe.StateBlind || !st.Ready {
+			t.Errorf("%v, %v, blind %v, attempts %v", st.State, l.Verdict, l.Blind, l.Attempts)
+		}
+	})
+}

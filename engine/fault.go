@@ -80,7 +80,7 @@ func isFault(r *probe.Rule, res *probe.Result) bool {
 	case probe.Success:
 		return false
 	case probe.Unknown:
-		return r.OnError == probe.ErrorFails && !res.Reason.BlamesEngine()
+		return r.OnError == probe.ErrorFails && !res.Reason.IsNeverCounted()
 	}
 	return true
 }

@@ -142,6 +142,7 @@ type specKey struct {
 	ports, env     uintptr
 	labels         uintptr
 	dir, user      string
+	runtime        string
 	static         bool
 	settings       string
 }
@@ -150,7 +151,7 @@ func key(own *owner, p *probe.Probe) specKey {
 	return specKey{
 		own, p.Rule, p.Handler, p.HandlerName, p.Revision,
 		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
-		p.Target.Dir, p.Target.User, p.Target.Static, p.Settings,
+		p.Target.Dir, p.Target.User, p.Target.Runtime, p.Target.Static, p.Settings,
 	}
 }
 

@@ -30,7 +30,8 @@ var (
 
 // checkDriver returns why a fleet cannot have a driver, or nil.
 func checkDriver(d restart.Driver) error {
-	if _, isExternal := d.(restart.External); d != nil && !isExternal {
+	_, isExternal := d.(restart.External)
+	if _, isNear := d.(restart.Notifying); d != nil && (!isExternal || isNear) {
 		return errors.New("its instances run on the host of one engine; apply it to that engine, not to the fleet")
 	}
 	return nil
@@ -164,7 +165,7 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 	hasFailed := false
 	for i := range st.Probes {
 		p := &st.Probes[i]
-		if p.ID.Kind == probe.Readiness || p.Verdict != probe.Failing || p.Instance != st.Instance.ID {
+		if !p.FailsInstance(st.Instance.ID) {
 			continue
 		}
 		hasFailed = true

@@ -22,7 +22,7 @@ func (r Reason) BlamesEngine() bool {
 // outage.
 func (r Reason) IsPlanned() bool {
 	switch r {
-	case ReasonShutdown, ReasonOperatorStop, ReasonOperatorRestart, ReasonCompleted:
+	case ReasonShutdown, ReasonOperatorStop, ReasonOperatorRestart, ReasonRuntimeStop, ReasonCompleted:
 		return true
 	}
 	return false
@@ -55,6 +55,9 @@ func (r Reason) OverUDP() Reason {
 // BlamesRuntime reports whether the cause lies with the container runtime or service manager that runs the instance. Such
 // an attempt is unknown and counts for nothing, whatever Rule.OnError says, and nothing is restarted meanwhile (K71).
 func (r Reason) BlamesRuntime() bool { return strings.HasPrefix(string(r), runtimeLayer) }
+
+// IsNeverCounted reports whether an unknown attempt counts for nothing, whatever Rule.OnError says.
+func (r Reason) IsNeverCounted() bool { return r.BlamesEngine() || r.BlamesRuntime() }
 
 // Evidence is what the reason of a failure says about the network between the engine
 // and a target.
@@ -156,7 +159,9 @@ const (
 	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
 	ReasonStarting        Reason = "restart.starting"         // the process runs, and has not said yet that it is ready
 	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator has stopped the target
-	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one
+	ReasonNotRunning      Reason = "restart.not_running"      // the container exists, has exited on its own, and its runtime does not start it again
+	ReasonRuntimeStop     Reason = "restart.runtime_stop"     // somebody has stopped the instance by a command of its runtime, such as docker stop
+	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one, here or by a command of its runtime
 	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it
 	ReasonDegraded        Reason = "restart.engine_degraded"  // the instance fails, and waits until the engine is well: see engine.Engine.Doubts
 	ReasonDependency      Reason = "restart.dependency"       // the instance fails, and waits until no target that it depends on is in trouble

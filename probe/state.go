@@ -1,7 +1,7 @@
 package probe
 
 // TargetState says in one word how a target is: what its instance and its probes add up to.
-// The states are sorted, the worst first. The zero TargetState is StateAbsent.
+// The states are sorted, the worst first, as far as they say whether it works. The zero TargetState is StateAbsent.
 type TargetState uint8
 
 // The states of a target.
@@ -11,11 +11,11 @@ const (
 	// In trouble.
 	StateCannotStart    // an instance cannot be started
 	StateCrashLooping   // its instances exit, or are ended, one after another; the next one waits for its back-off, or has not run for as long as that
-	StateExited         // its last instance has exited with an error, and no other follows
+	StateExited         // its last instance has exited with an error, and no other follows; or its container does not run
 	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, for enough ready members of its group, until the engine is well, for a target that it depends on, until what a reload has changed is corrected, or for the end of a pause or of damping
 	StateFailing        // a startup or liveness probe fails
 	StateNotReady       // a readiness probe fails
-	StateBlind          // the attempts of a probe cannot be made: as many in a row were unknown as failures would decide
+	StateBlind          // the attempts of a probe cannot be made: as many in a row were unknown as failures would decide; or the runtime that runs its instance does not answer
 
 	// Not in trouble.
 	StateUnreachable // it fails, or cannot be attempted, and a target that it depends on is in trouble: that one is to be looked after
@@ -25,7 +25,10 @@ const (
 	StateRestarting  // its instance has ended, and the next one starts at once
 	StateStarting    // not all its startup and readiness probes have a verdict yet, or there is no instance yet
 	StateCompleted   // its last instance has exited with status 0, and no other follows
-	StateReady       // it has started, and its readiness probes pass or there are none
+
+	StateDegraded // in trouble, too: it is ready, and a readiness or liveness probe warns
+
+	StateReady // it has started, and its readiness probes pass or there are none
 )
 
 // TargetStates is the number of states. They are the numbers below it.
@@ -33,17 +36,19 @@ const TargetStates = int(StateReady) + 1
 
 var targetStateNames = names[TargetState]{
 	"absent", "cannot_start", "crash_looping", "exited", "restart_blocked", "failing", "not_ready", "blind",
-	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "ready",
+	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "degraded", "ready",
 }
 
 // InTrouble reports whether somebody should look after the target: it is not well, and does not
 // only need time.
-func (s TargetState) InTrouble() bool { return s >= StateCannotStart && s <= StateBlind }
+func (s TargetState) InTrouble() bool {
+	return s >= StateCannotStart && s <= StateBlind || s == StateDegraded
+}
 
 // Severity returns how bad the state is.
 func (s TargetState) Severity() Severity {
 	switch {
-	case s == StateBlind:
+	case s == StateBlind, s == StateDegraded:
 		return SeverityWarning
 	case s.InTrouble():
 		return SeverityCritical
@@ -66,7 +71,7 @@ type Severity uint8
 // The severities.
 const (
 	severityNone     Severity = iota
-	SeverityWarning           // nothing is known about the target, or about a part of it
+	SeverityWarning           // a part of the target does not work, or nothing is known about the target or a part of it
 	SeverityCritical          // the target is down, or does not work
 )
 

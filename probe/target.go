@@ -34,6 +34,10 @@ type Target struct {
 	Dir  string
 	User string
 
+	// Runtime says what runs the target's instances, if that is a container runtime: "docker", or what its configuration
+	// calls it. Exec probes run inside the container, and its address is known once it runs.
+	Runtime string `json:",omitempty"`
+
 	// Since is when the instance began to run that an attempt is made at. The engine sets it for
 	// each attempt; it is zero if the restarts of the target are not observed (StaticID).
 	Since time.Time `json:",omitzero"`
@@ -68,7 +72,7 @@ func (t Target) Port(s string) (uint16, error) {
 
 // Equal reports whether two targets are the same in every field but Since and Instance.
 func (t Target) Equal(u Target) bool {
-	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User &&
+	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User && t.Runtime == u.Runtime &&
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)
 }
 

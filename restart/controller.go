@@ -478,6 +478,13 @@ func (c *Controller) release(target string) bool {
 	return true
 }
 
+// refund takes back the last charge of a target.
+func (c *Controller) refund(target string) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	c.spent = c.spent.remove(target)
+}
+
 // charge takes the restart of a target from the budget, or returns why it waits.
 func (c *Controller) charge(target string, now time.Time) (d delay) {
 	c.unitsMu.Lock()

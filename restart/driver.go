@@ -41,6 +41,11 @@ type Begun struct {
 // the instance has terminated. The next instance counts as started as soon as one has
 // terminated; the back-off is kept between requests to terminate.
 //
+// While Run waits for an instance, since the one before has exited, it gives a Notice (see Notifying). It is then asked to
+// terminate an instance, too: once the back-off is over, if the unit's policy restarts an instance with such an exit, and
+// again after each further back-off. It starts the next instance, unless its runtime will do so, or somebody has stopped the
+// one before. What was asked for before began is called is not received any more afterwards.
+//
 // The method SetFailed marks the driver: without it, the controller takes the instances for those that the engine
 // runs. Assert the interface beside the driver, so that the compiler finds a method that is missing:
 //
@@ -69,7 +74,8 @@ type Notice struct {
 	//
 	// A reason of the runtime (probe.Reason.BlamesRuntime) says that the driver can neither see the instance nor restart
 	// it now. One that was reported as running stays so, with that reason. Its verdicts stay, and its restart waits: the
-	// driver is not asked to terminate an instance until the Notice is withdrawn.
+	// driver is not asked to terminate an instance until the Notice is withdrawn. When the driver knows that the instance
+	// has ended, it returns an Exit instead.
 	Reason probe.Reason
 	Detail string // for people: what is wrong, since when, and what to do
 }

@@ -18,6 +18,7 @@ import (
 type instance struct {
 	supervisor *supervisor
 	driver     Driver // whose Run it is; after a reload the unit has another, equal one
+	isExternal bool
 	cancel     context.CancelCauseFunc
 	end        chan time.Duration // capacity 1
 	recheck    *time.Timer        // when to check the probes again
@@ -34,7 +35,9 @@ type instance struct {
 	requests  int       // requests to terminate, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
 	acquired  bool      // the disruption budget was asked for its restart
-	explained bool      // the reported detail is that of a delay
+	explained bool      // the reported detail is that of a delay, or of a runtime that does not answer
+	charged   bool      // its restart was charged to the budget now, and not earlier
+	byOthers  bool      // see Exit.ByOthers
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
 
 	notice     Notice // the latest one of a Notifying driver
@@ -79,6 +82,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	s.control.takeRequest(s.target) // a new instance is what it asks for
 	i.setStop()
 	if d, ok := i.driver.(External); ok {
+		i.isExternal = true
 		d.SetFailed(func(reason error) { i.report(func(r *reports) { r.failed = cmp.Or(r.failed, reason) }) })
 	}
 	if d, ok := i.driver.(Notifying); ok {
@@ -132,8 +136,11 @@ func (i *instance) run(ctx context.Context) {
 	}()
 	began := func(b Begun) {
 		i.report(func(r *reports) {
-			if r.begun.ID == "" {
-				r.begun = b
+			if r.begun.ID != "" {
+				return
+			}
+			if r.begun = b; i.isExternal {
+				i.dropGrace() // it was for the start
 			}
 		})
 	}
@@ -160,7 +167,7 @@ func (i *instance) handle(o occurrence) {
 	case doSettle, doCancel:
 		i.settle(now, do == doCancel)
 	case doDisregard:
-		i.show(false, i.runningReason(now), "")
+		i.showRunning(now, false)
 	case doPostpone:
 		i.postpone(now, o.delay, o.failing)
 	case doEnd:
@@ -283,7 +290,7 @@ func (i *instance) check(now time.Time) occurrence {
 		}
 		return occurrence{event: expires}
 	case i.phase == starting:
-		i.checkStarting()
+		i.checkStarting(now)
 		return occurrence{}
 	case i.phase.isLast():
 		return occurrence{}
@@ -327,6 +334,15 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 	return probe.ReasonCrashLoop
 }
 
+// showRunning reports an instance that runs and does not fail, as far as the driver sees that.
+func (i *instance) showRunning(now time.Time, managed bool) {
+	reason, detail := i.runningReason(now), ""
+	if n := i.notice; n.Reason.BlamesRuntime() {
+		reason, detail = n.Reason, n.Detail
+	}
+	i.show(managed, reason, detail)
+}
+
 // checkProbes returns whether a probe fails that restarts the instance, and whether the restart waits.
 func (i *instance) checkProbes(now time.Time) occurrence {
 	failing, isFailing := i.failingProbe()
@@ -358,11 +374,11 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	s := i.supervisor
 	target, _ := s.control.config.Engine.Target(s.target)
 	for _, p := range target.Probes {
-		if i.failsBy(p) {
+		if p.FailsInstance(i.id) {
 			return p, true
 		}
 	}
-	if n := i.notice; n.Reason != "" {
+	if n := i.notice; n.Reason != "" && !n.Reason.BlamesRuntime() {
 		return engine.Status{
 			ID:     probe.ID{Target: s.target, Kind: probe.Liveness, Name: noticeName},
 			Result: probe.Result{Reason: n.Reason, Detail: n.Detail},
@@ -371,32 +387,53 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	return engine.Status{}, false
 }
 
-// failsBy reports whether a probe of the target fails this instance.
-func (i *instance) failsBy(p engine.Status) bool {
-	return p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness
-}
-
 // noticeName stands for a Notifying driver where log records name the failing probe.
 const noticeName = "watchdog"
 
-// checkStarting reports an instance that runs and has not reported that it has started, and replaces it if an operator
-// wants another one.
-func (i *instance) checkStarting() {
+// checkStarting reports an instance that runs and has not reported that it has started, or that the driver does not see.
+// It replaces it if an operator wants another one.
+func (i *instance) checkStarting(now time.Time) {
 	s, n := i.supervisor, i.notice
 	if n.Reason == "" {
 		return
 	}
-	if s.control.takeRequest(s.target) {
+	switch {
+	case i.isExternal:
+		i.startAgain(now)
+	case s.control.takeRequest(s.target):
 		i.isReplaced = true
 		s.log.Info("terminating process that has not started, a restart was requested", "grace_period", s.unit.TerminationGracePeriod)
 		i.sendGrace(s.unit.TerminationGracePeriod)
 	}
-	if s.reported.Reason == n.Reason {
+	in := s.reported
+	if s.resumes == "" || !n.Reason.BlamesRuntime() {
+		in = s.endedInstance(probe.Ended)
+	}
+	if in.Reason, in.Detail = n.Reason, n.Detail; in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
+		s.report(in)
+	}
+}
+
+// startAgain asks an External driver to start the next instance after one that has exited, when its back-off is over or an
+// operator wants it.
+func (i *instance) startAgain(now time.Time) {
+	s := i.supervisor
+	m, _ := s.memory()
+	switch {
+	case s.control.takeRequest(s.target):
+	case s.resumes != "", !m.Exited, !s.unit.restarts(m.Code, m.Requested), i.notice.Reason.BlamesRuntime():
+		return
+	case now.Before(i.notBefore):
+		i.recheck.Reset(i.notBefore.Sub(now))
 		return
 	}
-	in := s.endedInstance(probe.Ended)
-	in.Reason, in.Detail = n.Reason, n.Detail
-	s.report(in)
+	i.reportsMu.Lock()
+	if i.reports.begun.ID == "" {
+		i.sendGrace(s.unit.TerminationGracePeriod)
+	}
+	i.reportsMu.Unlock()
+	i.notBefore = now.Add(s.unit.BackOff.wait(max(s.exits, 1) + 1))
+	i.recheck.Reset(i.notBefore.Sub(now))
 }
 
 // healthInterval is the time between two checks whether the engine, or a target that this one
@@ -407,6 +444,7 @@ const healthInterval = time.Second
 // the one before returns no delay. While it waits the instance is reported as not managed, so that its probes go on
 // and may recover.
 var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
+	(*instance).outage,
 	(*instance).backOff,
 	(*instance).suppression,
 	(*instance).unproven,
@@ -414,6 +452,14 @@ var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).inquire,
 	(*instance).acquire,
 	(*instance).takeBudget,
+}
+
+// outage says that the driver cannot see or restart the instance now.
+func (i *instance) outage(now time.Time, _ probe.ID) delay {
+	if n := i.notice; n.Reason.BlamesRuntime() {
+		return delay{reason: n.Reason, until: now.Add(healthInterval), detail: n.Detail}
+	}
+	return delay{}
 }
 
 // backOff says that the instance was started, or asked to terminate, too recently.
@@ -461,6 +507,7 @@ func (i *instance) takeBudget(now time.Time, _ probe.ID) delay {
 			return d
 		}
 		s.remember(func(m *Memory) { m.Charged = now })
+		i.charged = true
 	}
 	i.budgeted = true
 	return delay{}
@@ -522,7 +569,7 @@ func (i *instance) settle(now time.Time, isCanceled bool) {
 		i.budgeted = false
 		s.remember(func(m *Memory) { m.Requested, m.Budgeted = false, false })
 	}
-	i.show(true, i.runningReason(now), "")
+	i.showRunning(now, true)
 	if isCanceled {
 		s.log.Info("probes no longer failing, restart canceled", "instance", i.id)
 	}
@@ -596,11 +643,16 @@ func (i *instance) isForgotten(w wish) bool { return !w.wanted && !w.stopping }
 // sendGrace asks the driver to terminate the instance. It replaces a grace
 // period that the driver has not received yet.
 func (i *instance) sendGrace(grace time.Duration) {
+	i.dropGrace()
+	i.end <- grace // never blocks: this goroutine is the only sender
+}
+
+// dropGrace takes back a grace period that the driver has not received yet.
+func (i *instance) dropGrace() {
 	select {
 	case <-i.end:
 	default:
 	}
-	i.end <- grace // never blocks: this goroutine is the only sender
 }
 
 // finish records that the driver's Run has returned. An instance that has exited although it
@@ -611,6 +663,9 @@ func (i *instance) finish(exit Exit) termination {
 	if !i.phase.isLast() && !s.adopt(w) {
 		i.handle(i.unwanted(w))
 	}
+	if exit.ByOthers {
+		i.disown()
+	}
 	exit.Output = s.control.config.Redact(exit.Output)
 	end := termination{exit: exit, started: i.id != "", cause: i.cause()}
 	if i.phase == releasing && end.started && !s.unit.external() && w.releases && !errors.Is(exit.Err, ErrReleased) {
@@ -619,13 +674,27 @@ func (i *instance) finish(exit Exit) termination {
 	if end.started {
 		end.lasted = time.Since(i.since)
 	}
-	if end.cause == byProbe {
+	switch end.cause {
+	case byProbe:
 		end.why = i.notice.Detail
+	case byOthers:
+		end.why = "stopped or restarted by others"
 	}
 	if end.cause.isFinal() {
 		i.reportTerminated(end, w)
 	}
 	return end
+}
+
+// disown takes back what the restart has cost, since somebody else has stopped or restarted the instance.
+func (i *instance) disown() {
+	s := i.supervisor
+	i.byOthers, i.requests = true, 0
+	i.free()
+	if i.charged {
+		s.control.refund(s.target)
+		s.remember(func(m *Memory) { m.Charged = time.Time{} })
+	}
 }
 
 // cause returns why the instance has exited, or is released.
@@ -645,6 +714,9 @@ func (i *instance) cause() cause {
 func (i *instance) probeCause() cause {
 	if i.requests > 0 {
 		return byProbe
+	}
+	if i.byOthers {
+		return byOthers
 	}
 	return byItself
 }

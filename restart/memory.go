@@ -302,7 +302,9 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		}
 	case !s.unit.restarts(r.Code, r.Requested):
 		s.reportRestored(r, probe.Gone)
-		s.waitForPolicy(end)
+		if !s.unit.external() {
+			s.waitForPolicy(end)
+		}
 	case !s.unit.external() && time.Until(r.NotBefore) > 0:
 		s.reportRestored(r, probe.Ended)
 		s.waitUntil(r.NotBefore)

@@ -141,7 +141,7 @@ func (s *supervisor) supervise() {
 			continue
 		}
 		s.setRetries(0)
-		if end.cause == byOperator {
+		if end.cause == byOperator || end.cause == byOthers {
 			s.restarted(end)
 			continue
 		}
@@ -154,7 +154,9 @@ func (s *supervisor) supervise() {
 		switch {
 		case !s.unit.restarts(end.exit.Code, end.cause == byProbe):
 			s.reportEnd(end, probe.Gone, time.Time{})
-			s.waitForPolicy(end)
+			if !s.unit.external() { // or else somebody may start it again
+				s.waitForPolicy(end)
+			}
 		case s.unit.external() && end.exit.Err == nil:
 			s.reportEnd(end, probe.Ended, time.Time{})
 		default:
@@ -404,6 +406,7 @@ const (
 	byItself   cause = iota
 	byProbe          // a probe failed
 	byOperator       // an operator has asked for a restart
+	byOthers         // somebody else has stopped or restarted it
 	byRemoval        // the unit was removed, its driver has changed, or an operator has stopped the target
 	byShutdown       // the engine ends
 )
@@ -418,7 +421,7 @@ func (t termination) hasCompleted() bool {
 
 func (t termination) reason() probe.Reason {
 	switch {
-	case t.cause == byOperator:
+	case t.cause == byOperator, t.cause == byOthers:
 		return probe.ReasonOperatorRestart
 	case t.cause == byShutdown:
 		return probe.ReasonShutdown

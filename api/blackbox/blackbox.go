@@ -155,7 +155,7 @@ func (a *attempt) make(ctx context.Context) (probe.Result, probe.Trace) {
 // judge returns the status of the response and, if that is an error, its text.
 func (s *Server) judge(a *attempt, r *probe.Result) (status int, problem string) {
 	switch {
-	case r.Outcome == probe.Unknown && (r.Reason.BlamesEngine() || r.Reason == probe.ReasonStopped):
+	case r.Outcome == probe.Unknown && (r.Reason.IsNeverCounted() || r.Reason == probe.ReasonStopped):
 		return http.StatusServiceUnavailable, fmt.Sprintf("the attempt could not be made: %s: %s", r.Reason, r.Detail)
 	case r.Outcome == probe.Unknown:
 		return http.StatusInternalServerError, fmt.Sprintf("the attempt could not be made: %s: %s", r.Reason, r.Detail)

@@ -32,6 +32,9 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"post":       post,
 		"plugin":     buildPlugin,
 		"compiler":   needCompiler,
+		"runtime":    startRuntime,
+		"container":  makeContainer,
+		"inside":     runInside,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -76,6 +77,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey{}] = &background{}
+			e.Values[runtimeKey{}] = new(*dockertest.Runtime)
 			e.Values[testKey{}] = e.T().(testing.TB)
 			e.Setenv("HTTP", server.Listener.Addr().String())
 			e.Setenv("DEMO", demo)

@@ -24,6 +24,9 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 		probe.ReasonOwnership, probe.ReasonDamped, probe.ReasonFloor, probe.ReasonReload:
 		return probe.StateRestartBlocked, true
 	}
+	if in.Reason.BlamesRuntime() {
+		return probe.StateBlind, true
+	}
 	return probe.StateReady, true
 }
 
@@ -44,8 +47,14 @@ func goneState(in *probe.Instance) probe.TargetState {
 // waitingState returns the state of a target whose next instance has not started.
 func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
-	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources:
+	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources || in.Reason == probe.ReasonRuntimeNoContainer:
 		return probe.StateCannotStart
+	case in.Reason.BlamesRuntime():
+		return probe.StateBlind
+	case in.Reason == probe.ReasonRuntimeStop:
+		return probe.StateStopped
+	case in.Reason == probe.ReasonNotRunning:
+		return probe.StateExited
 	case in.Reason == probe.ReasonStartAfter || in.Reason == probe.ReasonStarting:
 		return probe.StateStarting
 	case in.Reason == probe.ReasonBackOff:
@@ -56,18 +65,29 @@ func waitingState(in *probe.Instance) probe.TargetState {
 	return probe.StateStarting
 }
 
-// ProbeState returns the state that one probe of a running instance gives its target. Decided
-// says that the verdict comes from attempts on that instance, and blind that its attempts
-// cannot be made. Started says that the instance has started.
-func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) probe.TargetState {
+// Findings are what is known of a probe of a running instance.
+type Findings struct {
+	Verdict probe.Verdict
+	Decided bool // it comes from attempts on that instance
+	Blind   bool // its attempts cannot be made: see Blinds
+	Warns   bool // it passes, and warns: see Warnings; or it fails, and Effect is probe.EffectWarn
+	Effect  probe.Effect
+}
+
+// ProbeState returns the state that one probe of a running instance gives its target. Started says that the instance has
+// started.
+func ProbeState(k probe.Kind, f Findings, started bool) probe.TargetState {
+	v, isWarning := f.Verdict, f.Effect == probe.EffectWarn
 	switch {
-	case v == probe.Failing && k != probe.Readiness:
+	case v == probe.Failing && k != probe.Readiness && !isWarning:
 		return probe.StateFailing
-	case v == probe.Failing && decided:
+	case v == probe.Failing && f.Decided && !isWarning:
 		return probe.StateNotReady
-	case blind:
+	case f.Blind:
 		return probe.StateBlind
-	case v != probe.Passing && (k == probe.Readiness || k == probe.Startup && !started):
+	case f.Warns:
+		return probe.StateDegraded
+	case v != probe.Passing && !isWarning && (k == probe.Readiness || k == probe.Startup && !started):
 		return probe.StateStarting
 	}
 	return probe.StateReady
@@ -75,7 +95,7 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 
 // OfDependent returns the state of a target of which the instance and the probes give it one,
 // while a target that it depends on is in trouble: what fails, or cannot be attempted, is
-// unreachable. A target that cannot be started, or has exited for good, is in trouble itself.
+// unreachable. A target that cannot be started, or has exited for good, is in trouble itself, and one that is degraded works.
 func OfDependent(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind:
@@ -129,7 +149,7 @@ func gatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewaySt
 func ofDamped(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind,
-		probe.StateRestarting, probe.StateStarting, probe.StateReady:
+		probe.StateRestarting, probe.StateStarting, probe.StateDegraded, probe.StateReady:
 		return probe.StateDamped
 	}
 	return own
@@ -147,16 +167,16 @@ func gatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
 // without damping. It has not if another target explains that, or if its instance was ended, or is
 // restarted, because an operator has asked for that.
 func IsFlap(in *probe.Instance, own probe.TargetState) bool {
-	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop {
+	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop || in.Reason == probe.ReasonRuntimeStop {
 		return false
 	}
 	return ofDamped(own) == probe.StateDamped
 }
 
 // ExplainsDependents reports whether a target in a state explains the failures of those that
-// depend on it: it is in trouble, or unreachable itself, or was stopped.
+// depend on it: it is in trouble, and not just degraded, or unreachable itself, or was stopped.
 func ExplainsDependents(s probe.TargetState) bool {
-	return s.InTrouble() || s == probe.StateUnreachable || s == probe.StateStopped
+	return s.InTrouble() && s != probe.StateDegraded || s == probe.StateUnreachable || s == probe.StateStopped
 }
 
 // GatewayState returns what a target with that instance is to gateways. Decided says that it

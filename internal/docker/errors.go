@@ -97,6 +97,10 @@ func (c *Client) refused(op string, res *http.Response) error {
 		e.Kind = ErrConflict
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Kind = ErrPermission
+	case http.StatusInternalServerError:
+		if strings.HasSuffix(e.Text, "no such container") { // Podman, about one that is being removed
+			e.Kind = ErrNotFound
+		}
 	}
 	return e
 }

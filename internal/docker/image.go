@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,7 +33,7 @@ func (c *Client) Pull(ctx context.Context, image string) error {
 	r := request{method: http.MethodPost, path: "/images/create", query: url.Values{"fromImage": {withTag(image)}}}
 	res, err := c.sendVersioned(ctx, &c.long, r)
 	if err != nil {
-		return err
+		return fmt.Errorf("image %s cannot be pulled: %w", image, err)
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)

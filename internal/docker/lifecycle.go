@@ -99,9 +99,12 @@ func (c *Client) Kill(ctx context.Context, id, signal string) error {
 	return c.call(ctx, r, nil)
 }
 
-// Remove kills a container if it runs, and removes it with its anonymous volumes. It is no error if it is not there.
-func (c *Client) Remove(ctx context.Context, id string) error {
-	r := request{method: http.MethodDelete, path: "/containers/" + url.PathEscape(id), query: url.Values{"force": {"1"}, "v": {"1"}}}
+// Remove removes a container with its anonymous volumes; one that runs only with force, which kills it. It is no error if it is not there.
+func (c *Client) Remove(ctx context.Context, id string, force bool) error {
+	r := request{method: http.MethodDelete, path: "/containers/" + url.PathEscape(id), query: url.Values{"v": {"1"}}}
+	if force {
+		r.query.Set("force", "1")
+	}
 	err := c.callLong(ctx, r, createTimeout, nil)
 	if isNotFound(err) {
 		return nil

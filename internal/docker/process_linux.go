@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -129,4 +130,16 @@ func childOf(parent, pid int) *Process {
 		return nil
 	}
 	return child
+}
+
+// SignalToStop returns the signal by which a container wants to be stopped.
+func (c Container) SignalToStop() syscall.Signal {
+	const last = 64 // SIGRTMAX
+	if n, err := strconv.Atoi(c.StopSignal); err == nil && n > 0 && n <= last {
+		return syscall.Signal(n)
+	}
+	if s := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(c.StopSignal), "SIG")); s != 0 {
+		return s
+	}
+	return syscall.SIGTERM
 }

@@ -17,3 +17,6 @@ func openProcess(int, string, time.Time) (*Process, error) { return nil, errNoPi
 func (*Process) Close()                                    {}
 func (*Process) Signal(syscall.Signal) error               { return errNoPidfd }
 func (*Process) killTree() error                           { return errNoPidfd }
+
+// SignalToStop is not used here.
+func (Container) SignalToStop() syscall.Signal { return syscall.SIGTERM }

@@ -467,7 +467,7 @@ func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	w.mu.Lock()
 	present := slices.Collect(maps.Keys(w.followers))
 	w.mu.Unlock()
-	list, err := w.client.List(ctx, nil)
+	list, err := w.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -482,6 +482,25 @@ func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	w.mu.Unlock()
 	callAll(changed)
 	return nil
+}
+
+// listTries is how often a list is asked for that the runtime refuses.
+const listTries = 5
+
+// list returns the containers. Podman refuses to list them while one of them is being removed.
+func (w *Watch) list(ctx context.Context) (list []Listed, err error) {
+	for try := range listTries {
+		var answer *Error
+		if list, err = w.client.List(ctx, nil); err == nil || !errors.As(err, &answer) || answer.Status == 0 {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(minSync << try):
+		}
+	}
+	return list, err
 }
 
 // reconcile forgets containers that are not in a list, and returns the IDs of those to inspect.
@@ -541,14 +560,15 @@ func (w *Watch) inspectAll(ctx context.Context, ids []string) error {
 	return context.Cause(ctx)
 }
 
-// Add notes a container that was created just now, and which the stream of events may not have brought yet.
+// Add notes a container that was started just now, and which the stream of events may not have brought yet.
 func (w *Watch) Add(c Container) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.containers[c.ID] == nil && w.isFollowed(c.ID, c.Name, c.Labels) {
-		w.containers[c.ID] = &entry{seen: Seen{Container: c}}
-		w.enqueue(c.ID)
+	if e := w.containers[c.ID]; e != nil && !c.State.StartedAt.After(e.seen.State.StartedAt) || !w.isFollowed(c.ID, c.Name, c.Labels) {
+		return
 	}
+	w.store(c)
+	w.enqueue(c.ID) // it may have exited meanwhile
 }
 
 // Recheck has a container inspected that is followed.

@@ -79,7 +79,7 @@ func TestAWatchSeesExitsAndStarts(t *testing.T) {
 		if again.Containers[0].IsSame(first.Containers[0].Container) {
 			t.Error("the second instance is the same as the first one")
 		}
-		if err := r.Remove(t.Context(), id); err != nil {
+		if err := r.Remove(t.Context(), id, true); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = await("removal", func(v docker.View) bool { return len(v.Containers) == 0 })

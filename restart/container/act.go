@@ -124,7 +124,7 @@ func (rt *runtime) signal(ctx context.Context, a *act, c docker.Container) error
 		return err
 	}
 	defer p.Close()
-	if err := p.Signal(stopSignal(c)); err != nil {
+	if err := p.Signal(c.SignalToStop()); err != nil {
 		return err
 	}
 	timer := time.NewTimer(time.Hour)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/docker"
@@ -17,7 +18,8 @@ import (
 )
 
 // attached is a driver of a container that somebody else has made. It is a restart.External: it restarts the container when a
-// probe fails, and does not start one that has exited or was stopped. It costs one goroutine, beside the watch of its runtime.
+// probe fails. One without a restart policy that has exited on its own is started again when the controller asks for that. One
+// that was stopped is left alone. It costs one goroutine, beside the watch of its runtime.
 type attached struct {
 	runtimes *Runtimes
 	socket   string
@@ -30,6 +32,9 @@ type attached struct {
 	resume string // the ID of the instance that an earlier engine has reported
 	due    string // the ID of a container that its runtime should start again: see startDue
 	dueAt  time.Time
+
+	crashed string // the ID of the container whose latest instance has exited on its own
+	stopped string // the ID of one that somebody has stopped
 }
 
 // newAttached returns a driver of a container.
@@ -62,7 +67,7 @@ func (d *attached) Run(ctx context.Context, began func(restart.Begun), end <-cha
 	changed := wake.New()
 	f := rt.watch.Follow(d.selector, changed.Set)
 	defer f.Close()
-	c, err := d.await(ctx, rt, f, changed)
+	c, err := d.await(ctx, rt, f, changed, end)
 	if err != nil {
 		return restart.Exit{Code: -1, Err: err}
 	}
@@ -71,7 +76,7 @@ func (d *attached) Run(ctx context.Context, began func(restart.Begun), end <-cha
 }
 
 // await returns the container when it runs.
-func (d *attached) await(ctx context.Context, rt *runtime, f *docker.Follower, changed wake.Signal) (c docker.Container, err error) {
+func (d *attached) await(ctx context.Context, rt *runtime, f *docker.Follower, changed wake.Signal, end <-chan time.Duration) (c docker.Container, err error) {
 	for {
 		v := f.View()
 		notice := noticeOf(v)
@@ -90,6 +95,24 @@ func (d *attached) await(ctx context.Context, rt *runtime, f *docker.Follower, c
 			return c, context.Cause(ctx)
 		case <-changed:
 		case <-d.untilDue():
+		case _, open := <-end:
+			if !open {
+				end = nil
+				continue
+			}
+			d.startCrashed(ctx, rt, v.Containers)
+		}
+	}
+}
+
+// startCrashed starts the container after it has exited on its own, unless its runtime does by its own policy.
+func (d *attached) startCrashed(ctx context.Context, rt *runtime, seen []docker.Seen) {
+	for _, s := range seen {
+		if s.ID != d.crashed || s.State.Running || s.Restarts() {
+			continue
+		}
+		if err := rt.Start(ctx, s.ID); err != nil {
+			d.log.Warn("container not started again", "container", s.Name, "error", err)
 		}
 	}
 }
@@ -118,7 +141,13 @@ func (d *attached) choose(seen []docker.Seen) (docker.Container, restart.Notice)
 	} else if s.State.Status == "exited" {
 		detail += fmt.Sprintf(" with status %d", s.State.ExitCode)
 	}
-	return running, restart.Notice{Reason: probe.ReasonExited, Detail: detail}
+	switch {
+	case s.State.Status == "restarting":
+		return running, restart.Notice{Reason: probe.ReasonBackOff, Detail: detail}
+	case s.ID == d.stopped:
+		return running, restart.Notice{Reason: probe.ReasonRuntimeStop, Detail: detail}
+	}
+	return running, restart.Notice{Reason: probe.ReasonNotRunning, Detail: detail}
 }
 
 // what describes the containers that match.
@@ -179,7 +208,14 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 func (d *attached) ended(rt *runtime, c docker.Container, x docker.Exit, a *act) restart.Exit {
 	how := a.manner()
 	e := rt.exitOf(c, x)
-	e.ByOthers = how == notAsked
+	d.crashed, d.stopped = "", ""
+	switch {
+	case how != notAsked:
+	case x.Killed, x.StartedAt.IsZero(), !c.Restarts() && looksStopped(x): // the second was removed, or was started again unseen
+		e.ByOthers, d.stopped = true, c.ID
+	default:
+		d.crashed = c.ID
+	}
 	if err := a.settle(); how != notAsked && (how == bySignal || err != nil) {
 		// Its own policy starts it again. One for failures does not after a planned exit.
 		d.due, d.dueAt = c.ID, time.Now().Add(policyTimeout)
@@ -188,6 +224,11 @@ func (d *attached) ended(rt *runtime, c docker.Container, x docker.Exit, a *act)
 		}
 	}
 	return e
+}
+
+// looksStopped reports whether a container has exited as one does that somebody stops. Podman has no event of that.
+func looksStopped(x docker.Exit) bool {
+	return !x.OOMKilled && (x.Code == 0 || x.Code == 128+int(syscall.SIGTERM) || x.Code == 128+int(syscall.SIGKILL))
 }
 
 // policyTimeout is how long a runtime may take to begin to start a container again by its own policy.

@@ -55,7 +55,7 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 }
 
 func TestACrashIsSeenAtOnce(t *testing.T) {
-	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+	dockertest.EachAlone(t, func(t *testing.T, r *dockertest.Runtime) {
 		address := dockertest.FreeAddress(t)
 		id := r.Container(t, "web", "serve", address)
 		w := newWorld(t, r)

@@ -8,7 +8,7 @@
 // While the runtime does not answer nothing is known about instances, and nothing is done to them: drivers report it by a
 // restart.Notice with a reason of the layer runtime.
 //
-// Files: runtimes.go has what all drivers of a socket share, instance.go says what an instance is and how it is reached,
+// Files: config.go has Config and New, runtimes.go what all drivers of a socket share, instance.go says what an instance is and how it is reached,
 // attached.go follows a container and act.go restarts it, owned.go makes containers and terminate.go ends them; exec.go
 // runs the commands of probes inside.
 package container

@@ -10,10 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
@@ -99,21 +96,6 @@ func (rt *runtime) exitOf(c docker.Container, x docker.Exit) restart.Exit {
 		e.Output = probe.CleanText(text, maxOutput)
 	}
 	return e
-}
-
-// stopSignal returns the signal by which a container wants to be stopped.
-func stopSignal(c docker.Container) syscall.Signal {
-	if n, err := strconv.Atoi(c.StopSignal); err == nil && n > 0 && n < 65 {
-		return syscall.Signal(n)
-	}
-	name := strings.ToUpper(c.StopSignal)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if s := unix.SignalNum(name); s != 0 {
-		return s
-	}
-	return syscall.SIGTERM
 }
 
 // ended returns how an instance has exited, by what is seen of containers; false if it runs.

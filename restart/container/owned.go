@@ -43,7 +43,7 @@ type owned struct {
 	stop   atomic.Pointer[restart.StopSettings]
 	resume string // the ID of the instance that an earlier engine has reported
 
-	stoppedAt time.Time // when somebody else has stopped the container
+	vacant time.Time // when another container may take the place of the latest one
 }
 
 // newOwned returns a driver that makes containers for a target of an engine.
@@ -94,6 +94,9 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
+		if reasonOf(err) != probe.ReasonRuntimeFailed && !errors.Is(err, docker.ErrNotFound) { // the runtime is away
+			err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+		}
 		return restart.Exit{Code: -1, Err: err}
 	}
 	began(rt.begun(ctx, c, d.ports))
@@ -129,24 +132,41 @@ func (r *ownedRun) obtain(ctx context.Context) (docker.Container, error) {
 	var found docker.Container
 	for _, s := range v.Containers {
 		c := s.Container
-		switch isCurrent := c.Labels[labelRevision] == r.revision; {
-		case isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)):
+		isCurrent := c.Labels[labelRevision] == r.revision
+		if isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)) {
 			found = c // one that has exited meanwhile, too, so that it is known how
 			continue
-		case c.State.Running:
-			r.log.Info("ending container of another configuration", "container", c.Name)
-			if err := r.rt.Stop(ctx, c.ID, r.grace()); err != nil {
-				return docker.Container{}, err
-			}
 		}
-		if err := r.rt.Remove(ctx, c.ID); err != nil {
+		running, err := r.discard(ctx, c)
+		if err != nil {
 			return docker.Container{}, err
+		}
+		if running.ID != "" && isCurrent && found.ID == "" {
+			r.rt.watch.Add(running)
+			found = running
 		}
 	}
 	if found.ID != "" {
 		return found, nil
 	}
 	return r.make(ctx)
+}
+
+// discard removes a container. It returns one that somebody has started again meanwhile, which stays.
+func (r *ownedRun) discard(ctx context.Context, c docker.Container) (running docker.Container, err error) {
+	if c.State.Running {
+		r.log.Info("ending container of another configuration", "container", c.Name)
+		if err := r.rt.Stop(ctx, c.ID, r.grace()); err != nil {
+			return running, err
+		}
+	}
+	if err = r.rt.Remove(ctx, c.ID, false); err == nil {
+		return running, nil
+	}
+	if now, inspected := r.rt.Inspect(ctx, c.ID); inspected == nil && now.State.Running {
+		return now, nil
+	}
+	return running, err
 }
 
 // listed returns the containers of the target as soon as they are known.
@@ -156,7 +176,7 @@ func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 		r.tell(noticeOf(v))
 		var restarted <-chan time.Time
 		if v.Lost == nil && v.IsListed {
-			wait := restartTimeout - time.Since(r.stoppedAt)
+			wait := time.Until(r.vacant)
 			if wait <= 0 || slices.ContainsFunc(v.Containers, func(s docker.Seen) bool { return s.State.Running }) {
 				return v, nil
 			}
@@ -176,9 +196,11 @@ func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 	}
 }
 
-// restartTimeout is how long somebody who has stopped a container may take to start it again, as docker restart does, before
-// another one takes its place.
-const restartTimeout = 2 * time.Second
+// How long a container may take to be started again by somebody, as docker restart does, before another one takes its place.
+const (
+	restartTimeout = 2 * time.Second // after it was stopped by the runtime, as Docker's events tell
+	settleTimeout  = time.Second     // after it has exited, in Podman maybe for the same reason; kubelets see an exit as late
+)
 
 func (d *owned) grace() time.Duration {
 	if s := d.stop.Load(); s != nil {
@@ -270,7 +292,7 @@ const endTimeout = 5 * time.Second
 func (d *ownedRun) remove(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	if err := d.rt.Remove(ctx, id); err != nil {
+	if err := d.rt.Remove(ctx, id, true); err != nil {
 		d.log.Warn("container not removed", "container", id, "error", err)
 	}
 }
@@ -286,7 +308,9 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 		if x, has := ended(c, v.Containers); has && v.Lost == nil {
 			e := r.rt.exitOf(c, x)
 			if e.ByOthers = t == nil && x.Killed; e.ByOthers {
-				r.stoppedAt = time.Now()
+				r.vacant = time.Now().Add(restartTimeout)
+			} else if t == nil {
+				r.vacant = time.Now().Add(settleTimeout)
 			}
 			if t != nil {
 				t.end()
@@ -321,4 +345,23 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 			}
 		}
 	}
+}
+
+// RemoveOthers ends and removes the containers that an engine has made at a socket for targets that it does not have any more, since its
+// configuration has changed while it did not run. It returns those targets.
+func (r *Runtimes) RemoveOthers(ctx context.Context, socket, engine string, has func(target string) bool) (removed []string, err error) {
+	rt := r.get(socket)
+	list, err := rt.List(ctx, map[string]string{labelEngine: engine})
+	for _, l := range list {
+		target := l.Labels[labelTarget]
+		if has(target) {
+			continue
+		}
+		if failed := errors.Join(rt.Stop(ctx, l.ID, restart.DefaultTerminationGracePeriod), rt.Remove(ctx, l.ID, true)); failed != nil {
+			err = errors.Join(err, fmt.Errorf("container of the removed target %s is not removed: %w", target, failed))
+			continue
+		}
+		removed = append(removed, target)
+	}
+	return removed, err
 }

@@ -140,7 +140,7 @@ func TestContainersOutliveAnEngineThatIsKilled(t *testing.T) {
 		_ = first.Wait()
 		memories, before := map[string]restart.Memory{}, map[string]docker.Container{}
 		began := time.Now()
-		units := map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "5")} // b is another one
+		units := map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "1002")} // b is another one
 		for _, l := range w.owned() {
 			target, c := l.Labels[labelTarget], r.Inspect(t, l.ID)
 			before[target] = c
@@ -160,8 +160,9 @@ func TestContainersOutliveAnEngineThatIsKilled(t *testing.T) {
 		if events := r.Events(t, began)[before["a"].ID]; count(events, "die") != 0 {
 			t.Errorf("events of a: %v", events)
 		}
-		if list := w.owned(); len(list) != 2 {
-			t.Errorf("containers: %+v", list)
+		removed, err := w.runtimes.RemoveOthers(t.Context(), r.Socket, "engine", func(target string) bool { return target == "a" })
+		if list := w.owned(); err != nil || len(list) != 1 || list[0].Labels[labelTarget] != "a" || len(removed) != 1 || removed[0] != "b" {
+			t.Errorf("removed %v %v, containers: %+v", removed, err, list)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package dockertest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,8 +44,25 @@ type Runtime struct {
 	log     *os.File
 }
 
-// Each runs a test with each runtime, in turn.
+// Each runs a test with each runtime, beside other tests.
 func Each(t *testing.T, test func(t *testing.T, r *Runtime)) {
+	t.Helper()
+	tier.CI(t)
+	t.Parallel()
+	each(t, func(t *testing.T, r *Runtime) {
+		t.Parallel()
+		test(t, r)
+	})
+}
+
+// EachAlone runs a test with each runtime, with no other test beside it.
+func EachAlone(t *testing.T, test func(t *testing.T, r *Runtime)) {
+	t.Helper()
+	tier.CI(t)
+	each(t, test)
+}
+
+func each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 	for name, start := range map[string]func(testing.TB) *Runtime{"docker": Docker, "podman": Podman} {
 		t.Run(name, func(t *testing.T) { test(t, start(t)) })
 	}
@@ -89,7 +108,7 @@ volume_path = "DIR/volumes"
 func needs(t testing.TB, programs ...string) {
 	t.Helper()
 	tier.Needs(t, programs...)
-	if os.Geteuid() != 0 {
+	if goruntime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root can start a container runtime of its own")
 	}
 }
@@ -119,7 +138,7 @@ func (r *Runtime) Start(t testing.TB) {
 	t.Helper()
 	r.process = exec.Command(r.command[0], r.command[1:]...)
 	r.process.Env, r.process.Stdout, r.process.Stderr = r.env, r.log, r.log
-	r.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	r.process.SysProcAttr = attributes()
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +172,7 @@ func (r *Runtime) end(t testing.TB) {
 	var removed sync.WaitGroup
 	for _, c := range containers {
 		removed.Go(func() {
-			if err := r.Remove(ctx, c.ID); err != nil {
+			if err := r.Remove(ctx, c.ID, true); err != nil {
 				t.Logf("container %v is not removed: %v", c.Names, err)
 			}
 		})
@@ -165,10 +184,23 @@ func (r *Runtime) end(t testing.TB) {
 		t.Logf("log of %s:\n%s", r.Name, text[max(0, len(text)-4<<10):])
 	}
 	_ = r.log.Close()
+	r.killRest()
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], r.dir+"/") {
-			_ = syscall.Unmount(fields[1], syscall.MNT_DETACH)
+			unmount(fields[1])
+		}
+	}
+}
+
+// killRest kills what a daemon has left in its directory: Podman has processes that wait for five minutes after each command, and
+// would then make the directory again.
+func (r *Runtime) killRest() {
+	files, _ := filepath.Glob("/proc/[1-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() && bytes.Contains(line, []byte(r.dir+"/")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
@@ -236,7 +268,7 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s.Image, s.HostConfig.NetworkMode = Image, "host"
+	s.Image, s.HostConfig.NetworkMode = Image, cmp.Or(s.HostConfig.NetworkMode, "host")
 	id, err := r.Create(ctx, name, s)
 	if err == nil {
 		err = r.Client.Start(ctx, id)
@@ -245,6 +277,37 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// Post makes a call that docker.Client does not have, with a body of JSON.
+func (r *Runtime) Post(t testing.TB, path, body string) {
+	t.Helper()
+	res, err := r.http().Post("http://runtime/v1.41"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		var answer bytes.Buffer
+		_, _ = answer.ReadFrom(res.Body)
+		t.Fatalf("%s: %s %s", path, res.Status, answer.String())
+	}
+}
+
+// DeleteNetwork removes a network with all containers in it.
+func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
+	t.Helper()
+	containers, _ := r.List(context.Background(), nil)
+	for _, c := range containers {
+		_ = r.Remove(context.Background(), c.ID, true)
+	}
+	req, err := http.NewRequest(http.MethodDelete, "http://runtime/v1.41/networks/"+name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := r.http().Do(req); err != nil || res.StatusCode >= 300 {
+		t.Errorf("network not removed: %v %v", res, err)
+	}
 }
 
 // Events returns what the runtime's own log says that has happened to containers since then: actions by ID.

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // planner says what a reload would do.
@@ -66,7 +67,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
-	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
+	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, runtimes: new(container.Runtimes), saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
 	var err error
 	if t.restarts, err = restart.New(restart.Config{Engine: t.engine, Logger: log}); err != nil {
 		return api.Plan{}, err

@@ -3,12 +3,15 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/container"
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
@@ -27,6 +31,7 @@ import (
 // engine has left running, and what has become of the lines of all.
 type processes struct {
 	state     string // the state file of the engine block; empty for none
+	runtimes  *container.Runtimes
 	saved     *saved
 	log       *slog.Logger
 	sensitive func(values []string) // has values replaced in outputs
@@ -179,11 +184,24 @@ func (p *processes) driver(name string, t config.Target, isDescribed bool) (rest
 		}
 		c.Survivor, _ = p.survivors.Of(name)
 		return process.New(c)
+	case container.Config:
+		c.Runtimes, c.Engine, c.Logger = p.runtimes, engineOf(p.state), p.log
+		return container.New(c)
 	case command.Config:
 		c.Target, c.Log = name, p.log
 		return command.New(c)
 	}
 	return nil, nil
+}
+
+// engineOf returns what identifies the engine with a state file among those of this machine.
+func engineOf(state string) string {
+	path, err := filepath.Abs(state)
+	if err != nil {
+		path = state
+	}
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:8])
 }
 
 // show returns what the API shows of the processes of a target, which has a driver, or none.

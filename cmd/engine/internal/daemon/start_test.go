@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // A file that cannot be read is rejected like one with errors.
@@ -38,7 +39,7 @@ func TestAStartDoesNotNeedAFileThatCannotBeRead(t *testing.T) {
 		"long.hcl: the file is longer":  {[]string{conf, long}, nil},
 	} {
 		f := &flags{}
-		f.inputs.Beats = beatprobe.NewRegistry()
+		f.inputs.Beats, f.inputs.Runtimes = beatprobe.NewRegistry(), new(container.Runtimes)
 		command := &cobra.Command{}
 		f.inputs.Register(command)
 		if err := command.ParseFlags(c.flags); err != nil {

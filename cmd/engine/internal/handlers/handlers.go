@@ -5,6 +5,7 @@
 //	notifiers.go  the outputs of notifiers
 //	choose.go   the probes of a configuration that arguments name
 //	load.go     the flags --var and --var-file, and loading
+//	exec.go     exec blocks, which run inside the container of a target that is one
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	statefile.go  the directory of a state file, and that of the processes that go with it
 //	plugins.go  the modules that a configuration has loaded
@@ -18,7 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
-	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
@@ -26,19 +26,21 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/container"
 	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // Options returns what a configuration can contain without plugins: the handler
-// blocks of a probe, the blocks process and restart of a target, those of a gateway and of a notifier, and the arguments
+// blocks of a probe, the blocks container, process and restart of a target, those of a gateway and of a notifier, and the arguments
 // that packages restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
-		Handlers: Builtin(nil),
+		Handlers: Builtin(nil, nil),
 		Drivers: map[string]config.Driver{
-			"process": processDriver(),
-			"restart": restartDriver(),
+			"container": containerDriver(),
+			"process":   processDriver(),
+			"restart":   restartDriver(),
 		},
 		Gateways:        settingsOf(outputs),
 		GatewayConflict: gatewayConflict,
@@ -57,6 +59,28 @@ func processDriver() config.Driver {
 	})
 	d.IsLocal, d.WarnOfTarget = true, warnOfProcessTarget
 	return d
+}
+
+func containerDriver() config.Driver {
+	d := config.DriverOf(checkContainer, func(c container.Config) probe.Target {
+		return probe.Target{Runtime: c.Runtime(), Env: c.Env}
+	})
+	d.OfTarget = func(settings any, t probe.Target) any {
+		c := settings.(container.Config)
+		c.Target, c.Ports = t.Name, t.Ports
+		return c
+	}
+	d.IsLocal, d.WarnOfTarget = true, warnOfProcessTarget
+	return d
+}
+
+// checkContainer returns what is wrong with a container block. A container that the engine makes outlives it, and is found by
+// the path of its state file.
+func checkContainer(c container.Config, engine config.Context) error {
+	if err := c.Check(); err != nil || !c.Owns() || engine.State != "" {
+		return err
+	}
+	return probe.FieldErrorf("image", "needs a state file, since the container outlives the engine: set state in the engine block")
 }
 
 func restartDriver() config.Driver {
@@ -78,9 +102,9 @@ func checkProcess(c process.Config, engine config.Context) error {
 var errNoPlugins = errors.New("plugins cannot be used here")
 
 // Builtin returns the built-in handler blocks by name; that of grpc has no plugin. Beats receives the beats of their targets; nil
-// without an engine.
-func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
-	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
+// without an engine. Runtimes are those of containers; nil without an engine.
+func Builtin(beats *beatprobe.Registry, runtimes *container.Runtimes) map[string]config.Handler {
+	exec, http, tcp := config.Of(newExec(runtimes)), config.Of(httpprobe.New), config.Of(tcpprobe.New)
 	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP
 	icmp := config.Of(icmpprobe.New)
 	icmp.NoPort, icmp.Warn = true, warnOfHostName

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // DefaultConfig is read when no configuration is named.
@@ -25,6 +26,9 @@ type Inputs struct {
 
 	// Beats receives the beats of targets; nil without an engine.
 	Beats *beatprobe.Registry
+
+	// Runtimes are the container runtimes that targets and probes share; nil without an engine.
+	Runtimes *container.Runtimes
 
 	// NoCluster makes a cluster block an error: the engine of this program cannot be a member of one.
 	NoCluster bool
@@ -73,16 +77,17 @@ func (in *Inputs) VarFiles() []string { return in.files }
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
 	o := Options()
-	o.Handlers = Builtin(in.Beats)
+	o.Handlers = Builtin(in.Beats, in.Runtimes)
 	grpc := o.Handlers["grpc"]
 	grpc.Load = p.GRPC
 	o.Handlers["grpc"] = grpc
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
-	o.Describe, o.NoCluster = p.Describe, in.NoCluster
+	o.Describe, o.NoCluster, o.Discovered = p.Describe, in.NoCluster, new(accepted.Inputs).Elements
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.IsPushed, o.ToPush = accepted.IsOfFleet, p.Inputs.ToPush()
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
+		o.Discovered = p.Inputs.Elements
 	}
 	o.RequireTargets, o.MoreTargets = !in.AllowEmpty, in.AllowEmpty
 	if in.LookUp {

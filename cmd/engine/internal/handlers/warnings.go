@@ -37,6 +37,9 @@ func lookUp(o *config.Options) {
 	icmp.Warn = warnOfICMP
 	o.Handlers["icmp"] = icmp
 	for name, driver := range o.Drivers {
+		if name == "container" { // has its command and files inside
+			continue
+		}
 		driver.Warn = warnOfDriver
 		o.Drivers[name] = driver
 	}
@@ -157,6 +160,9 @@ func warnOfProcessTarget(v config.Values) error {
 // warnOfExec is warnOfDriver for an exec block. The directory and the user of the target
 // are those of its process block, which has warnings of its own.
 func warnOfExec(v config.Values, t probe.Target) error {
+	if t.Runtime != "" && v["on_host"] != true { // it runs inside a container
+		return nil
+	}
 	c := commandOf(v)
 	env := map[string]string{}
 	maps.Copy(env, t.Env)

@@ -61,7 +61,7 @@ func newPlugin(name, lang, dir string) error {
 	if err := (abi.Manifest{Name: name, ABI: abi.Version}).Check(); err != nil {
 		return cli.UsageError("%q is not a valid plugin name: use a letter a-z, then letters a-z, digits or underscores", name)
 	}
-	if builtin, found := handlers.Builtin(nil)[name]; found && builtin.Load == nil {
+	if builtin, found := handlers.Builtin(nil, nil)[name]; found && builtin.Load == nil {
 		return cli.UsageError("plugin name %q is taken: a handler with this name is built in", name)
 	}
 	var names []string

@@ -1,0 +1,102 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// While a runtime is away no verdict changes, and nothing is restarted; what has happened meanwhile is known when it is back.
+func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		containers, away := tier.Pick(2, 3, 20), tier.Pick(time.Second, 2*time.Second, time.Minute)
+		w := newWorld(t, r)
+		units, addresses := map[string]restart.Unit{}, []string{}
+		for n := range containers {
+			name, address := fmt.Sprintf("web-%d", n), dockertest.FreeAddress(t)
+			addresses = append(addresses, address)
+			w.http(name, address)
+			w.exec(name, probe.Rule{Period: time.Second, Timeout: time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
+			if n%2 == 0 {
+				r.Container(t, name, "serve", address)
+				units[name] = w.attach(name)
+			} else {
+				units[name] = w.own(name, "serve", address)
+			}
+		}
+		w.run(units, nil)
+		before := map[string]engine.TargetStatus{}
+		for name := range units {
+			before[name] = w.until(name, "ready and live by a command", func(s engine.TargetStatus) bool {
+				return isReady(s) && allPass(s)
+			})
+		}
+		began := time.Now()
+		for _, outage := range []struct {
+			name       string
+			begin, end func()
+		}{
+			{"renamed socket", func() { rename(t, r.Socket, r.Socket+".away") }, func() { rename(t, r.Socket+".away", r.Socket) }},
+			{"stall", func() { r.Signal(t, syscall.SIGSTOP) }, func() { r.Signal(t, syscall.SIGCONT) }},
+			{"stopped daemon", func() { r.Stop(t) }, func() { r.Start(t) }},
+		} {
+			outage.begin()
+			for name := range units {
+				w.until(name, "reason of the runtime during "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+			}
+			time.Sleep(away) // there is nothing to wait for: nothing may happen
+			for name, was := range before {
+				s := w.state(name)
+				if s.Instance.ID != was.Instance.ID || s.Instance.Phase != probe.Running || !s.Ready || !allPass(s) {
+					t.Errorf("%s, %s: %+v, before %+v", outage.name, name, s, was)
+				}
+			}
+			outage.end()
+			for name := range units {
+				w.until(name, "recovery from "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason == "" })
+			}
+		}
+		for id, actions := range r.Events(t, began) {
+			if n := count(actions, "die") + count(actions, "start"); n != 0 {
+				t.Errorf("events of %s: %v", id, actions)
+			}
+		}
+		// One that fails while its runtime is away is restarted when that is back.
+		rename(t, r.Socket, r.Socket+".away")
+		w.until("web-0", "outage", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+		get(t, addresses[0], "/fail")
+		w.until("web-0", "failing", func(s engine.TargetStatus) bool { return !s.Live })
+		time.Sleep(time.Second)
+		if s := w.state("web-0"); s.Instance.ID != before["web-0"].Instance.ID {
+			t.Errorf("failing during an outage: %+v", s.Instance)
+		}
+		rename(t, r.Socket+".away", r.Socket)
+		w.until("web-0", "restart after the outage", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != before["web-0"].Instance.ID })
+		testsync.Until(t, "one restart", func() bool { return r.Inspect(t, "web-0").State.Running })
+	})
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allPass(s engine.TargetStatus) bool {
+	for _, p := range s.Probes {
+		if p.Verdict != probe.Passing {
+			return false
+		}
+	}
+	return len(s.Probes) == 3
+}

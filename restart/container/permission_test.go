@@ -1,0 +1,78 @@
+package container
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// unprivilegedVariable has the socket for a test in a process of another user, and addressVariable where its container serves.
+const unprivilegedVariable, addressVariable = "SONDE_TEST_UNPRIVILEGED", "SONDE_TEST_ADDRESS"
+
+// An engine of a user who may use the runtime, as a member of the group docker, may not signal processes of containers.
+func TestAnEngineThatMayNotSignalHasTheRuntimeRestart(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		program := filepath.Join(filepath.Dir(r.Socket), "test")
+		text, err := os.ReadFile(os.Args[0])
+		if err == nil {
+			err = os.WriteFile(program, text, 0o755)
+		}
+		for _, f := range []string{filepath.Dir(r.Socket), r.Socket} {
+			if err == nil {
+				err = os.Chmod(f, 0o777)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := dockertest.FreeAddress(t)
+		spec := docker.Spec{Cmd: []string{"serve", address}}
+		spec.HostConfig.RestartPolicy.Name = "always"
+		id := r.ContainerOf(t, "web", spec)
+		began := time.Now()
+		nobody := exec.Command(program, "-test.run=^TestWithoutPrivileges$", "-test.v")
+		nobody.Env = append(os.Environ(), unprivilegedVariable+"="+r.Socket, addressVariable+"="+address)
+		nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		nobody.Dir = "/"
+		if out, err := nobody.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		if actions := r.Events(t, began)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
+			t.Errorf("events: %v", actions)
+		}
+	})
+}
+
+func TestWithoutPrivileges(t *testing.T) {
+	socket, address := os.Getenv(unprivilegedVariable), os.Getenv(addressVariable)
+	if socket == "" {
+		t.Skip("is run by TestAnEngineThatMayNotSignalHasTheRuntimeRestart")
+	}
+	r := &dockertest.Runtime{Socket: socket, Client: docker.New(socket)}
+	attempt := attempts(t, r, "web")
+	got := attempt(time.Second, "/subject", "sleep", "5")
+	if got.Outcome != probe.Failure || got.Reason != probe.ReasonExecTimeout || !strings.Contains(got.Detail, "not killed: process ") {
+		t.Errorf("command: %+v", got)
+	}
+	t.Log(got.Detail)
+	w := newWorld(t, r)
+	w.http("web", address)
+	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	first := w.until("web", "ready", isReady)
+	get(t, address, "/fail")
+	w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+	testsync.Until(t, "no act", func() bool {
+		return w.state("web").Instance.Reason == "" || w.state("web").Instance.Reason == probe.ReasonCrashLoop
+	})
+}

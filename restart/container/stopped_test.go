@@ -1,0 +1,66 @@
+package container
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// What somebody stops stays stopped; the engine says so, and goes on when it is started.
+func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		w, address := newWorld(t, r), dockertest.FreeAddress(t)
+		id := r.Container(t, "web", "serve", address)
+		w.http("web", address)
+		u := w.attach("web")
+		u.BackOff = restart.BackOff{Initial: 100 * time.Millisecond, Max: 200 * time.Millisecond}
+		w.run(map[string]restart.Unit{"web": u}, nil)
+		w.until("web", "ready", isReady)
+		if err := r.Client.Stop(t.Context(), id, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		w.until("web", "stopped", func(s engine.TargetStatus) bool {
+			return s.Instance.Reason == probe.ReasonRuntimeStop && s.State == probe.StateStopped && !s.Ready
+		})
+		time.Sleep(2 * time.Second) // for a start by the engine
+		if c := r.Inspect(t, id); c.State.Running {
+			t.Fatal("it was started again")
+		}
+		if err := r.Client.Start(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		w.until("web", "ready again", isReady)
+	})
+}
+
+// One without a restart policy that crashes is started again by the engine, and one with a policy by its runtime.
+func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		for policy, starts := range map[string]string{"no": "by the engine", "always": "by its runtime"} {
+			t.Run(starts, func(t *testing.T) {
+				w, address := newWorld(t, r), dockertest.FreeAddress(t)
+				spec := docker.Spec{Cmd: []string{"serve", address}}
+				spec.HostConfig.RestartPolicy.Name = policy
+				id := r.ContainerOf(t, "web-"+policy, spec)
+				w.http("web", address)
+				w.run(map[string]restart.Unit{"web": w.attach("web-" + policy)}, nil)
+				first := w.until("web", "ready", isReady)
+				began := time.Now()
+				get(t, address, "/crash")
+				w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+				time.Sleep(time.Second) // for a second start
+				if actions := r.Events(t, began)[id]; count(actions, "start") != 1 {
+					t.Errorf("events: %v", actions)
+				}
+				testsync.Until(t, "exit status", func() bool { return w.state("web").Instance.Detail != "" })
+				w.stop()
+			})
+		}
+	})
+}

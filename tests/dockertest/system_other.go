@@ -1,0 +1,9 @@
+//go:build !linux
+
+package dockertest
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+func unmount(string) {}

@@ -178,8 +178,8 @@ func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err 
 			r.Err = fmt.Errorf("%w; %w", r.Err, lacking)
 		}
 		if r.Ending == OutOfMemory && i.memory.Refused && i.memory.Err == nil {
-			return computed, &probe.FieldError{
-				Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs more to initialize itself (function %s)", bytesize.Size(i.sandbox.config.Limits.Memory), f.name),
+			r.Err = &probe.FieldError{
+				Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs more to initialize itself", bytesize.Size(i.sandbox.config.Limits.Memory)),
 				Hint: "write a larger size, such as twice as much",
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -23,6 +24,8 @@ type Config struct {
 	Maintenances map[string]Maintenance // by name
 	ProbeModules map[string]ProbeModule // by name
 	Notifiers    map[string]Notifier    // by name
+
+	Discoveries []Discovery // in the order of their blocks
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values.
@@ -153,6 +156,9 @@ type Options struct {
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin or script block
+
+	// Discovered returns what the source of a discover block has found last; nil for nothing yet. Default: nothing.
+	Discovered func(Discovery) discover.Elements
 
 	// Describe keeps the arguments of targets and probes as text, for Config.Differences.
 	Describe bool

@@ -76,7 +76,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		s.restore(&m, sc.clock)
 		s.waitReason, s.result, s.resultAt = verdict.NotWaiting, nil, 0
 		r, isKnown := of.Results[s.id()]
-		s.marks.set(markWarned, isKnown && r.Outcome == probe.Warning)
+		s.setWarnings(verdict.Warnings{Warns: isKnown && r.Outcome == probe.Warning})
 		s.marks.set(markBlind, isKnown && r.Outcome == probe.Unknown)
 		if isKnown {
 			r.Detail = a.engine.conf.Redact(r.Detail)

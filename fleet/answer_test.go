@@ -40,6 +40,7 @@ const (
 	unreachable  = "shop/web-9"
 	undecided    = "shop/web-11"
 	moody        = "shop/web-13"
+	onlyWarns    = "shop/web-15"
 )
 
 // zoo returns what an engine is to know of the targets of a world, some of which are in special states.
@@ -63,6 +64,7 @@ func (w *world) zoo(name string) fleet.Targets {
 	set(withheld, probe.Readiness, nil, func() probe.Result { return probe.Succeed("") })
 	set(unstarted, probe.Startup, func(p *probe.Probe) { p.Rule.FailureThreshold = 1e6 }, func() probe.Result { return probe.Fail("test.cold", "warming up") })
 	set(warning, probe.Readiness, nil, func() probe.Result { return probe.Warn("test.slow", "slower than usual") })
+	set(onlyWarns, probe.Liveness, func(p *probe.Probe) { p.Rule.Effect = probe.EffectWarn }, func() probe.Result { return probe.Fail("test.deadlock", "no progress") })
 	set(blindTarget, probe.Readiness, nil, func() probe.Result { return probe.Broken("test.trap", "a bug of the handler") })
 	set(moody, probe.Readiness, nil, func() probe.Result { // its reason changes after two minutes
 		return probe.Fail(probe.Reason(fmt.Sprint("test.mood_", time.Now().Minute()/2)), "at %v", time.Now())
@@ -233,7 +235,7 @@ func TestAllEnginesAnswerTheSame(t *testing.T) {
 		want := map[string]probe.TargetState{
 			crashLooping: probe.StateCrashLooping, notReady: probe.StateNotReady, pausedTarget: probe.StatePaused, damped: probe.StateDamped,
 			withheld: probe.StateRestartBlocked, unstarted: probe.StateStarting, blindTarget: probe.StateBlind, unreachable: probe.StateUnreachable,
-			undecided: probe.StateStarting, warning: probe.StateReady, gray: probe.StateReady, ejected: probe.StateReady,
+			undecided: probe.StateStarting, warning: probe.StateDegraded, onlyWarns: probe.StateDegraded, gray: probe.StateDegraded, ejected: probe.StateReady,
 		}
 		for target, state := range want {
 			if st, _ := all[0].seen(target); st.State != state {

@@ -377,7 +377,7 @@ func (l *ledger) shown(target string, u restart.Unit, m *restart.Memory) (s show
 }
 
 // cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found. Of one that
-// passes it returns the warning, if the latest attempt that passed was one.
+// passes it returns the latest warning, if it warns.
 func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 	if m.State.Verdict == probe.Passing {
 		return l.warning(id, m, known)
@@ -405,8 +405,7 @@ func (l *ledger) renewCauses() {
 	}
 }
 
-// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
-// are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
+// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
 	if of, isJoint := l.joints.desired.joint(id); isJoint {
 		if d, why := l.joints.decide(of); why == "" && d.instance == m.State.Instance {
@@ -420,10 +419,10 @@ func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
 	}
 	st, _ := l.config.Engine.Status(id)
 	switch {
-	case id.Kind != probe.Readiness, !st.Warned, st.Instance != m.State.Instance:
+	case !st.Warned, st.Instance != m.State.Instance:
 		return cause{}
-	case st.Result.Outcome == probe.Warning:
-		return cause{m.Since, st.Result.Reason, st.Result.Detail}
+	case st.Fault.Outcome == probe.Warning:
+		return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 	}
 	return known
 }

@@ -37,7 +37,7 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"the host of no machine":         {httpprobe.Config{Port: "80", Host: "::"}, "host"},
 		"a source that is a name":        {httpprobe.Config{Port: "80", SourceAddress: "eth0"}, "source_address"},
 		"an unknown family":              {httpprobe.Config{Port: "80", IPFamily: "ip4"}, "ip_family"},
-		"some addresses":                 {httpprobe.Config{Port: "80", Addresses: "some"}, "addresses"},
+		"most addresses":                 {httpprobe.Config{Port: "80", Addresses: "most"}, "addresses"},
 		"all addresses, one kept":        {httpprobe.Config{Port: "80", Addresses: "all", ReuseConnection: true}, "addresses"},
 		"all addresses of a unix socket": {httpprobe.Config{UnixSocket: "/s", Addresses: "all"}, "addresses"},
 		"an unknown scheme":              {httpprobe.Config{Port: "80", Scheme: "ftp"}, "scheme"},

@@ -210,7 +210,7 @@ func (s *session) follow(ctx context.Context) error {
 	defer end(nil)
 	wasRead := false
 	s.co.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
-		err := s.co.followEntries(ctx, keyFleet, func(events []Event, isAll bool) {
+		err := s.co.followEntries(ctx, keyFleet, readTimeout, func(events []Event, isAll bool) {
 			if isAll {
 				s.view.reset(events, 2*s.co.config.TTL)
 			} else {
@@ -261,7 +261,7 @@ func (s *session) divideOften(ctx context.Context) {
 		if !isComplete {
 			claims = slices.DeleteFunc(claims, func(id shard.ID) bool { _, had := before[id]; return !had })
 		}
-		s.co.publish(owned)
+		s.co.owned.set(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {

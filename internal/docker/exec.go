@@ -25,17 +25,21 @@ type Exec struct {
 // ExecEnd is how a command has ended.
 type ExecEnd struct {
 	Code       int
-	NotStarted bool      // it could not be run; the output says why
-	TimedOut   bool      // it ran when ctx was done, and was killed
-	Left       *LeftExec // why it may run on; nil if it does not. KillExec tries again
+	NotStarted bool          // it could not be run; the output says why
+	TimedOut   bool          // it ran when ctx was done, and was killed
+	Delay      time.Duration // with TimedOut, how long the runtime took to start it
+	Left       *LeftExec     // why it may run on; nil if it does not. KillExec tries again
 }
 
 // LeftExec is a command that goes on inside a container after its timeout.
 type LeftExec struct {
 	id        string
 	container string
-	began     time.Time
-	Err       error // why it could not be killed
+	asked     time.Time // when the runtime was asked to run it
+	isRunning bool      // it ran when it was to be killed
+	began     time.Time // when its process was started; zero if that is not known
+
+	Err error // why it could not be killed
 }
 
 // Limits of a command.
@@ -64,7 +68,7 @@ func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 	if err := c.call(ctx, create, &made); err != nil {
 		return ExecEnd{}, err
 	}
-	left := &LeftExec{id: made.ID, container: x.Container, began: time.Now()}
+	left := &LeftExec{id: made.ID, container: x.Container, asked: time.Now()}
 	stdout, stderr := &beginning{to: x.Stdout}, &beginning{to: x.Stderr}
 	isStarted, err := c.attach(ctx, made.ID, stdout, stderr)
 	var state execState
@@ -73,13 +77,29 @@ func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && isStarted:
-		return ExecEnd{TimedOut: true, Left: c.KillExec(left)}, nil
+		return c.timeOut(left)
 	case err != nil:
 		return ExecEnd{Left: c.KillExec(left)}, err
 	}
 	end := ExecEnd{Code: *state.ExitCode}
 	end.NotStarted = state.Pid == 0 && (end.Code == 126 || end.Code == 127) && (isRuntimeError(stdout.text) || isRuntimeError(stderr.text))
 	return end, nil
+}
+
+// timeOut ends a command at its timeout. It is an ErrTimeout if the runtime was late: the command was not started, or had ended.
+func (c *Client) timeOut(left *LeftExec) (ExecEnd, error) {
+	end := ExecEnd{Left: c.KillExec(left)}
+	switch {
+	case left.isRunning:
+		end.TimedOut = true
+		if !left.began.IsZero() {
+			end.Delay = max(left.began.Sub(left.asked), 0)
+		}
+		return end, nil
+	case end.Left != nil:
+		return end, &Error{Kind: ErrTimeout, Text: "it has not started the command: " + left.Err.Error(), Err: left.Err}
+	}
+	return end, &Error{Kind: ErrTimeout, Text: "it has not reported in time that the command has ended"}
 }
 
 // attach starts a command, and copies its output until that ends. It reports whether the runtime has started it.
@@ -130,10 +150,11 @@ func (c *Client) KillExec(left *LeftExec) *LeftExec {
 	return left
 }
 
-// errNoProcess is why a command cannot be killed whose process is not known.
-var errNoProcess = errors.New("the runtime does not say which process it is")
+// errNoProcess is why a command cannot be killed that has no process yet.
+var errNoProcess = errors.New("there is no process of it")
 
 func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
+	left.isRunning = false
 	s, err := c.inspectExec(ctx, left.id)
 	switch {
 	case isNotFound(err), err == nil && !s.Running && s.ExitCode != nil: // with its container, or by itself
@@ -143,19 +164,27 @@ func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 	case s.Pid == 0:
 		return errNoProcess
 	}
-	p, err := openProcess(s.Pid, left.container, left.began)
+	p, err := openProcess(s.Pid, left.container, left.asked)
+	if errors.Is(err, errExited) { // which the runtime has not noticed
+		if _, unnoticed := c.awaitExec(ctx, left.id); unnoticed == nil {
+			return nil
+		}
+		err = errForeign
+	}
+	left.isRunning = true
 	if err != nil {
 		return fmt.Errorf("process %d: %w", s.Pid, err)
 	}
 	defer p.Close()
+	left.began, _ = p.started()
 	if again, err := c.inspectExec(ctx, left.id); err != nil || again.Pid != s.Pid || !again.Running {
 		return err // nil: it has ended meanwhile
 	}
 	if err := p.killTree(); err != nil {
 		return fmt.Errorf("process %d: %w", s.Pid, err)
 	}
-	_, err = c.awaitExec(ctx, left.id)
-	return err
+	_, _ = c.awaitExec(ctx, left.id) // or else the runtime has not noticed yet
+	return nil
 }
 
 // isRuntimeError reports whether the output of a command is that of the runtime, which could not run it: that of runc and crun as

@@ -24,6 +24,9 @@ type Process struct {
 // startSlack is how much earlier a process may have started than the runtime says.
 const startSlack = 2 * time.Second
 
+// errExited says that there is no such process: it has exited, or the runtime runs in another PID namespace.
+var errExited = errors.New("has exited")
+
 var errForeign = errors.New("is not a process of the container as this engine sees it: the runtime runs in another PID namespace, or on another machine")
 
 // openProcess opens the process that the runtime calls so, if it is one of the container: its control group has the ID of the
@@ -31,17 +34,23 @@ var errForeign = errors.New("is not a process of the container as this engine se
 func openProcess(pid int, container string, began time.Time) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return nil, errForeign
+		return nil, errExited
 	}
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
 	p := &Process{pid: pid, fd: fd}
-	if !p.isOf(container, began) {
-		p.Close()
-		return nil, errForeign
+	isOf, isZombie := p.isOf(container, began), p.isZombie() // whose control group is not known: asked in this order
+	switch {
+	case isZombie:
+		err = errExited
+	case !isOf:
+		err = errForeign
+	default:
+		return p, nil
 	}
-	return p, nil
+	p.Close()
+	return nil, err
 }
 
 // Close frees the descriptor of the process.
@@ -57,6 +66,13 @@ func (p *Process) isOf(container string, began time.Time) bool {
 	its, err2 := os.Readlink(p.file("ns/pid"))
 	started, ok := p.started()
 	return err == nil && err2 == nil && own != its && ok && started.After(began.Add(-startSlack)) && started.Before(began.Add(startSlack))
+}
+
+// isZombie reports whether the process has exited, and its parent has not noticed.
+func (p *Process) isZombie() bool {
+	stat, err := os.ReadFile(p.file("stat"))
+	fields := command.StatFields(stat)
+	return err != nil || len(fields) == 0 || fields[0][0] == 'Z' || fields[0][0] == 'X'
 }
 
 // started returns when the process was started.

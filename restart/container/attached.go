@@ -32,6 +32,7 @@ type attached struct {
 	resume string // the ID of the instance that an earlier engine has reported
 	due    string // the ID of a container that its runtime should start again: see startDue
 	dueAt  time.Time
+	pause  time.Duration // between two tries to start it
 
 	crashed string // the ID of the container whose latest instance has exited on its own
 	stopped string // the ID of one that somebody has stopped
@@ -231,8 +232,10 @@ func looksStopped(x docker.Exit) bool {
 	return !x.OOMKilled && (x.Code == 0 || x.Code == 128+int(syscall.SIGTERM) || x.Code == 128+int(syscall.SIGKILL))
 }
 
-// policyTimeout is how long a runtime may take to begin to start a container again by its own policy.
-const policyTimeout = 3 * time.Second
+const (
+	policyTimeout = 3 * time.Second // for a runtime to begin to start a container again by its own policy
+	maxPause      = time.Minute     // between two tries to start one
+)
 
 // untilDue returns a channel that fires when the runtime should have started the container again.
 func (d *attached) untilDue() <-chan time.Time {
@@ -255,8 +258,11 @@ func (d *attached) startDue(ctx context.Context, rt *runtime, seen []docker.Seen
 			continue
 		}
 		if err := rt.Start(ctx, id); err != nil {
-			d.log.Warn("container not started again", "container", s.Name, "error", err)
-			d.due, d.dueAt = id, time.Now().Add(policyTimeout)
+			d.pause = min(max(2*d.pause, policyTimeout), maxPause)
+			d.log.Warn("container not started again, retrying", "container", s.Name, "error", err, "retry_in", d.pause)
+			d.due, d.dueAt = id, time.Now().Add(d.pause)
+			return
 		}
+		d.pause = 0
 	}
 }

@@ -25,7 +25,8 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 			name, address := fmt.Sprintf("web-%d", n), dockertest.FreeAddress(t)
 			addresses = append(addresses, address)
 			w.http(name, address)
-			w.exec(name, probe.Rule{Period: time.Second, Timeout: time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
+			// A command takes a tenth of a second of a processor.
+			w.exec(name, probe.Rule{Period: time.Duration(containers) * 500 * time.Millisecond, Timeout: 2 * time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
 			if n%2 == 0 {
 				r.Container(t, name, "serve", address)
 				units[name] = w.attach(name)
@@ -99,4 +100,42 @@ func allPass(s engine.TargetStatus) bool {
 		}
 	}
 	return len(s.Probes) == 3
+}
+
+// An engine that starts while the runtime is away goes on with what the engine before has remembered.
+func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		first := newWorld(t, r)
+		units := func(w *world) map[string]restart.Unit {
+			return map[string]restart.Unit{"own": w.own("own", "sleep", "1000"), "web": w.attach("web")}
+		}
+		r.Container(t, "web", "sleep", "1000")
+		first.run(units(first), nil)
+		memories, before := map[string]restart.Memory{}, map[string]string{}
+		for target := range units(first) {
+			before[target] = first.until(target, "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running }).Instance.ID
+			memories[target], _ = first.control.Memory(target)
+		}
+		first.stop()
+		rename(t, r.Socket, r.Socket+".away")
+		second := newWorld(t, r)
+		began := time.Now()
+		second.run(units(second), memories)
+		for target, id := range before {
+			s := second.until(target, "reason of the runtime", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+			if s.Instance.ID != id || s.Instance.Phase != probe.Running {
+				t.Errorf("%s: %+v", target, s.Instance)
+			}
+		}
+		rename(t, r.Socket+".away", r.Socket)
+		for target, id := range before {
+			s := second.until(target, "recovery", func(s engine.TargetStatus) bool { return !s.Instance.Reason.BlamesRuntime() })
+			if s.Instance.ID != id || s.Instance.Phase != probe.Running || s.Instance.Restarts != 0 {
+				t.Errorf("%s: %+v", target, s.Instance)
+			}
+		}
+		for id, actions := range r.Events(t, began) {
+			t.Errorf("events of %s: %v", id, actions)
+		}
+	})
 }

@@ -34,7 +34,8 @@ const maxLeft = 4
 // The command has the environment, directory and user of the container, unless the configuration says otherwise. $(NAME) is replaced by a
 // variable of the target or of the configuration. When ctx is done the command is killed with its descendants, and Probe returns a second later at most.
 // Where the engine cannot do that, since it may not signal processes of the container, the command goes on: while there are four of them, attempts are
-// unknown, with the reason runtime.permission. An attempt that the runtime does not make is unknown, too.
+// unknown, with the reason runtime.permission. An attempt that the runtime does not make, or whose command has not begun or has ended at the timeout, is unknown,
+// too. Podman keeps two processes for five minutes after each command.
 func NewExec(r *Runtimes, socket string, c execprobe.Config) (probe.Handler, error) {
 	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
 		return nil, err
@@ -54,14 +55,16 @@ func (h *execHandler) Probe(ctx context.Context, t probe.Target) probe.Result {
 		return probe.Broken(probe.ReasonRuntimeNoContainer, "instance %s of the target is no container that runs", t.Instance)
 	}
 	if err := h.killLeft(rt); err != nil {
-		return probe.Broken(probe.ReasonRuntimePermission, "%d commands of earlier attempts go on inside, and cannot be killed: %v", maxLeft, err)
+		return probe.Broken(leftReason(err), "%d commands of earlier attempts go on inside, and cannot be killed: %v", maxLeft, err)
 	}
 	stdout, stderr := command.Output{Max: probe.MaxDetail}, command.Output{Max: probe.MaxDetail}
 	end, err := rt.Run(ctx, h.command(c, t, &stdout, &stderr))
 	if end.Left != nil {
 		h.keep(end.Left)
 	}
-	return result(ctx, end, err, stdout.String()+stderr.String())
+	res := result(ctx, end, err, stdout.String()+stderr.String())
+	res.Lost = end.Delay
+	return res
 }
 
 // command returns the command of an attempt.
@@ -88,8 +91,6 @@ func result(ctx context.Context, end docker.ExecEnd, err error, output string) p
 		return probe.Broken(probe.ReasonStopped, "the command was killed before it had ended")
 	case err != nil:
 		return probe.Broken(reasonOf(err), "%v", err)
-	case end.Left != nil && isAway(end.Left.Err):
-		return probe.Broken(reasonOf(end.Left.Err), "%v", end.Left.Err) // it may have ended in time
 	case end.Left != nil:
 		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("not ended in time, and not killed: %v", end.Left.Err), output))
 	case end.TimedOut:
@@ -102,16 +103,19 @@ func result(ctx context.Context, end docker.ExecEnd, err error, output string) p
 	return probe.Succeed(detail("", output))
 }
 
-// isAway reports whether an error is that of a runtime which does not answer.
-func isAway(err error) bool {
-	return errors.Is(err, docker.ErrUnavailable) || errors.Is(err, docker.ErrTimeout)
-}
-
 func detail(how, output string) string {
 	if how != "" && output != "" {
 		how += ": "
 	}
 	return probe.CleanText(how+output, probe.MaxDetail)
+}
+
+// leftReason returns the reason for which commands are left inside.
+func leftReason(err error) probe.Reason {
+	if r := reasonOf(err); r != probe.ReasonRuntimeFailed {
+		return r
+	}
+	return probe.ReasonRuntimePermission
 }
 
 func (h *execHandler) keep(left *docker.LeftExec) {

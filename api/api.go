@@ -11,6 +11,7 @@ import (
 	"time"
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
@@ -103,6 +104,10 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
+	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
+	// concurrent use by multiple goroutines. Default: there are none.
+	Discoveries func() []discover.Status
+
 	// Maintenances returns when maintenances are, sorted by time. It must not block, and must be safe
 	// for concurrent use by multiple goroutines. Default: there are none.
 	Maintenances func() []Maintenance
@@ -192,6 +197,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/uptime", s.requests.limit(s.uptime))
 	handle("GET /v1/groups", s.requests.limit(plain(s.groups)))
 	handle("GET /v1/gateways", s.requests.limit(plain(s.gateways)))
+	handle("GET /v1/discoveries", s.requests.limit(plain(s.discoveries)))
 	handle("GET /v1/maintenance", s.requests.limit(plain(s.maintenance)))
 	handle("GET /v1/cluster", s.requests.limit(plain(s.cluster)))
 	handle("GET /v1/notifiers", s.requests.limit(plain(s.notifiers)))

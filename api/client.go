@@ -63,6 +63,11 @@ func (c *Client) Gateways(ctx context.Context) (GatewayList, error) {
 	return get[GatewayList](ctx, c, "/v1/gateways", nil)
 }
 
+// Discoveries returns what the engine knows of the sources of targets.
+func (c *Client) Discoveries(ctx context.Context) (DiscoveryList, error) {
+	return get[DiscoveryList](ctx, c, "/v1/discoveries", nil)
+}
+
 // Maintenances returns when maintenances are.
 func (c *Client) Maintenances(ctx context.Context) (MaintenanceList, error) {
 	return get[MaintenanceList](ctx, c, "/v1/maintenance", nil)

@@ -11,6 +11,7 @@
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
 //	GET /v1/gateways         a GatewayList
+//	GET /v1/discoveries      a DiscoveryList: what is known of the sources of targets
 //	GET /v1/maintenance      a MaintenanceList
 //	GET /v1/cluster          a Cluster; 404 without one
 //	GET /v1/notifiers        a NotifierList
@@ -40,6 +41,7 @@
 //	failing          a startup or liveness probe fails
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
+//	degraded         it is ready, and a readiness or liveness probe warns (in trouble, with the severity warning)
 //	unreachable      it fails, and a target that it depends on is in trouble (not in trouble itself)
 //	damped           it has flapped too often: it is neither reported nor restarted, and gateways send it no requests
 //	paused           an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not

@@ -93,6 +93,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
 	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
 	probe.StateCompleted:      "its last instance exited with status 0, and no other follows",
+	probe.StateDegraded:       "a probe warns, and it is ready",
 	probe.StateReady:          "it has started, and no readiness probe fails",
 }
 
@@ -256,7 +257,7 @@ func (in Instance) explainExit() string {
 // importance is smaller for probes of which people want to read first.
 func (p Probe) importance() int {
 	switch {
-	case p.Blind || p.Decided && p.Verdict == probe.Failing:
+	case p.Blind || p.Warned || p.Decided && p.Verdict == probe.Failing:
 		return 0
 	case !p.Decided && p.WaitReason == verdict.NotWaiting:
 		return 1
@@ -292,6 +293,8 @@ func (p Probe) explainVerdict(now time.Time) string {
 		return " cannot be attempted"
 	case p.Decided && p.Verdict == probe.Failing:
 		return continuing("failing", p.Since, now)
+	case p.Decided && p.Verdict == probe.Passing && p.Warned:
+		return continuing("passing", p.Since, now) + ", and warns"
 	case p.Decided && p.Verdict == probe.Passing:
 		return continuing("passing", p.Since, now)
 	case p.Verdict == probe.Undecided:

@@ -21,7 +21,7 @@ func newHistory(name string, past []engine.Transition, outcomes []engine.ProbeOu
 func newTransition(target string, t engine.Transition) Transition {
 	j := Transition{
 		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
-		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Doubtful: t.Doubtful, Ejected: t.Ejected, Readmitted: t.Readmitted, Damped: t.Damped, Undamped: t.Undamped, Paused: t.Paused, Unpaused: t.Unpaused, Instance: t.Instance, Restarts: t.Restarts,
+		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Warns: t.Warns, Doubtful: t.Doubtful, Ejected: t.Ejected, Readmitted: t.Readmitted, Damped: t.Damped, Undamped: t.Undamped, Paused: t.Paused, Unpaused: t.Unpaused, Instance: t.Instance, Restarts: t.Restarts,
 	}
 	if t.Kind == 0 {
 		j.Phase = &t.Phase
@@ -60,10 +60,12 @@ func probeSentence(t engine.Transition) string {
 		return "no longer ejected"
 	case t.Blind:
 		return fmt.Sprintf("%s is blind: %s could not run", name, attempts(t.Attempts))
+	case t.Warns && t.Verdict == t.Previous && t.Verdict == probe.Passing:
+		return name + " warns: it passes, but not as it should"
 	case t.Attempts == 0 && t.Policy != probe.PolicyEvidence:
 		return fmt.Sprintf("%s is %v, because of the instance", name, t.Verdict)
 	case t.Verdict == t.Previous && t.Verdict != probe.Failing:
-		return name + " can be attempted again"
+		return name + " is passing, and its attempts run without warnings again"
 	case t.Policy == probe.PolicyEvidence && t.Verdict == probe.Failing:
 		return fmt.Sprintf("%s is failing, by the evidence of its attempts: score %d of %[2]d", name, probe.MaxScore)
 	case t.Policy == probe.PolicyEvidence:

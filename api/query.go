@@ -239,9 +239,10 @@ func (q Query) parts() (parts []part) {
 		f.State = func(s probe.TargetState) bool { return in(s) && (all.State == nil || all.State(s)) }
 		parts = append(parts, part{f, prefix})
 	}
-	for ; c.state.InTrouble(); c.state++ {
-		state := c.state
-		add(state.String()+":", func(s probe.TargetState) bool { return s == state })
+	for state := c.state; state > 0 && state < probe.TargetState(probe.TargetStates); state++ {
+		if state.InTrouble() {
+			add(state.String()+":", func(s probe.TargetState) bool { return s == state })
+		}
 	}
 	if !q.Trouble {
 		add(":", func(s probe.TargetState) bool { return !s.InTrouble() })

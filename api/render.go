@@ -106,7 +106,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p := newProbeID(s.ID)
 	p.Handler = s.HandlerName
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
-	p.Decided, p.Blind = s.Decided, s.Blind
+	p.Decided, p.Blind, p.Warned = s.Decided, s.Blind, s.Warned
 	p.Last, p.Threshold = s.Last, s.Threshold()
 	if p.Run = s.Run; s.Rule.Policy == probe.PolicyEvidence {
 		p.Run, p.Score = 0, &s.Run
@@ -127,7 +127,7 @@ func newProbe(s engine.Status, text int) Probe {
 		InitialDelaySeconds: s.Rule.InitialDelay.Seconds(), PeriodSeconds: s.Rule.Period.Seconds(), TimeoutSeconds: s.Rule.Timeout.Seconds(),
 		StartingPeriodSeconds: s.Rule.StartingPeriod.Seconds(), FailingPeriodSeconds: s.Rule.FailingPeriod.Seconds(),
 		WarnAfterSeconds: s.Rule.WarnAfter.Seconds(), FailAfterSeconds: s.Rule.FailAfter.Seconds(),
-		Policy: s.Rule.Policy, SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold,
+		Policy: s.Rule.Policy, SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold, Effect: s.Rule.Effect,
 	}
 	return p
 }

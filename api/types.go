@@ -169,7 +169,7 @@ type UptimeList struct {
 }
 
 // Uptime has the states of a target in the last 24 hours, and how available it was. Its states count as up (ready, completed), as
-// down (those of trouble but blind, restarting, damped), or not at all.
+// down (those of trouble but degraded and blind, restarting, damped), or not at all.
 type Uptime struct {
 	Target string   `json:"target"`
 	Spans  []Span   `json:"spans"`          // the oldest first, without holes
@@ -209,6 +209,7 @@ type Transition struct {
 	Attempts int32          `json:"attempts,omitempty"` // how many in a row have decided: the threshold
 	Policy   probe.Policy   `json:"policy,omitempty"`   // evidence: attempts have decided by their score, and not in a row
 	Blind    bool           `json:"blind,omitempty"`    // the attempts cannot be made
+	Warns    bool           `json:"warns,omitempty"`    // the probe passes with warnings, or fails with the effect warn
 	Doubtful bool           `json:"doubtful,omitempty"` // that may be the fault of the engine, which was degraded or cut off: nobody is notified of it
 
 	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
@@ -247,6 +248,7 @@ type Probe struct {
 	Verdict  probe.Verdict `json:"verdict"`
 	Decided  bool          `json:"decided"`        // attempts on Instance have decided; before, Verdict is the initial one
 	Blind    bool          `json:"blind"`          // the attempts cannot be made: see probe.StateBlind
+	Warned   bool          `json:"warned"`         // it passes with warnings, or fails with the effect warn: see probe.StateDegraded
 	Since    time.Time     `json:"since,omitzero"` // when Verdict was published
 	Changes  uint64        `json:"changes"`        // number of changes of Verdict or Instance
 
@@ -338,6 +340,7 @@ type Rule struct {
 	Policy                probe.Policy `json:"policy"`
 	SuccessThreshold      int32        `json:"successThreshold"` // 0 with the policy evidence
 	FailureThreshold      int32        `json:"failureThreshold"` // 0 with the policy evidence
+	Effect                probe.Effect `json:"effect"`           // warn: a failure makes the target degraded, and nothing else
 }
 
 // Event is one event of /v1/events.

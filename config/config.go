@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -23,6 +24,8 @@ type Config struct {
 	Maintenances map[string]Maintenance // by name
 	ProbeModules map[string]ProbeModule // by name
 	Notifiers    map[string]Notifier    // by name
+
+	Discoveries []Discovery // in the order of their blocks
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values.
@@ -145,7 +148,7 @@ type Options struct {
 
 	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
 	// only one of them can have a file or a listener, for example; nil if nothing is. Beside the engine, a has an Engine
-	// with Listen or State as its Settings. Default: nothing is wrong.
+	// with Listen or State as its Settings. Of a target, b has what its Driver has made. Default: nothing is wrong.
 	GatewayConflict func(a, b Gateway) *probe.FieldError
 
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing
@@ -153,6 +156,9 @@ type Options struct {
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin or script block
+
+	// Discovered returns what the source of a discover block has found last; nil for nothing yet. Default: nothing.
+	Discovered func(Discovery) discover.Elements
 
 	// Describe keeps the arguments of targets and probes as text, for Config.Differences.
 	Describe bool

@@ -86,6 +86,12 @@ func (d *defaults) rule(kind probe.Kind, own *decodedBlock, c Context) (probe.Ru
 	}
 	rule := probe.Rule{Kind: kind}
 	err := fill(&rule, values, c).Err()
+	if kind == probe.Startup && from["effect"] == d.rules[0] {
+		rule.Effect = probe.EffectFail // that of all kinds is for readiness and liveness probes only
+	}
+	if rule.Effect == probe.EffectWarn && from[gracePeriod] != own {
+		rule.TerminationGracePeriod = 0
+	}
 	if rule.Policy == probe.PolicyEvidence {
 		weighEvidence(&rule, from, blocks)
 	}

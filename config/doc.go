@@ -45,6 +45,7 @@
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3
 //	    policy            = "runs"   # or "evidence": a score decides, and there are no thresholds
+//	    effect            = "fail" # or "warn": a failure makes the target degraded, and nothing else
 //	    on_error          = "ignore" # or "fail": an attempt that could not be made is a failure
 //	  }
 //	}
@@ -127,6 +128,7 @@
 //	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
+//	discover.go    discover blocks, whose elements were found
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends

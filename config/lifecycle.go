@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -64,7 +66,9 @@ func (t *targetDecoder) warnOfRestarts(b *tree.Block, blocks []*tree.Block) {
 	for _, inner := range blocks {
 		if inner.Type == "probe" && inner.Label(0) != probe.Readiness.String() {
 			causes = true
-			if inner.Label(0) == probe.Liveness.String() {
+			hasEffect := false // which may be warn: such a probe is to restart nothing
+			inner.Body.VisitValues(func(name string, _ hcl.Expression) { hasEffect = hasEffect || name == "effect" })
+			if inner.Label(0) == probe.Liveness.String() && !hasEffect {
 				liveness = inner
 			}
 		}

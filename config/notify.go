@@ -28,7 +28,7 @@ type notifyBlock struct {
 	Targets     []string          `hcl:"targets,optional" doc:"names of targets to tell about, in which * stands for any text and ? for one character; an empty list for no target" default:"all targets that match"`
 	Match       []string          `hcl:"match,optional" doc:"conditions on labels that all these targets fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	Groups      []string          `hcl:"groups,optional" doc:"names of groups to tell about, in which * stands for any text and ? for one character; an empty list for no group" default:"all groups"`
-	Severity    string            `hcl:"severity,optional" oneof:"warning critical" doc:"least severe trouble that is told: of the severity warning are targets of which it is not known how they are, since their attempts cannot be made (blind)" default:"warning"`
+	Severity    string            `hcl:"severity,optional" oneof:"warning critical" doc:"least severe trouble that is told: of the severity warning are targets that are ready while a probe warns (degraded), and those of which it is not known how they are, since their attempts cannot be made (blind)" default:"warning"`
 	Labels      map[string]string `hcl:"labels,optional" doc:"labels of all that is told, besides those of the target; they replace equal ones" default:"none"`
 	ExternalURL string            `hcl:"external_url,optional" doc:"where people find the status page of this engine, such as https://sonde.example.com; what is told has a link to it" default:"none; there is no link"`
 }

@@ -52,16 +52,17 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	targets := decodeTargets(f, e, l, &o, handlers)
 	checkTargetLists(targets.lists, &targets.known, e.collector)
 	checkPushed(f, c.Cluster, e.collector)
-	c.Set, c.Quorums, c.Targets = targets.probes.set, targets.probes.quorums, targets.targets
+	c.Set, c.Quorums, c.Targets, c.Discoveries = targets.probes.set, targets.probes.quorums, targets.targets, targets.discoveries
 	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
 	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine, c.Groups)
+	targets.checkConflicts(c)
 	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o, &targets.known)
 	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := &moduleDecoder{e: e, language: l, handlers: handlers, checkAllowed: o.CheckAllowed}
 	c.ProbeModules, _ = decodeNamed(f.blocks["probe_module"], e.collector, "probe module", maxProbeModules, modules.decode)
 
 	targets.known.warnOfMetricLabels(&engine, e.collector)
-	if o.RequireTargets && !c.Engine.AllowEmpty && (!c.Cluster.IsPushed() || len(pushed) > 0) {
+	if o.RequireTargets && !c.Engine.AllowEmpty && len(f.blocks["discover"]) == 0 && (!c.Cluster.IsPushed() || len(pushed) > 0) {
 		targets.require(sources)
 	}
 	warnOfEmptyFiles(sources, e.collector)
@@ -135,10 +136,10 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 	}
 	t := &targetDecoder{
 		e: e, language: l, options: o, context: handlers.context, defaults: defaults, probes: probes,
-		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin),
+		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets || len(f.blocks["discover"]) > 0}, origins: make(map[string]*origin),
 		samePorts: newSharedMaps[uint16](), sameLabels: newSharedMaps[string](),
 	}
-	t.decodeAll(f.blocks["target"])
+	t.decodeAll(f.blocks["target"], f.blocks["discover"])
 	return t
 }
 

@@ -18,10 +18,11 @@ type language struct {
 	connecting []string           // the handlers that a probe_module block can have
 	engine     *Engine            // of the configuration, once it is decoded: for Handler.Load
 
-	file          *compiledSchema // all blocks
-	target, probe *compiledSchema // of file
-	rule          *compiledSchema // the arguments of a probe
-	lifecycle     *compiledSchema // of a target block: its settings and drivers, and its damping
+	file          *compiledSchema            // all blocks
+	target, probe *compiledSchema            // of file
+	discover      map[string]*compiledSchema // of discover blocks, by their kinds
+	rule          *compiledSchema            // the arguments of a probe
+	lifecycle     *compiledSchema            // of a target block: its settings and drivers, and its damping
 }
 
 // The blocks that are equal in each language.
@@ -86,6 +87,9 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
 	inTarget := append(slices.Concat(targetFields, lifecycle),
 		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"), dynamicField)
+	target := labelled("target", `target "web"`, 0, &Schema{Fields: inTarget}, "name")
+	var discovery *Schema
+	l.discover, discovery = discoverSchemas(target)
 
 	l.file = compileSchema(Schema{Fields: []Field{
 		{Name: "engine", Type: Block, Block: structSchema[Engine](o.EngineSettings.schema.Fields...)},
@@ -99,7 +103,8 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 		labelled("gateway", `gateway "edge"`, 0, structSchema[gatewayBlock](blocksOf(o.Gateways)...), "name"),
 		labelled("notify", `notify "oncall"`, 0, structSchema[notifyBlock](blocksOf(o.Notifiers)...), "name"),
 		labelled("maintenance", `maintenance "nightly"`, 0, structSchema[maintenanceBlock](), "name"),
-		labelled("target", `target "web"`, 0, &Schema{Fields: inTarget}, "name"),
+		target,
+		labelled("discover", `discover "file"`, 0, discovery, "kind"),
 		labelled("probe_module", `probe_module "http_2xx"`, 0, module, "name"),
 	}})
 	l.target = l.of("target")

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,20 +28,21 @@ type targetDecoder struct {
 	defaults *defaults
 	probes   *probeDecoder
 
-	targets    map[string]Target  // by name
-	known      knownTargets       // the same targets, as written
-	origins    map[string]*origin // by name
-	lists      []targetList
-	emptyLoops []Note   // the arguments for_each without elements
-	later      []report // about target blocks: see reportLater
+	targets     map[string]Target  // by name
+	known       knownTargets       // the same targets, as written
+	origins     map[string]*origin // by name
+	lists       []targetList
+	discoveries []Discovery
+	emptyLoops  []Note   // the arguments for_each without elements
+	later       []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 	samePorts   sharedMaps[uint16]
 	sameLabels  sharedMaps[string]
 }
 
-// decodeAll decodes target blocks.
-func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
+// decodeAll decodes target blocks, and discover blocks.
+func (t *targetDecoder) decodeAll(blocks, discoveries []*tree.Block) {
 	if decode := t.options.TargetSettings.decode; decode != nil {
 		t.noLifecycle.Settings, _ = decode(nil, Context{})
 	}
@@ -54,6 +57,7 @@ func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
 			t.decode(b)
 		}
 	}
+	t.discoveries = t.decodeDiscoveries(discoveries)
 	if !t.e.hasErrors() {
 		for _, r := range t.later {
 			t.e.add(r)
@@ -71,8 +75,7 @@ func (t *targetDecoder) reportLater(r report) {
 }
 
 func (t *targetDecoder) decode(b *tree.Block) {
-	content, whole := t.e.read(&b.Body, t.language.target.body)
-	spec := targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
+	content, spec := t.readTarget(b)
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {
@@ -88,14 +91,26 @@ func (t *targetDecoder) decode(b *tree.Block) {
 	some := false
 	for e := range elements(b, forEach, t.e) {
 		some = true
-		one := b.In(e.ctx, e.text)
-		if spec.target.Name, ok = t.name(one, content, e.target); ok && isValidTargetName(b, spec.target.Name, forEach.Expr.Range(), t.e.collector) {
-			t.element(one, content, spec)
-		}
+		t.decodeElement(b, content, spec, e, forEach.Expr.Range())
 	}
 	if !some {
 		t.emptyLoops = append(t.emptyLoops, noteAt(forEach.Expr.Range(), fmt.Sprintf("for_each of target %q has no elements", b.Label(0))))
-		t.dryRun(b, content, spec)
+		t.dryRun(b, content, spec, cty.DynamicVal)
+	}
+}
+
+// readTarget returns what a target block contains, and what is known of its target.
+func (t *targetDecoder) readTarget(b *tree.Block) (tree.Content, targetSpec) {
+	content, whole := t.e.read(&b.Body, t.language.target.body)
+	return content, targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
+}
+
+// decodeElement decodes the target of an element, whose name is reported at a place if it is invalid.
+func (t *targetDecoder) decodeElement(b *tree.Block, c tree.Content, spec targetSpec, e element, at hcl.Range) {
+	one := b.In(e.ctx, e.text)
+	ok := false
+	if spec.target.Name, ok = t.name(one, c, e.target); ok && isValidTargetName(b, spec.target.Name, at, t.e.collector) {
+		t.element(one, c, spec)
 	}
 }
 
@@ -122,9 +137,9 @@ func (t *targetDecoder) require(sources []Source) {
 
 // dryRun decodes a target without elements as if it had one of unknown value, so that
 // the errors in it are reported.
-func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
+func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec, value cty.Value) {
 	unknown := t.e.unknown
-	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
+	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), value)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
 	if arg, named := c.Arguments["name"]; named {
@@ -190,6 +205,25 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	}
 	if !hasProbes && whole && spec.valid && inherited.Address == "" && inherited.Runtime == "" {
 		t.e.add(report{isWarning: true, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
+	}
+}
+
+// checkConflicts reports what only one of a target's driver, the engine and a gateway can have: see Options.GatewayConflict.
+func (t *targetDecoder) checkConflicts(c *Config) {
+	others := []Gateway{{Settings: Engine{State: c.Engine.State}}}
+	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
+		others = append(others, c.Gateways[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.targets)) {
+		driver := t.targets[name].Driver
+		if driver == nil || t.options.GatewayConflict == nil {
+			continue
+		}
+		for _, other := range others {
+			if wrong := t.options.GatewayConflict(other, Gateway{Settings: driver}); wrong != nil {
+				t.e.add(report{at: t.origins[name].header, summary: fmt.Sprintf("target %s: %s %s", quoted(name), wrong.Field, wrong.Problem), hint: wrong.Hint})
+			}
+		}
 	}
 }
 

@@ -245,6 +245,7 @@ func (sc *scheduler) replace(c change) {
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	s.forgetFault()
 	s.unprove()
+	s.setWarnings(verdict.Warnings{})
 	changed := s.state.Verdict != before.Verdict
 	if changed {
 		s.publish(sc.clock.Now())

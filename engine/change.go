@@ -120,7 +120,7 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 	}
 	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
 	s.decided = verdict.Decided(s.spec.Load().rule, m.State)
-	s.marks.set(markWarned, m.Warned && m.State.Verdict == probe.Passing)
+	s.setWarnings(verdict.Warnings{Warns: m.Warned && m.State.Verdict == probe.Passing})
 	s.forgetFault()
 	if f := &m.Fault; f.Exists() {
 		reason := probe.Reason(probe.OneLine(string(f.Reason), maxFaultDetail))

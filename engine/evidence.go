@@ -30,6 +30,9 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 		return 0, 0
 	}
 	evidence := res.Reason.Evidence()
+	if passed(res) && evidence != probe.Answered { // a warning, such as that one of several addresses is silent
+		evidence = probe.NoEvidence
+	}
 	if res.Timings.Resolve > 0 && evidence != probe.NameUnanswered {
 		answered = nameServer
 	}

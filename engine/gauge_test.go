@@ -67,26 +67,28 @@ func TestGatewayStateFollowsInstanceAndReadinessProbes(t *testing.T) {
 	}
 }
 
-// A failure below its threshold does not end a warning, and neither does an attempt that could
-// not be made.
-func TestAWarningEndsWithTheNextSuccess(t *testing.T) {
+// A failure below its threshold does not end warnings, and neither does an attempt that could not be made, or one success.
+func TestWarningsEndAfterAsManySuccessesAsFailuresWouldDecide(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Warning)
 		p := with(h)
-		p.Rule = probe.Rule{Period: time.Second, FailureThreshold: 1000}
+		p.Rule = probe.Rule{Period: time.Second, FailureThreshold: 5}
 		apply(t, e, probe.Set{readiness: p})
 		e.Report(instance("a"))
 		changes := e.SubscribeTargets()
 		defer changes.Close()
+		pass(10 * time.Second)
 		for _, c := range []struct {
 			outcome probe.Outcome
+			times   int
 			want    probe.GatewayState
 		}{
-			{probe.Warning, probe.GatewayDegraded}, {probe.Failure, probe.GatewayDegraded}, {probe.Unknown, probe.GatewayDegraded},
-			{probe.Success, probe.GatewayReady}, {probe.Failure, probe.GatewayReady}, {probe.Warning, probe.GatewayDegraded},
+			{probe.Failure, 4, probe.GatewayDegraded}, {probe.Unknown, 4, probe.GatewayDegraded}, {probe.Success, 4, probe.GatewayDegraded},
+			{probe.Warning, 1, probe.GatewayDegraded}, {probe.Success, 5, probe.GatewayReady}, {probe.Failure, 4, probe.GatewayReady},
+			{probe.Warning, 4, probe.GatewayReady}, {probe.Warning, 1, probe.GatewayDegraded},
 		} {
 			h.say(c.outcome)
-			pass(10 * time.Second)
+			pass(time.Duration(c.times) * time.Second)
 			known := polled{}
 			known.poll(changes)
 			st, _ := e.Target("web")

@@ -39,6 +39,7 @@ type Transition struct {
 	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has, or the policy is "evidence"
 	Policy   probe.Policy  `json:"policy,omitempty"`   // by which attempts have decided
 	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
+	Warns    bool          `json:"warns,omitempty"`    // the probe warns: see Status.Warned
 	Doubtful bool          `json:"doubtful,omitempty"` // that may be the fault of the engine: see Engine.Doubts
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
@@ -227,14 +228,17 @@ func (r Records) RestoreHistory(target string, past []Transition) {
 // is well from the start is not recorded.
 func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int64) {
 	turned := f.Changed && f.state.Instance == f.previous.Instance || f.decided && f.first && f.state.Verdict == probe.Failing
-	if !turned && f.blind == f.wasBlind || res == nil && f.state.Down != f.previous.Down {
+	if !turned && f.blind == f.wasBlind && (f.warns == f.warned || f.Changed) || res == nil && f.state.Down != f.previous.Down {
 		return // the latter is recorded as a change of the instance
 	}
 	name := s.target.name
-	if f.first && f.state.Verdict != probe.Failing && !f.blind && !m.history.has(name) {
+	if f.first && f.state.Verdict != probe.Failing && !f.blind && !f.warns && !m.history.has(name) {
 		return
 	}
-	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Instance: f.state.Instance}
+	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Warns: f.warns, Instance: f.state.Instance}
+	if t.Verdict == probe.Failing {
+		t.Warns = s.onlyWarns()
+	}
 	if res != nil {
 		t.Reason, t.Detail = res.Reason, res.Detail
 		if last := s.currentFault(m.clock); last.At.Equal(m.clock.Time(now)) {

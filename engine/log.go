@@ -110,6 +110,10 @@ func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
 		message = "probe is blind: its attempts cannot be made"
 	case f.wasBlind && !f.blind:
 		message, level = "probe is no longer blind", slog.LevelInfo
+	case f.warns && !f.warned:
+		message = "probe warns: it passes, and its target is degraded"
+	case f.warned && !f.warns && !f.Changed:
+		message, level = "probe no longer warns", slog.LevelInfo
 	case res.Outcome == probe.Unknown && !res.Reason.BlamesEngine() && !s.flags.has(unknownLogged):
 		s.flags.set(unknownLogged, true)
 		message = "attempt could not be made"

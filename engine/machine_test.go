@@ -124,6 +124,7 @@ func TestEvidenceOfAnAttempt(t *testing.T) {
 		{"a dead name server", withTimings(probe.Fail(probe.ReasonDNSTimeout, ""), probe.Timings{Resolve: 1}), true, 0, nameServer},
 		{"a name whose target is silent", withTimings(probe.Fail(probe.ReasonTCPTimeout, ""), probe.Timings{Resolve: 1}), true, nameServer, theTarget},
 		{"a success", withTimings(probe.Succeed(""), probe.Timings{Connect: 1}), false, theTarget, 0},
+		{"one of two addresses is silent", withTimings(probe.Warn(probe.ReasonTCPTimeout, ""), probe.Timings{Resolve: 1, Connect: 1}), false, theTarget | nameServer, 0},
 		{"a success without the network", probe.Succeed(""), false, 0, 0},
 	} {
 		test.res.Took = time.Hour // says nothing: the timeout may have been longer

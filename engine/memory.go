@@ -22,9 +22,7 @@ type Memory struct {
 	Started       bool      `json:"started,omitempty"` // the instance State.Instance has started: its startup probes have passed
 	InstanceSince time.Time `json:"began,omitzero"`    // when that instance began to run; zero if it is not known
 
-	// Warned says that the latest attempt that passed was a warning. It is not written: an engine finds that out
-	// by its first attempt.
-	Warned bool `json:"-"`
+	Warned bool `json:"w,omitempty"` // the probe passes, and warns: see verdict.Warnings
 
 	// Fault is that of the probe, when State has changed last: one that passes all the time has none to remember.
 	Fault Fault `json:"f,omitzero"`

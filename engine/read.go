@@ -183,13 +183,11 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 		s.fill(p, c)
 		st.Address, st.Ports = in.endpoint(s.currentAddress(), s.spec.Load().target.Ports)
 		passes := p.Verdict == probe.Passing && p.Instance == in.id
-		fails := p.Verdict == probe.Failing && p.Instance == in.id
 		if s.kind == probe.Readiness {
-			st.Ready = st.Ready && passes
+			st.Ready = st.Ready && (passes || p.Rule.Effect == probe.EffectWarn)
 			warned = warned || p.Warned
-		} else {
-			st.Live = st.Live && !fails
 		}
+		st.Live = st.Live && !p.FailsInstance(in.id)
 		st.Ejection = cmp.Or(st.Ejection, p.Ejection)
 		if probed {
 			worst.add(p, in)
@@ -231,7 +229,8 @@ func (c *cause) add(p *Status, in *instance) {
 	if p.Instance != in.id {
 		v = probe.Undecided
 	}
-	if s := verdict.ProbeState(p.ID.Kind, v, p.Decided, p.Blind, in.started); s < c.state {
+	found := verdict.Findings{Verdict: v, Decided: p.Decided, Blind: p.Blind, Warns: p.Warned && p.Instance == in.id, Effect: p.Rule.Effect}
+	if s := verdict.ProbeState(p.ID.Kind, found, in.started); s < c.state {
 		c.state, c.worst = s, p
 	}
 	if p.ID.Kind != probe.Liveness && p.Since.After(c.since) {
@@ -274,7 +273,7 @@ func (t *target) isReady(slots []*slot) bool {
 		return in.hasStartedBare() && (in.ready || !in.kept) && !in.terminating
 	}
 	for _, s := range slots {
-		if s.kind == probe.Readiness && !s.hasPassed(in.id) {
+		if s.kind == probe.Readiness && !s.onlyWarns() && !s.hasPassed(in.id) {
 			return false
 		}
 	}

@@ -106,7 +106,9 @@ type folded struct {
 	wasBlind bool
 	blind    bool
 	adapted  bool // the state has another period than before
-	warning  bool // the probe warns now, and has not before, or the other way round
+	warned   bool // the probe warned before
+	warns    bool // it does now
+	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
 }
 
 // step folds an event into a probe's state and publishes what has changed. Res is
@@ -116,15 +118,17 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	if res != nil && res.Reason.IsNeverCounted() {
 		rule.OnError = probe.ErrorIgnored
 	}
+	outcome := probe.Unknown
 	s.mu.Lock()
-	marked := s.marks
+	stumbled := res != nil && s.result == nil && res.Outcome == probe.Failure && s.state.Verdict != probe.Passing
 	if res != nil {
+		outcome = res.Outcome
 		if sc.outcomes.add(s, res.Outcome, !isUncounted(ev, res)) {
 			sc.out.record(s.target.name, RecordOutcomes)
 		}
 		s.record(res, now)
 	}
-	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked}
+	f := folded{previous: s.state, before: s.waitReason, warned: s.marks.has(markWarned), stumbled: stumbled}
 	f.state, f.Next = verdict.Step(rule, s.state, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != f.previous.Instance {
@@ -137,7 +141,10 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.decided = s.decided || f.Changed || verdict.Concluded(rule, f.state)
 		s.marks.set(markBlind, f.state.Errors > 0 && (f.wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason)))
 	}
-	f.decided, f.blind = s.decided, s.marks.has(markBlind)
+	if s.warn(&rule, outcome, f.state.Instance != f.previous.Instance); outcome == probe.Warning && ev.Outcome == probe.Failure && s.state.Verdict == probe.Passing {
+		s.setWarnings(verdict.Warnings{Warns: true}) // others have decided that: see judge.concludeOverruled
+	}
+	f.decided, f.blind, f.warns = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if f.Changed {
 		s.publish(now)
 	}
@@ -159,7 +166,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 		sc.summaries.readmit(s, now, now)
 	}
 	switch {
-	case f.Changed || f.decided && f.first || f.state.OnHold != f.previous.OnHold:
+	case f.Changed || f.decided && f.first || f.warns != f.warned || f.stumbled || f.state.OnHold != f.previous.OnHold:
 		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.subscribers.notifyMemory(s.id())
@@ -169,7 +176,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 	} else if f.Changed && f.state.Instance == f.previous.Instance {
 		sc.out.log(newVerdictLine(s, f, nil))
 	}
-	if f.Changed || f.blind != f.wasBlind || f.decided && f.first || f.warning {
+	if f.Changed || f.blind != f.wasBlind || f.decided && f.first || f.warns != f.warned {
 		sc.summaries.updateState(s.target)
 		sc.summaries.recordVerdict(s, f, res, now)
 	}

@@ -52,7 +52,7 @@ type bits uint8
 // The marks of a slot: what is published.
 const (
 	markBlind   bits = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                   // the latest attempt that passed was a warning
+	markWarned                   // it passes, and warns: see verdict.Warnings
 	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
 	markProven                   // an attempt has succeeded since the probe has its handler, rule and target
 	markRefuted                  // likewise, one has failed and none has succeeded
@@ -81,6 +81,7 @@ type rare struct {
 
 	observed *observed // by gateways; nil before the first failure
 	fault    *fault    // nil before the first one on the instance
+	warnings verdict.Warnings
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
@@ -207,11 +208,14 @@ func (s *slot) hasDecided(instance string) bool {
 	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && concluded
 }
 
+// onlyWarns reports whether a failure of the probe only makes its target degraded.
+func (s *slot) onlyWarns() bool { return s.spec.Load().rule.Effect == probe.EffectWarn }
+
 // hasFailed reports whether attempts have found that an instance fails.
 func (s *slot) hasFailed(instance string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Verdict == probe.Failing && s.hasDecided(instance)
+	return s.state.Verdict == probe.Failing && s.hasDecided(instance) && !s.onlyWarns()
 }
 
 // record publishes the result of an attempt. It needs mu.
@@ -224,11 +228,28 @@ func (s *slot) record(res *probe.Result, now int64) {
 	if isFault(&s.spec.Load().rule, res) {
 		s.noteFault(fault{now, res.Reason, res.Detail, res.Outcome})
 	}
-	if passed(res) {
-		s.marks.set(markWarned, res.Outcome == probe.Warning)
-	}
 	if s.rare != nil && s.rare.took != nil && passed(res) {
 		s.rare.took.add(res.Took)
+	}
+}
+
+// warn brings the warnings up to date after an attempt, or forgets them if the probe does not pass, or its instance is another
+// one. It needs mu.
+func (s *slot) warn(r *probe.Rule, o probe.Outcome, isOther bool) {
+	switch {
+	case s.kind == probe.Startup || s.rare == nil && o != probe.Warning:
+	case isOther || s.state.Verdict != probe.Passing:
+		s.setWarnings(verdict.Warnings{})
+	default:
+		s.setWarnings(s.makeRare().warnings.After(r, o))
+	}
+}
+
+// setWarnings needs mu.
+func (s *slot) setWarnings(w verdict.Warnings) {
+	s.marks.set(markWarned, w.Warns)
+	if s.rare != nil || w != (verdict.Warnings{}) {
+		s.makeRare().warnings = w
 	}
 }
 
@@ -266,7 +287,8 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 		st.Ejection = s.rare.observed.ejection
 	}
 	st.Tried, st.Definition = s.tried(), sp.proof
-	st.Decided, st.Blind, st.Warned = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
+	st.Decided, st.Blind = s.decided, s.marks.has(markBlind)
+	st.Warned = s.marks.has(markWarned) || st.Decided && st.Verdict == probe.Failing && st.Rule.Effect == probe.EffectWarn
 	if s.result != nil {
 		st.Result = *s.result
 	}

@@ -97,7 +97,7 @@ func (r *registry) restateSince(t *target, state probe.TargetState, since, now i
 // dates reports whether it is kept since when a target is in a state: one of trouble, unreachable,
 // damped or paused. Since when it is in another one follows from its instance and its probes.
 func dates(s probe.TargetState) bool {
-	return verdict.ExplainsDependents(s) || s == probe.StateDamped || s == probe.StatePaused
+	return s.InTrouble() || verdict.ExplainsDependents(s) || s == probe.StateDamped || s == probe.StatePaused
 }
 
 // remove forgets a target.

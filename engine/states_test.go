@@ -19,6 +19,8 @@ func broken(why probe.Reason) *script { return &script{answer: probe.Broken(why,
 // TestTroubleHasOneRule has the states of targets that look well by verdicts alone, too.
 func TestTroubleHasOneRule(t *testing.T) {
 	failing := &script{answer: probe.Fail("test.failing", "it fails")}
+	slow := &script{answer: probe.Warn("test.slow", "took 2s")}
+	second, watched := probe.ID{Target: "web", Kind: probe.Readiness, Name: "ipv6"}, probe.ID{Target: "web", Kind: probe.Liveness, Name: "watched"}
 	running := probe.Instance{ID: "1", Phase: probe.Running}
 	at := func(in probe.Instance, why probe.Reason) probe.Instance {
 		in.Reason, in.Detail = why, "exit status 3"
@@ -32,7 +34,11 @@ func TestTroubleHasOneRule(t *testing.T) {
 		ready  bool
 	}{
 		"ready":                      {map[probe.ID]probe.Handler{readiness: says(probe.Success)}, running, probe.StateReady, engine.Cause{}, true},
-		"ready with warnings":        {map[probe.ID]probe.Handler{readiness: says(probe.Warning)}, running, probe.StateReady, engine.Cause{}, true},
+		"ready with warnings":        {map[probe.ID]probe.Handler{readiness: slow}, running, probe.StateDegraded, engine.Cause{Probe: readiness, Reason: "test.slow", Detail: "took 2s"}, true},
+		"liveness warns, too":        {map[probe.ID]probe.Handler{readiness: says(probe.Success), liveness: slow}, running, probe.StateDegraded, engine.Cause{Probe: liveness, Reason: "test.slow", Detail: "took 2s"}, true},
+		"warns, and is not ready":    {map[probe.ID]probe.Handler{readiness: broken(probe.ReasonResources), liveness: slow}, running, probe.StateStarting, engine.Cause{Probe: readiness, Reason: probe.ReasonResources, Detail: "no such file"}, false},
+		"startup warned":             {map[probe.ID]probe.Handler{startup: slow}, running, probe.StateReady, engine.Cause{}, true},
+		"warns in a crash loop":      {map[probe.ID]probe.Handler{readiness: slow}, at(running, probe.ReasonCrashLoop), probe.StateCrashLooping, engine.Cause{Probe: readiness, Reason: probe.ReasonCrashLoop, Detail: "exit status 3"}, true},
 		"down from the start":        {map[probe.ID]probe.Handler{readiness: failing}, running, probe.StateNotReady, engine.Cause{Probe: readiness, Reason: "test.failing", Detail: "it fails"}, false},
 		"liveness fails":             {map[probe.ID]probe.Handler{liveness: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, true},
 		"liveness is worse":          {map[probe.ID]probe.Handler{liveness: failing, readiness: failing}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, false},
@@ -51,12 +57,22 @@ func TestTroubleHasOneRule(t *testing.T) {
 		"was ended as it failed":     {nil, at(probe.Instance{ID: "1", Phase: probe.Gone, Retained: true}, probe.ReasonEnded), probe.StateExited, engine.Cause{Reason: probe.ReasonEnded, Detail: "exit status 3"}, false},
 		"waits for its start":        {nil, probe.Instance{ID: "1", Phase: probe.Waiting}, probe.StateStarting, engine.Cause{}, false},
 		"terminates":                 {map[probe.ID]probe.Handler{readiness: failing}, probe.Instance{ID: "1", Phase: probe.Running, Terminating: true}, probe.StateStopped, engine.Cause{}, false},
+		"only warns":                 {map[probe.ID]probe.Handler{readiness: says(probe.Success), second: failing}, running, probe.StateDegraded, engine.Cause{Probe: second, Reason: "test.failing", Detail: "it fails"}, true},
+		"liveness only warns":        {map[probe.ID]probe.Handler{readiness: says(probe.Success), watched: failing}, running, probe.StateDegraded, engine.Cause{Probe: watched, Reason: "test.failing", Detail: "it fails"}, true},
+		"only warns, is not ready":   {map[probe.ID]probe.Handler{readiness: failing, second: failing}, running, probe.StateNotReady, engine.Cause{Probe: readiness, Reason: "test.failing", Detail: "it fails"}, false},
+		"only warns, alone":          {map[probe.ID]probe.Handler{second: says(probe.Success)}, running, probe.StateReady, engine.Cause{}, true},
+		"only warns, nothing known":  {map[probe.ID]probe.Handler{second: broken(probe.ReasonResources)}, running, probe.StateReady, engine.Cause{}, true},
+		"only warns, and is blind":   {map[probe.ID]probe.Handler{second: broken("exec.start")}, running, probe.StateBlind, engine.Cause{Probe: second, Reason: "exec.start", Detail: "no such file"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 				set := probe.Set{}
 				for id, h := range c.probes {
-					set[id] = with(h)
+					p := with(h)
+					if id == second || id == watched {
+						p.Rule.Effect = probe.EffectWarn
+					}
+					set[id] = p
 				}
 				apply(t, e, set)
 				c.in.Target, c.in.Since = "web", time.Now()
@@ -70,6 +86,48 @@ func TestTroubleHasOneRule(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A managed instance that a probe with the effect warn fails is not on hold, lives, takes requests and has a history.
+func TestAProbeThatOnlyWarnsLeavesItsInstanceAlone(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		h, ipv6 := says(probe.Success), says(probe.Success)
+		p := with(h)
+		p.Rule = probe.Rule{Effect: probe.EffectWarn, Period: time.Second}
+		second := with(ipv6)
+		second.Rule = p.Rule
+		apply(t, e, probe.Set{readiness: with(says(probe.Success)), liveness: p, {Target: "web", Kind: probe.Readiness, Name: "ipv6"}: second})
+		in := instance("1")
+		in.Managed = true
+		e.Report(in)
+		pass(10 * time.Second)
+		h.give(probe.Fail("test.deadlock", "no progress"))
+		pass(3 * time.Second)
+		check := func(state probe.TargetState, gateway probe.GatewayState) {
+			t.Helper()
+			st, _ := e.Target("web")
+			if st.State != state || st.Gateway != gateway || !st.Live || !st.Ready || !st.Since.After(st.Instance.Since) && state == probe.StateDegraded {
+				t.Errorf("got %v, %v, want %v, %v: %+v", st.State, st.Gateway, state, gateway, st)
+			}
+		}
+		check(probe.StateDegraded, probe.GatewayReady)
+		if st := status(t, e, liveness); st.Verdict != probe.Failing || st.OnHold || !st.Warned {
+			t.Errorf("got %+v", st)
+		}
+		ipv6.give(probe.Fail(probe.ReasonTCPUnreachable, "no route"))
+		pass(3 * time.Second)
+		check(probe.StateDegraded, probe.GatewayDegraded)
+		h.give(probe.Succeed(""))
+		ipv6.give(probe.Succeed(""))
+		pass(3 * time.Second)
+		check(probe.StateReady, probe.GatewayReady)
+		past := e.Records().History("web")
+		for i, want := range []probe.TargetState{probe.StateDegraded, probe.StateDegraded, probe.StateDegraded, probe.StateReady} {
+			if i >= len(past) || past[i].State != want {
+				t.Fatalf("got the history %+v", past)
+			}
+		}
+	})
 }
 
 // checkStates compares the states that the engine keeps up to date with those of its targets.

@@ -18,7 +18,7 @@ type Status struct {
 	Instance   string        // the ID of the instance that Verdict is about; empty before the first
 	Verdict    probe.Verdict // what is published
 	Decided    bool          // attempts on Instance have decided a verdict; before, Verdict is the initial one
-	Warned     bool          // the latest attempt that passed was a warning
+	Warned     bool          // it passes with warnings, as many as failures would make it fail, and not as many successes since: see verdict.Warnings; or it fails, and its effect is probe.EffectWarn
 	Blind      bool          // attempts cannot be made, for a reason other than the engine's own: as many in a row were unknown as failures would make the probe fail
 	Tried      probe.Outcome // the best outcome that has counted since the probe has its handler, rule and target: Success, Failure, or Unknown before the first
 	Definition uint32        // of the probe: see the function Definition
@@ -48,9 +48,14 @@ type Status struct {
 // "2/3" of a status table. With the policy "evidence" it is probe.MaxScore.
 func (s Status) Threshold() int32 { return s.Rule.Threshold(s.Last) }
 
-// IsFaulty reports whether Fault, rather than Result, says why the probe is as it is: it fails by its attempts.
+// IsFaulty reports whether Fault, rather than Result, says why the probe is as it is: it fails by its attempts, or warns.
 func (s *Status) IsFaulty() bool {
-	return s.Fault.Exists() && s.Decided && s.Verdict == probe.Failing
+	return s.Fault.Exists() && (s.Warned || s.Decided && s.Verdict == probe.Failing)
+}
+
+// FailsInstance reports whether the probe fails an instance, so that it is to be replaced. Readiness never does (K137).
+func (s *Status) FailsInstance(id string) bool {
+	return s.Verdict == probe.Failing && s.Instance == id && s.ID.Kind != probe.Readiness && s.Rule.Effect == probe.EffectFail
 }
 
 // TargetStatus summarizes the probes of a target.

@@ -21,11 +21,12 @@ const (
 	maxGaps      = 64       // beyond them, the oldest two become one
 	maxUptimes   = 32 << 20 // bytes of all targets, beyond which those of some target are forgotten
 	uptimeBytes  = 200      // of a target, beside its name, spans and hours
+	stateBits    = 5        // of the state in a span
 	resumeWithin = 600      // seconds after RestoreUptimes in which a target goes on; later, another engine had it meanwhile
 )
 
 // Uptime is what is known of the states of a target in the last 24 hours and the last 7 days. States count as up (ready,
-// completed), as down (those in trouble but blind, restarting, damped), or not at all: what is unknown, paused, stopped or starting.
+// degraded, completed), as down (those in trouble but degraded and blind, restarting, damped), or not at all: what is unknown, paused, stopped or starting.
 type Uptime struct {
 	From, To  time.Time    // the last 24 hours
 	Spans     []Span       // from From to To, without holes
@@ -59,7 +60,7 @@ const (
 
 func weightOf(s probe.TargetState) weight {
 	switch {
-	case s == probe.StateReady || s == probe.StateCompleted:
+	case s == probe.StateReady || s == probe.StateDegraded || s == probe.StateCompleted:
 		return weightUp
 	case s.InTrouble() && s != probe.StateBlind || s == probe.StateRestarting || s == probe.StateDamped:
 		return weightDown
@@ -72,12 +73,12 @@ type gap struct{ From, To int64 }
 
 // uptime has the spans of one target. Times are seconds since 1970.
 type uptime struct {
-	Began int64             `json:"began"` // since when its states are known
-	First int64             `json:"first"` // when the first of Spans began
-	Spans []byte            `json:"spans"` // each span that has ended, the oldest first, as a varint: seconds<<4 | state
-	Since int64             `json:"since"` // when the last of Spans ended
-	State probe.TargetState `json:"state"` // since then
-	Hours [][3]int64        `json:"hours"` // those in which not all of the time was up: hours since 1970, seconds down, seconds that do not count
+	Began int64             `json:"began"`  // since when its states are known
+	First int64             `json:"first"`  // when the first of Spans began
+	Spans []byte            `json:"states"` // each span that has ended, the oldest first, as a varint: seconds<<stateBits | state
+	Since int64             `json:"since"`  // when the last of Spans ended
+	State probe.TargetState `json:"state"`  // since then
+	Hours [][3]int64        `json:"hours"`  // those in which not all of the time was up: hours since 1970, seconds down, seconds that do not count
 
 	counted  int   // of uptimes.size
 	restored int64 // when it was, until the target is reported; 0 if it was not
@@ -166,12 +167,12 @@ func (t *uptime) size(name string) int {
 func (t *uptime) end(after probe.TargetState, now int64, gaps []gap) {
 	if now = max(now, t.Since); now > t.Since {
 		t.count(t.State, t.Since, now, gaps)
-		t.Spans = binary.AppendUvarint(t.Spans, uint64(now-t.Since)<<4|uint64(t.State))
+		t.Spans = binary.AppendUvarint(t.Spans, uint64(now-t.Since)<<stateBits|uint64(t.State))
 	}
 	t.Since, t.State = now, after
 	for len(t.Spans) > 0 {
 		n, size := binary.Uvarint(t.Spans)
-		if ended := t.First + int64(n>>4); ended <= now-day || len(t.Spans) > maxSpans {
+		if ended := t.First + int64(n>>stateBits); ended <= now-day || len(t.Spans) > maxSpans {
 			t.First, t.Spans = ended, append(t.Spans[:0], t.Spans[size:]...)
 			continue
 		}
@@ -215,10 +216,10 @@ func (t *uptime) each(now int64, f func(state probe.TargetState, from, to int64)
 	from := t.First
 	for rest := t.Spans; len(rest) > 0; {
 		n, size := binary.Uvarint(rest)
-		if to := from + int64(n>>4); to > now-day {
-			f(probe.TargetState(n&15), max(from, now-day), to)
+		if to := from + int64(n>>stateBits); to > now-day {
+			f(probe.TargetState(n&(1<<stateBits-1)), max(from, now-day), to)
 		}
-		from, rest = from+int64(n>>4), rest[size:]
+		from, rest = from+int64(n>>stateBits), rest[size:]
 	}
 	f(t.State, max(t.Since, now-day), max(t.Since, now))
 }
@@ -277,10 +278,10 @@ func (t *uptime) check() error {
 	at := t.First
 	for rest := t.Spans; len(rest) > 0; {
 		n, size := binary.Uvarint(rest)
-		if size <= 0 || n>>4 > uint64(1<<40) {
+		if size <= 0 || n>>stateBits > uint64(1<<40) || n&(1<<stateBits-1) >= uint64(probe.TargetStates) {
 			return errors.New("span that cannot be read")
 		}
-		at, rest = at+int64(n>>4), rest[size:]
+		at, rest = at+int64(n>>stateBits), rest[size:]
 	}
 	if at != t.Since || t.Began > t.First || t.Began < 0 || len(t.Spans) > maxSpans || len(t.Hours) > int(week/hour)+1 {
 		return errors.New("spans that do not add up")
@@ -383,7 +384,11 @@ func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2
 	last, now := int64(0), seconds(r.engine.scheduler.clock.Now())
 	for name, unmarshal := range saved {
 		t := new(uptime)
-		if err := errors.Join(unmarshal(t), t.check()); err != nil {
+		err := unmarshal(t)
+		if t.Spans == nil { // or an earlier release wrote them, in another form
+			t.First = t.Since
+		}
+		if err = errors.Join(err, t.check()); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
 			continue
 		}

@@ -142,16 +142,16 @@ func TestUptimeOfATargetThatFlapsIsBounded(t *testing.T) {
 }
 
 func TestUptimesThatCannotBeAreLeftOut(t *testing.T) {
-	good := `{"began":100,"first":100,"spans":"kQE=","since":109,"state":"ready"}` // nine seconds cannot_start
+	good := `{"began":100,"first":100,"states":"oQI=","since":109,"state":"ready"}` // nine seconds cannot_start
 	for text, ok := range map[string]bool{
 		good: true,
 		`{`:  false,
-		`{"began":100,"first":100,"spans":"gICAgICAgICAgICA","since":109,"state":"ready"}`: false,
-		`{"began":100,"first":100,"spans":"kQE=","since":9000,"state":"ready"}`:            false,
-		`{"began":200,"first":100,"since":100,"state":"ready"}`:                            false,
-		`{"began":100,"first":100,"since":100,"state":"ready","hours":[[5,3000,3000]]}`:    false,
-		`{"began":100,"first":100,"since":100,"state":"ready","hours":[[5,1,1],[5,1,1]]}`:  false,
-		`{"began":100,"first":100,"since":100,"state":"no such state"}`:                    false,
+		`{"began":100,"first":100,"states":"gICAgICAgICAgICA","since":109,"state":"ready"}`: false,
+		`{"began":100,"first":100,"states":"oQI=","since":9000,"state":"ready"}`:            false,
+		`{"began":200,"first":100,"since":100,"state":"ready"}`:                             false,
+		`{"began":100,"first":100,"since":100,"state":"ready","hours":[[5,3000,3000]]}`:     false,
+		`{"began":100,"first":100,"since":100,"state":"ready","hours":[[5,1,1],[5,1,1]]}`:   false,
+		`{"began":100,"first":100,"since":100,"state":"no such state"}`:                     false,
 	} {
 		e := engine.New(engine.Config{})
 		err := e.Records().RestoreUptimes(map[string]func(any) error{"web": func(into any) error { return json.Unmarshal([]byte(text), into) }}, nil, time.Now(), 0)

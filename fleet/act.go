@@ -165,7 +165,7 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 	hasFailed := false
 	for i := range st.Probes {
 		p := &st.Probes[i]
-		if p.ID.Kind == probe.Readiness || p.Verdict != probe.Failing || p.Instance != st.Instance.ID {
+		if !p.FailsInstance(st.Instance.ID) {
 			continue
 		}
 		hasFailed = true

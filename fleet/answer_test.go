@@ -40,6 +40,7 @@ const (
 	unreachable  = "shop/web-9"
 	undecided    = "shop/web-11"
 	moody        = "shop/web-13"
+	onlyWarns    = "shop/web-15"
 )
 
 // zoo returns what an engine is to know of the targets of a world, some of which are in special states.
@@ -63,6 +64,7 @@ func (w *world) zoo(name string) fleet.Targets {
 	set(withheld, probe.Readiness, nil, func() probe.Result { return probe.Succeed("") })
 	set(unstarted, probe.Startup, func(p *probe.Probe) { p.Rule.FailureThreshold = 1e6 }, func() probe.Result { return probe.Fail("test.cold", "warming up") })
 	set(warning, probe.Readiness, nil, func() probe.Result { return probe.Warn("test.slow", "slower than usual") })
+	set(onlyWarns, probe.Liveness, func(p *probe.Probe) { p.Rule.Effect = probe.EffectWarn }, func() probe.Result { return probe.Fail("test.deadlock", "no progress") })
 	set(blindTarget, probe.Readiness, nil, func() probe.Result { return probe.Broken("test.trap", "a bug of the handler") })
 	set(moody, probe.Readiness, nil, func() probe.Result { // its reason changes after two minutes
 		return probe.Fail(probe.Reason(fmt.Sprint("test.mood_", time.Now().Minute()/2)), "at %v", time.Now())
@@ -139,9 +141,6 @@ func (m *member) answers() map[string]string {
 		delete(target, "heard")
 		if cause, ok := target["cause"].(map[string]any); ok && cause["probe"] != nil {
 			delete(cause, "detail") // of the latest attempt
-			if target["state"] == "starting" {
-				delete(cause, "reason") // of an attempt that decides nothing
-			}
 		}
 		if probes, ok := target["probes"].([]any); ok {
 			for _, p := range probes {
@@ -233,11 +232,72 @@ func TestAllEnginesAnswerTheSame(t *testing.T) {
 		want := map[string]probe.TargetState{
 			crashLooping: probe.StateCrashLooping, notReady: probe.StateNotReady, pausedTarget: probe.StatePaused, damped: probe.StateDamped,
 			withheld: probe.StateRestartBlocked, unstarted: probe.StateStarting, blindTarget: probe.StateBlind, unreachable: probe.StateUnreachable,
-			undecided: probe.StateStarting, warning: probe.StateReady, gray: probe.StateReady, ejected: probe.StateReady,
+			undecided: probe.StateStarting, warning: probe.StateDegraded, onlyWarns: probe.StateDegraded, gray: probe.StateDegraded, ejected: probe.StateReady,
 		}
 		for target, state := range want {
 			if st, _ := all[0].seen(target); st.State != state {
 				t.Errorf("%s is %v, want %v", target, st.State, state)
+			}
+		}
+	})
+}
+
+// An instance is restarted, and takes some seconds to become ready: each engine answers the same meanwhile, but for the second in
+// which the owner stores it.
+func TestAllEnginesAnswerTheSameAfterARestart(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(20)
+		const slow, starting = "shop/web-0", "shop/web-2"
+		warmUp := func(target string) probe.HandlerFunc {
+			return func(context.Context, probe.Target) probe.Result {
+				all := w.restarts(target)
+				if len(all) > 0 && time.Since(all[len(all)-1]) < 6*time.Second {
+					return probe.Fail("test.cold", "warming up")
+				}
+				return probe.Succeed("")
+			}
+		}
+		id := probe.ID{Target: slow, Kind: probe.Readiness}
+		p := targets.Probes[id]
+		p.Handler = warmUp(slow)
+		targets.Probes[id] = p
+		p.Handler, p.Rule.FailureThreshold = warmUp(starting), 1000
+		targets.Probes[probe.ID{Target: starting, Kind: probe.Startup}] = p
+		all := startAll(t, b, targets, "one", "two", "three")
+		time.Sleep(time.Minute)
+		all = append(all, start(t, "four", b, targets)) // which has not seen earlier instances
+		time.Sleep(20 * time.Second)
+		for range 3 {
+			w.infect(slow, 0)
+			w.infect(starting, 0)
+			since := map[string]time.Time{}
+			for range 150 {
+				time.Sleep(100 * time.Millisecond)
+				want := all[0].answers()
+				differing := map[string]string{}
+				for _, m := range all[1:] {
+					for target, got := range m.answers() {
+						if got != want[target] && target != "counts" {
+							differing[target] += difference(want[target], got) + " of " + m.co.Name() + ", of " + m.co.OwnerOf(target) + "\n"
+						}
+					}
+				}
+				for target := range since {
+					if differing[target] == "" {
+						delete(since, target)
+					}
+				}
+				for target, how := range differing {
+					if since[target].IsZero() {
+						since[target] = time.Now()
+					}
+					if d := time.Since(since[target]); d > 1500*time.Millisecond {
+						t.Errorf("%s for %v: %s", target, d, how)
+						since[target] = time.Now()
+					}
+				}
 			}
 		}
 	})

@@ -70,8 +70,8 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 		if desired, exists := now.Probes[id]; !exists || memory.Check(desired.Rule) != nil {
 			continue
 		}
-		if memory.Warned = false; p.Cause != (cause{}) {
-			memory.Warned, memory.Fault = memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
+		if p.Cause != (cause{}) {
+			memory.Warned, memory.Fault = memory.Warned || memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
 		}
 		c.Memories[id] = memory
 		if u.Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only

@@ -10,6 +10,7 @@ import (
 // desired are the targets of the fleet by shard, as Fleet.Plan has set them last. They are replaced, not changed.
 type desired struct {
 	shards atomic.Pointer[map[shard.ID]*Targets]
+	polled atomic.Pointer[probe.Set] // the probes with a quorum, as they were passed to Fleet.Plan
 }
 
 // get returns the targets, nil before there are any.

@@ -153,7 +153,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		return nil, err
 	}
 	next := f.divide(f.joints.with(t))
-	held := holdings(t, next)
+	held, names := holdings(t, next)
 	return func() {
 		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
@@ -161,11 +161,28 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		if _, err := f.others.engine.Change(change); err != nil {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
+		polled := probe.Set{}
+		for id := range t.Quorums {
+			polled[id] = t.Probes[id]
+		}
+		f.desired.polled.Store(&polled)
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.SetHoldings(held)
+		f.config.Coordinator.SetHoldings(held, names)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
+}
+
+// Probes returns the probes that were passed to Plan, and committed last. Any goroutine may call it.
+func (f *Fleet) Probes() probe.Set {
+	all := probe.Set{}
+	for _, in := range f.desired.get() {
+		maps.Copy(all, in.probes())
+	}
+	if polled := f.desired.polled.Load(); polled != nil {
+		maps.Copy(all, *polled)
+	}
+	return all
 }
 
 // check returns the error of Plan.

@@ -42,12 +42,15 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, missing: map[string]bool{},
 	}
 	o.memories = coord.NewMirror(c, coord.Kind[[]byte]{
-		Keys: coord.MemoryKeys, MaxValue: coord.MaxMemory, Problem: "what other engines have stored cannot be followed, trying again",
+		Keys: coord.MemoryKeys, MaxValue: coord.MaxMemory, ReadTimeout: memoriesTimeout, Problem: "what other engines have stored cannot be followed, trying again",
 		Parse:   func(_ string, e coord.Entry, _ []byte) []byte { return e.Value },
 		Changed: o.changed,
 	})
 	return o
 }
+
+// memoriesTimeout bounds how long the memories of all targets are read: of a million in ten seconds or so.
+const memoriesTimeout = time.Minute
 
 // Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
 // verdicts, why they fail, their instances, since when they have them, and whether they are ejected or damped, as
@@ -201,7 +204,7 @@ func (o *others) restate(m memories) {
 	for target, t := range m {
 		of := engine.Restated{
 			Memories: map[probe.ID]engine.Memory{}, Results: map[probe.ID]probe.Result{}, Ejections: map[probe.ID]engine.Ejection{},
-			State: t.Shown.State, Since: t.Shown.Since,
+			State: t.Shown.State, Since: t.Shown.Since, IsDecided: t.Shown.Decided,
 		}
 		for _, p := range t.Probes {
 			id := p.id(target)

@@ -102,7 +102,7 @@ func (j *joints) hasEvidence(target string) bool {
 	st, _ := j.config.Engine.Target(target)
 	for i := range st.Probes {
 		p := &st.Probes[i]
-		if p.Verdict != probe.Failing || p.ID.Kind == probe.Readiness {
+		if !p.FailsInstance(p.Instance) {
 			continue
 		}
 		of, isJoint := j.desired.joint(p.ID)

@@ -39,7 +39,7 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 		o.reason = probe.ReasonDamped
 	}
 	for i := range st.Probes {
-		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Instance == st.Instance.ID {
+		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Rule.Effect == probe.EffectFail && p.Instance == st.Instance.ID {
 			o.failing = append(o.failing, p.ID)
 			if o.state == probe.GatewayDown && p.Since.Before(o.since) { // it was before this process knew it, or another engine has found it
 				o.since = p.Since

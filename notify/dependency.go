@@ -80,7 +80,7 @@ func hasExplained(d *engine.Dependency, from, to time.Time) bool {
 // depend on it. That it is paused or damped does not change that.
 func explains(tr *engine.Transition) bool {
 	hidden := tr.State == probe.StatePaused || tr.State == probe.StateDamped
-	return verdict.ExplainsDependents(tr.State) || hidden && tr.Kind != 0 && tr.Verdict == probe.Failing
+	return verdict.ExplainsDependents(tr.State) || hidden && tr.Kind != 0 && tr.Verdict == probe.Failing && !tr.Warns
 }
 
 // mayBeExplained reports whether a target is in trouble, and that may turn out to be that of another one.

@@ -147,8 +147,11 @@ func (s *scene) outcome(target string) probe.Result {
 	defer s.mu.Unlock()
 	s.attempts = append(s.attempts, time.Now())
 	o := s.outcomes[target]
-	if o == probe.Failure {
+	switch o {
+	case probe.Failure:
 		return probe.Fail(probe.ReasonHTTPStatus, "status 503")
+	case probe.Warning:
+		return probe.Warn("test.slow", "took 2s")
 	}
 	return probe.Result{Outcome: o}
 }
@@ -360,6 +363,35 @@ func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
 		if st := s.status(); st.Sent != 6 || st.Pending != 0 || st.Firing != 0 || st.Failed != 0 {
 			t.Errorf("the status is %+v", st)
 		}
+	})
+}
+
+// A target that is degraded is in a trouble of the severity warning, which failures make worse.
+func TestATargetThatIsDegradedIsTold(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Warning, "web")
+		if n := s.to.accepted[0]; n.Severity != probe.SeverityWarning || n.Probe != "readiness" || n.Reason != "test.slow" || n.Detail != "took 2s" {
+			t.Errorf("the notice is %+v", n)
+		}
+		s.expect("web degraded")
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.say(probe.Success, "web")
+		s.expect("web ready ends")
+		s.say(probe.Warning, "web")
+		s.expect("web degraded")
+		s.say(probe.Success, "web")
+		s.expect("")
+		pass(5 * time.Second)
+		s.expect("web ready ends")
+		s.spec.Selection.Severity = probe.SeverityCritical
+		s.apply()
+		s.say(probe.Warning, "web")
+		s.expect("")
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.say(probe.Warning, "web")
+		s.expect("web degraded ends")
 	})
 }
 

@@ -10,7 +10,7 @@
 //	labels.go      CheckLabels: the labels of a target
 //	selector.go    Selector: selects targets by their names and labels
 //	rule.go        Rule: when to attempt, and the thresholds
-//	policy.go      Policy: how outcomes add up to a verdict
+//	policy.go      Policy: how outcomes add up to a verdict; Effect: what a failing one means
 //	damping.go     Damping: when a target that flaps is damped
 //	handler.go     Handler, and the optional interfaces of handlers
 //	result.go      Outcome, Verdict and Result

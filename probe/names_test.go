@@ -29,6 +29,7 @@ func TestEveryNameIsReadBack(t *testing.T) {
 	readBack(t, "outcome", probe.Unknown, "unknown", "success", "warning", "failure")
 	readBack(t, "verdict", probe.Undecided, "undecided", "passing", "failing")
 	readBack(t, "phase", probe.Absent, "absent", "waiting", "running", "ended", "gone")
+	readBack(t, "effect", probe.EffectFail, "fail", "warn")
 	readBack(t, "on_error", probe.ErrorIgnored, "ignore", "fail")
 	readBack(t, "compatibility", probe.Mended, "none", "kubelet")
 }

@@ -17,6 +17,26 @@ const (
 	MaxScore      = 20
 )
 
+// Effect says what it means for a target that a probe of it fails.
+type Effect uint8
+
+// The effects.
+const (
+	EffectFail Effect = iota // it is not ready or, by a liveness probe, its instance fails; as in Kubernetes
+	EffectWarn               // it is degraded: see StateDegraded
+)
+
+var effectNames = names[Effect]{"fail", "warn"}
+
+// String returns "fail" or "warn".
+func (e Effect) String() string { return effectNames.text(e) }
+
+// MarshalText implements encoding.TextMarshaler. It returns the text of String.
+func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (e *Effect) UnmarshalText(b []byte) error { return effectNames.parse(e, "effect", b) }
+
 var policyNames = names[Policy]{"runs", "evidence"}
 
 // String returns "runs" or "evidence".

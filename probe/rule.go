@@ -28,6 +28,7 @@ type Rule struct {
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
 	Policy                 Policy        `hcl:"policy,optional" doc:"how outcomes add up to a verdict: runs of equal outcomes, which the thresholds decide, or evidence: a failure adds 5 to a score and a success takes 1 off it, from 0 to 20; the probe fails at 20 and passes again at 0. Not for startup probes"`
 	OnError                OnError       `hcl:"on_error,optional" doc:"what an attempt that could not be made (outcome unknown) counts as: ignore it, or take it for a failure. An attempt that failed for a fault of the engine itself (reasons engine.…) or of a container runtime (runtime.…) is never a failure"`
+	Effect                 Effect        `hcl:"effect,optional" doc:"what it means that the probe fails: fail makes the target not ready, or fails its instance, and warn only makes it degraded: it stays ready, in rotation, and is not restarted. Not for startup probes"`
 	Compatibility          Compatibility // default: the engine's
 }
 
@@ -133,10 +134,23 @@ func (r Rule) Check() error {
 	if r.OnError > ErrorFails {
 		wrong.Add("on_error", "must be ignore or fail")
 	}
+	r.checkEffect(&wrong)
 	if r.Compatibility > Kubelet {
 		wrong.Add("compatibility", "must be none or kubelet")
 	}
 	return wrong.Err()
+}
+
+// checkEffect adds what is wrong with the effect.
+func (r Rule) checkEffect(wrong *FieldErrors) {
+	switch {
+	case r.Effect > EffectWarn:
+		wrong.Add("effect", "must be fail or warn")
+	case r.Effect == EffectWarn && r.Kind == Startup:
+		wrong.Add("effect", "must be fail for a startup probe: the target has not started before it passes")
+	case r.Effect == EffectWarn && r.TerminationGracePeriod != 0:
+		wrong.Add("termination_grace_period", `has no effect with effect = "warn": the probe terminates no instance`)
+	}
 }
 
 // checkPolicy adds what is wrong with the policy and the thresholds.

@@ -84,6 +84,12 @@ func TestRuleCheckNamesTheWrongField(t *testing.T) {
 		{"two successes for liveness", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Liveness, 2 }, "success_threshold"},
 		{"two successes for startup", func(r *probe.Rule) { r.Kind, r.SuccessThreshold = probe.Startup, 2 }, "success_threshold"},
 		{"on_error = fail", func(r *probe.Rule) { r.OnError = probe.ErrorFails }, ""},
+		{"effect = warn", func(r *probe.Rule) { r.Effect = probe.EffectWarn }, ""},
+		{"an invalid effect", func(r *probe.Rule) { r.Effect = 2 }, "effect"},
+		{"a startup probe that only warns", func(r *probe.Rule) { r.Kind, r.Effect = probe.Startup, probe.EffectWarn }, "effect"},
+		{"a grace period of a probe that only warns", func(r *probe.Rule) {
+			r.Kind, r.Effect, r.TerminationGracePeriod = probe.Liveness, probe.EffectWarn, time.Second
+		}, "termination_grace_period"},
 		{"an invalid on_error", func(r *probe.Rule) { r.OnError = 2 }, "on_error"},
 		{"compatibility with the kubelet", func(r *probe.Rule) { r.Compatibility = probe.Kubelet }, ""},
 		{"an invalid compatibility", func(r *probe.Rule) { r.Compatibility = 2 }, "compatibility"},

@@ -1,7 +1,7 @@
 package probe
 
 // TargetState says in one word how a target is: what its instance and its probes add up to.
-// The states are sorted, the worst first. The zero TargetState is StateAbsent.
+// The states are sorted, the worst first, as far as they say whether it works. The zero TargetState is StateAbsent.
 type TargetState uint8
 
 // The states of a target.
@@ -25,7 +25,10 @@ const (
 	StateRestarting  // its instance has ended, and the next one starts at once
 	StateStarting    // not all its startup and readiness probes have a verdict yet, or there is no instance yet
 	StateCompleted   // its last instance has exited with status 0, and no other follows
-	StateReady       // it has started, and its readiness probes pass or there are none
+
+	StateDegraded // in trouble, too: it is ready, and a readiness or liveness probe warns
+
+	StateReady // it has started, and its readiness probes pass or there are none
 )
 
 // TargetStates is the number of states. They are the numbers below it.
@@ -33,17 +36,19 @@ const TargetStates = int(StateReady) + 1
 
 var targetStateNames = names[TargetState]{
 	"absent", "cannot_start", "crash_looping", "exited", "restart_blocked", "failing", "not_ready", "blind",
-	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "ready",
+	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "degraded", "ready",
 }
 
 // InTrouble reports whether somebody should look after the target: it is not well, and does not
 // only need time.
-func (s TargetState) InTrouble() bool { return s >= StateCannotStart && s <= StateBlind }
+func (s TargetState) InTrouble() bool {
+	return s >= StateCannotStart && s <= StateBlind || s == StateDegraded
+}
 
 // Severity returns how bad the state is.
 func (s TargetState) Severity() Severity {
 	switch {
-	case s == StateBlind:
+	case s == StateBlind, s == StateDegraded:
 		return SeverityWarning
 	case s.InTrouble():
 		return SeverityCritical
@@ -66,7 +71,7 @@ type Severity uint8
 // The severities.
 const (
 	severityNone     Severity = iota
-	SeverityWarning           // nothing is known about the target, or about a part of it
+	SeverityWarning           // a part of the target does not work, or nothing is known about the target or a part of it
 	SeverityCritical          // the target is down, or does not work
 )
 

@@ -164,7 +164,7 @@ func (b *brake) count(t *trial, now time.Time) {
 			continue
 		}
 		p, exists := b.engine.Status(id)
-		isFailing := p.Tried == probe.Failure && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
+		isFailing := p.Tried == probe.Failure && p.Rule.Effect == probe.EffectFail && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
 		switch {
 		case !exists: // another engine of the fleet has it
 		case p.Tried == probe.Success:
@@ -209,11 +209,11 @@ func (i *instance) unproven(now time.Time, _ probe.ID) delay {
 	target, _ := s.control.config.Engine.Target(s.target)
 	var why string
 	for _, p := range target.Probes {
-		if !i.failsBy(p) {
+		if !p.FailsInstance(i.id) {
 			continue
 		}
 		if why = s.control.brake.withholds(p.ID, now); why == "" {
-			if p, _ = s.control.config.Engine.Status(p.ID); i.failsBy(p) {
+			if p, _ = s.control.config.Engine.Status(p.ID); p.FailsInstance(i.id) {
 				return delay{}
 			}
 		}

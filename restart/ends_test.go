@@ -88,6 +88,22 @@ func TestFailingStartupRestartsAndReadinessDoesNot(t *testing.T) {
 	})
 }
 
+func TestALivenessProbeThatOnlyWarnsRestartsNothing(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		rule := probe.Rule{Period: s, FailureThreshold: 1, Effect: probe.EffectWarn}
+		if _, err := h.engine.Apply(probe.Set{liveness("web"): {Rule: rule, Handler: &fakeHandler{failing: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		web := newDriver("web", healthy)
+		h.apply(only(web))
+		h.sleep(60 * s)
+		h.expectTimes("web asked to end within", web.graces())
+		if st, _ := h.engine.Target("web"); st.State != probe.StateDegraded {
+			t.Errorf("web is %v", st.State)
+		}
+	})
+}
+
 func TestRestartsByProbesBackOffLikeCrashes(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) { // unlike K148
 		a := newDriver("web", healthy)

@@ -374,7 +374,7 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	s := i.supervisor
 	target, _ := s.control.config.Engine.Target(s.target)
 	for _, p := range target.Probes {
-		if i.failsBy(p) {
+		if p.FailsInstance(i.id) {
 			return p, true
 		}
 	}
@@ -385,11 +385,6 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 		}, true
 	}
 	return engine.Status{}, false
-}
-
-// failsBy reports whether a probe of the target fails this instance.
-func (i *instance) failsBy(p engine.Status) bool {
-	return p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness
 }
 
 // noticeName stands for a Notifying driver where log records name the failing probe.

@@ -63,6 +63,11 @@ func (s scrape) shown(c *api.Config) {
 			send(s, gatewayMetrics, g, g.Gateway, g.Output)
 		}
 	}
+	if c.Discoveries != nil {
+		for _, d := range c.Discoveries() {
+			send(s, discoveryMetrics, d, d.Name)
+		}
+	}
 	if c.Notifiers != nil {
 		for _, n := range c.Notifiers() {
 			send(s, notifyMetrics, n, n.Name, n.Output, n.Receiver)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -134,12 +135,20 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 { return unixTime(g.Last) }, "gateway", "output"),
 }
 
+// Metrics of each source of targets.
+var discoveryMetrics = []metric[discover.Status]{
+	gauge("sonde_discovery_elements", "Number of elements that the discover block has found last.", func(d discover.Status) float64 { return float64(d.Elements) }, "discover"),
+	gauge("sonde_discovery_failing", "1 while the latest answer to the discover block is broken, incomplete or empty, otherwise 0.", func(d discover.Status) float64 { return number(d.Error != "" && d.LeftOut == 0) }, "discover"),
+	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
+	gauge("sonde_discovery_last_answer_timestamp_seconds", "When the last complete answer came, in seconds since 1970; 0 for never.", func(d discover.Status) float64 { return unixTime(d.Answered) }, "discover"),
+}
+
 // Metrics of all targets.
 var summaryMetrics = []metric[engine.Summary]{
 	gauge("sonde_targets", "Number of targets.", func(s engine.Summary) float64 { return float64(s.Targets) }),
 	gauge("sonde_targets_started", "Number of targets that are running and whose startup probes have passed.", func(s engine.Summary) float64 { return float64(s.Started) }),
 	gauge("sonde_targets_ready", "Number of targets that have started and whose readiness probes are passing.", func(s engine.Summary) float64 { return float64(s.Ready) }),
-	gauge("sonde_targets_in_trouble", "Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked or blind.", func(s engine.Summary) float64 { return float64(s.States.InTrouble()) }),
+	gauge("sonde_targets_in_trouble", "Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked, blind or degraded.", func(s engine.Summary) float64 { return float64(s.States.InTrouble()) }),
 	gauge("sonde_targets_live", "Number of targets of which no startup or liveness probe is failing.", func(s engine.Summary) float64 { return float64(s.Live) }),
 }
 
@@ -158,6 +167,7 @@ var targetMetrics = []metric[*engine.TargetStatus]{
 	gauge("sonde_target_started", "Whether the target is running and its startup probes have passed (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Started) }, "target"),
 	gauge("sonde_target_ready", "Whether the target has started and its readiness probes are passing (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Ready) }, "target"),
 	gauge("sonde_target_in_trouble", "Whether the target is in trouble (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.State.InTrouble()) }, "target"),
+	gauge("sonde_target_degraded", "Whether the target is degraded: ready, with a probe that warns (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.State == probe.StateDegraded) }, "target"),
 	gauge("sonde_target_live", "Whether no startup or liveness probe of the target is failing (1 for yes, 0 for no).", func(t *engine.TargetStatus) float64 { return number(t.Live) }, "target"),
 	counter("sonde_target_restarts_total", "Total number of restarts of the target.", func(t *engine.TargetStatus) float64 { return float64(t.Instance.Restarts) }, "target"),
 }

@@ -622,6 +622,7 @@ sonde_target_states{state="cannot_start"} 0
 sonde_target_states{state="completed"} 0
 sonde_target_states{state="crash_looping"} 0
 sonde_target_states{state="damped"} 0
+sonde_target_states{state="degraded"} 0
 sonde_target_states{state="exited"} 0
 sonde_target_states{state="failing"} 0
 sonde_target_states{state="not_ready"} 0
@@ -632,7 +633,7 @@ sonde_target_states{state="starting"} 0
 sonde_target_states{state="stopped"} 0
 sonde_target_states{state="unreachable"} 0
 sonde_target_states{state="paused"} 0
-# HELP sonde_targets_in_trouble Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked or blind.
+# HELP sonde_targets_in_trouble Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked, blind or degraded.
 # TYPE sonde_targets_in_trouble gauge
 sonde_targets_in_trouble 3
 `

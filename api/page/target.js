@@ -164,7 +164,7 @@ function makeCard(probe) {
 
 function fillCard(c, probe, isOther) {
   const { result, rule } = probe;
-  const verdict = probe.blind ? "blind" : probe.verdict;
+  const verdict = probe.blind ? "blind" : probe.warned && probe.verdict === "passing" ? "degraded" : probe.verdict;
   setText(c.verdict, verdict);
   setAttribute(c.verdict, "data-state", verdict);
   showRun(c, probe);
@@ -185,7 +185,7 @@ function fillCard(c, probe, isOther) {
   const a = probe.attempts;
   setText(c.values.Attempts, isOther ? "its owner counts them" : `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
   setText(c.values.Rule, `every ${span(rule.periodSeconds) === "0 s" ? duration(rule.periodSeconds) : span(rule.periodSeconds)}, timeout ${duration(rule.timeoutSeconds)}, ` +
-    (rule.policy === "evidence" ? `fails at a score of ${probe.threshold}, passes at 0` : `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}`) + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
+    (rule.policy === "evidence" ? `fails at a score of ${probe.threshold}, passes at 0` : `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}`) + (rule.effect === "warn" ? ", only warns" : "") + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
   c.configuration.hidden = !probe.settings;
   setText(c.settings, probe.settings ? probe.handler + " {\n" + probe.settings.replace(/^/gm, "  ") + "\n}" : "");
   c.detail.hidden = !(result && result.detail) || result.detail === at("target-lead").textContent;

@@ -86,7 +86,7 @@ function draw({ svg, day, week, drawn, name }, uptime, from) {
     return { state, part: state === "unknown" ? "none" : partOf[state], begin, length: end - begin };
   });
   setAttribute(svg, "aria-label", "last 24 hours: " + summary(parts));
-  const order = ["none", "ready", "paused", "starting", "unknown", "trouble"]; // the last one is drawn above the others
+  const order = ["none", "ready", "paused", "starting", "degraded", "unknown", "trouble"]; // the last one is drawn above the others
   parts.sort((a, b) => order.indexOf(a.part) - order.indexOf(b.part));
   svg.replaceChildren(...parts.filter((p) => p.part !== "none").map(({ state, part, begin, length }) => {
     const rect = document.createElementNS(svgSpace, "rect"), title = document.createElementNS(svgSpace, "title");

@@ -48,7 +48,7 @@ type Config struct {
 	UnixSocket      string              `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux. An attempt costs more then: see Cost above" default:"none"`
 	SourceAddress   string              `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
 	IPFamily        string              `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
-	Addresses       string              `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
+	Addresses       string              `hcl:"addresses,optional" oneof:"any some all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. With all the worst one decides. With some the target passes if one does, and an address that fails is a warning. The detail shows each" default:"any"`
 	Proxy           *Proxy              `hcl:"proxy,block" doc:"connects through a proxy, which looks names up. A failure of the proxy itself makes the attempt unknown, with the reason http.proxy; one of the target that the proxy reports is a failure, and so is no response in time: the proxy waits for the target. Proxies of the environment are not used. An attempt costs more then: see Cost above"`
 	BasicAuth       *Basic              `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Only the same server gets them after a redirect, as other headers"`
 	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a token to authenticate with, which is read in each attempt; white space around it does not count. The attempt is unknown while the file cannot be read (http.auth). Only the same server gets the token after a redirect, as other headers. Not with basic_auth. An attempt costs more then: see Cost above" default:"none"`
@@ -82,6 +82,11 @@ func New(c Config) (probe.Handler, error) {
 	if err := errors.Join(noDialer, noTLS, noProxy); err != nil {
 		return nil, err
 	}
+	if via != nil {
+		if err := dialer.CheckHost(via.host); err != nil {
+			return nil, err
+		}
+	}
 	t := newTransport(dialer, config, p, via, c)
 	h := newHandler(p, handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}})
 	if !c.ReuseConnection {
@@ -108,7 +113,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("ip_family", "cannot be combined with a proxy block, since the proxy looks names up")
 	case c.Proxy != nil && c.Addresses != "":
 		return probe.FieldErrorf("addresses", "cannot be combined with a proxy block, since the proxy looks names up")
-	case c.Addresses == dial.AllAddresses && c.ReuseConnection:
+	case dial.IsEach(c.Addresses) && c.ReuseConnection:
 		return probe.FieldErrorf("addresses", "must be any with reuse_connection, since a kept connection is to one address")
 	case c.KeepAlive != nil && !c.ReuseConnection:
 		return probe.FieldErrorf("keepalive", "needs reuse_connection = true: without it each attempt closes its connection")

@@ -15,7 +15,7 @@ func TestWrongConfigurationsAreErrors(t *testing.T) {
 		"payload_size is 65508":                  {PayloadSize: 65_508},
 		"ttl is 256":                             {TTL: 256},
 		"ttl is -1":                              {TTL: -1},
-		"addresses is \"some\"":                  {Addresses: "some"},
+		"addresses is \"most\"":                  {Addresses: "most"},
 		"ip_family is \"5\"":                     {IPFamily: "5"},
 		"host is 224.0.0.1, to which many hosts": {Host: "224.0.0.1"},
 		"host is ff02::1%lo, to which many hosts": {Host: "ff02::1%lo"},

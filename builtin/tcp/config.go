@@ -37,7 +37,7 @@ type Config struct {
 	UnixSocket      string     `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux. An attempt costs more then: see Cost above" default:"none"`
 	SourceAddress   string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
 	IPFamily        string     `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
-	Addresses       string     `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
+	Addresses       string     `hcl:"addresses,optional" oneof:"any some all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. With all the worst one decides. With some the target passes if one does, and an address that fails is a warning. The detail shows each" default:"any"`
 	Send            string     `hcl:"send,optional" doc:"text to send first" default:"nothing is sent"`
 	SendHex         string     `hcl:"send_hex,optional" doc:"bytes to send first, as hexadecimal digits in which spaces are ignored; not with send" default:"nothing is sent"`
 	Expect          string     `hcl:"expect,optional" doc:"text that the first 10 KiB of the response must contain" default:"the attempt does not wait for a response"`
@@ -103,7 +103,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_regex", "cannot be combined with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
-	case c.Addresses == dial.AllAddresses && c.KeepAlive != nil:
+	case dial.IsEach(c.Addresses) && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
 	case c.ReuseConnection:
 		return c.checkReuse()
@@ -124,7 +124,7 @@ func (c Config) checkReuse() error {
 		return probe.FieldErrorf("reuse_connection", "cannot be combined with a tls block")
 	case c.UnixSocket != "":
 		return probe.FieldErrorf("reuse_connection", "cannot be combined with unix_socket")
-	case c.Addresses == dial.AllAddresses:
+	case dial.IsEach(c.Addresses):
 		return probe.FieldErrorf("addresses", "must be any with reuse_connection, since a kept connection is to one address")
 	}
 	return nil

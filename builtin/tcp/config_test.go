@@ -25,7 +25,7 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"a zero byte in a unix socket":    {tcpprobe.Config{UnixSocket: "/s\x00"}, "unix_socket"},
 		"a host with a port":              {tcpprobe.Config{Port: "1", Host: "shop:1"}, "host"},
 		"an unknown family":               {tcpprobe.Config{Port: "1", IPFamily: "ip4"}, "ip_family"},
-		"some addresses":                  {tcpprobe.Config{Port: "1", Addresses: "some"}, "addresses"},
+		"most addresses":                  {tcpprobe.Config{Port: "1", Addresses: "most"}, "addresses"},
 		"all addresses, one kept":         {tcpprobe.Config{Port: "1", Addresses: "all", KeepAlive: &tcpprobe.KeepAlive{}}, "addresses"},
 		"nothing to ask":                  {tcpprobe.Config{Port: "1", Send: "x", ReuseConnection: true}, "reuse_connection"},
 		"a connection of tls to reuse":    {tcpprobe.Config{Port: "1", Send: "x", Expect: "y", TLS: &tcpprobe.TLS{}, ReuseConnection: true}, "reuse_connection"},

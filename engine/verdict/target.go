@@ -65,18 +65,29 @@ func waitingState(in *probe.Instance) probe.TargetState {
 	return probe.StateStarting
 }
 
-// ProbeState returns the state that one probe of a running instance gives its target. Decided
-// says that the verdict comes from attempts on that instance, and blind that its attempts
-// cannot be made. Started says that the instance has started.
-func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) probe.TargetState {
+// Findings are what is known of a probe of a running instance.
+type Findings struct {
+	Verdict probe.Verdict
+	Decided bool // it comes from attempts on that instance
+	Blind   bool // its attempts cannot be made: see Blinds
+	Warns   bool // it passes, and warns: see Warnings; or it fails, and Effect is probe.EffectWarn
+	Effect  probe.Effect
+}
+
+// ProbeState returns the state that one probe of a running instance gives its target. Started says that the instance has
+// started.
+func ProbeState(k probe.Kind, f Findings, started bool) probe.TargetState {
+	v, isWarning := f.Verdict, f.Effect == probe.EffectWarn
 	switch {
-	case v == probe.Failing && k != probe.Readiness:
+	case v == probe.Failing && k != probe.Readiness && !isWarning:
 		return probe.StateFailing
-	case v == probe.Failing && decided:
+	case v == probe.Failing && f.Decided && !isWarning:
 		return probe.StateNotReady
-	case blind:
+	case f.Blind:
 		return probe.StateBlind
-	case v != probe.Passing && (k == probe.Readiness || k == probe.Startup && !started):
+	case f.Warns:
+		return probe.StateDegraded
+	case v != probe.Passing && !isWarning && (k == probe.Readiness || k == probe.Startup && !started):
 		return probe.StateStarting
 	}
 	return probe.StateReady
@@ -84,7 +95,7 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 
 // OfDependent returns the state of a target of which the instance and the probes give it one,
 // while a target that it depends on is in trouble: what fails, or cannot be attempted, is
-// unreachable. A target that cannot be started, or has exited for good, is in trouble itself.
+// unreachable. A target that cannot be started, or has exited for good, is in trouble itself, and one that is degraded works.
 func OfDependent(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind:
@@ -138,7 +149,7 @@ func gatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewaySt
 func ofDamped(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind,
-		probe.StateRestarting, probe.StateStarting, probe.StateReady:
+		probe.StateRestarting, probe.StateStarting, probe.StateDegraded, probe.StateReady:
 		return probe.StateDamped
 	}
 	return own
@@ -163,9 +174,9 @@ func IsFlap(in *probe.Instance, own probe.TargetState) bool {
 }
 
 // ExplainsDependents reports whether a target in a state explains the failures of those that
-// depend on it: it is in trouble, or unreachable itself, or was stopped.
+// depend on it: it is in trouble, and not just degraded, or unreachable itself, or was stopped.
 func ExplainsDependents(s probe.TargetState) bool {
-	return s.InTrouble() || s == probe.StateUnreachable || s == probe.StateStopped
+	return s.InTrouble() && s != probe.StateDegraded || s == probe.StateUnreachable || s == probe.StateStopped
 }
 
 // GatewayState returns what a target with that instance is to gateways. Decided says that it

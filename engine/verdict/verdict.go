@@ -7,6 +7,7 @@
 //
 //	verdict.go  State, Event, Next and Step; count compares runs with thresholds
 //	evidence.go the policy "evidence": outcomes that are weighed
+//	warning.go  Warnings: whether a probe that passes warns
 //	restore.go  Restore: a state that was saved
 //	period.go   Period: the time between two attempts
 //	wait.go     WaitReason: why a probe makes no attempt
@@ -288,13 +289,13 @@ func (s *State) found() probe.Verdict {
 
 // holds reports whether verdict v ends the attempts on an instance (K49): a startup
 // probe that has passed is finished; a startup or liveness probe that fails waits
-// until the driver has replaced the instance, if one manages it.
+// until the driver has replaced the instance, if one manages it and the failure is a reason.
 func holds(r *probe.Rule, v probe.Verdict, in *probe.Instance) bool {
 	switch {
 	case r.Kind == probe.Startup && v == probe.Passing:
 		return true
 	case r.Kind != probe.Readiness && v == probe.Failing:
-		return in.Managed
+		return in.Managed && r.Effect == probe.EffectFail
 	}
 	return false
 }

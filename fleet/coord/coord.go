@@ -72,18 +72,19 @@ type Coordinator struct {
 
 	acts     *Acts
 	marks    marks
-	lease    *state[Lease]       // of the membership; 0 while there is none
-	standing *state[standing]    // what this engine says of itself
-	eligible *state[eligibility] // see Eligible
-	missed   *state[struct{}]    // see Interruptions
-	restores atomic.Int64        // see Restores
+	owned    *state[Owned]                         // see Owned
+	lease    *state[Lease]                         // of the membership; 0 while there is none
+	standing *state[standing]                      // what this engine says of itself
+	eligible *state[eligibility]                   // see Eligible
+	missed   *state[struct{}]                      // see Interruptions
+	restores atomic.Int64                          // see Restores
+	names    atomic.Pointer[map[shard.ID][]uint32] // see SetHoldings
 
-	stateMu  sync.Mutex // guards all below, to current
-	deadline int64      // by clock, from which on this engine may not act
-	heard    time.Time  // see Heard
-	owned    Owned
-	changed  chan struct{} // closed when owned is replaced
-	current  *session      // the latest; nil before the first
+	stateMu  sync.Mutex  // guards all below, to current
+	deadline int64       // by clock, from which on this engine may not act
+	heard    time.Time   // see Heard
+	refusal  layoutError // why this engine does not join; "" if the backend has a layout that it knows
+	current  *session    // the latest; nil before the first
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
 }
@@ -125,10 +126,10 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		lease: newState[Lease](), standing: newState[standing](), eligible: newState[eligibility](), missed: newState[struct{}](),
-		changed: make(chan struct{}),
+		owned: newStateBy(maps.Equal[Owned, Owned]), lease: newState[Lease](), standing: newState[standing](), eligible: newState[eligibility](), missed: newState[struct{}](),
 	}
 	co.acts = newActs(co)
+	co.names.Store(&map[shard.ID][]uint32{})
 	co.config.Backend = observe(c.Backend, co.restored)
 	return co, nil
 }
@@ -150,11 +151,7 @@ func (c *Coordinator) Run(ctx context.Context) {
 }
 
 // Owned returns the shards of this engine, and a channel that is closed when they have changed.
-func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.owned, c.changed
-}
+func (c *Coordinator) Owned() (Owned, <-chan struct{}) { return c.owned.get() }
 
 // Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
 // machine. On Linux that counts the time for which the machine was suspended. It does not count that for which a
@@ -213,18 +210,6 @@ func (c *Coordinator) extend(sent int64) {
 	c.deadline = sent + int64(c.config.TTL-c.config.TTL/10) // before the lease ends
 }
 
-// publish replaces what this engine owns.
-func (c *Coordinator) publish(owned Owned) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	if maps.Equal(owned, c.owned) {
-		return
-	}
-	c.owned = owned
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 // lose takes all tokens away, since the lease has ended, and cancels the acts that are being done. The
 // lease is the last: while a token is published, hasMet asks the session that has it.
 func (c *Coordinator) lose() {
@@ -237,6 +222,6 @@ func (c *Coordinator) lose() {
 	for id := range owned {
 		without[id] = Ownership{}
 	}
-	c.publish(without)
+	c.owned.set(without)
 	c.lease.set(0)
 }

@@ -44,14 +44,14 @@ func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Conte
 	return err, isStale
 }
 
-// readTimeout bounds the first request of followEntries, which may read much.
-const readTimeout = 30 * time.Second
+// readTimeout bounds the first request of followEntries, unless it may read much: see Kind.ReadTimeout.
+const readTimeout = 10 * time.Second
 
 // followEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
 // Backend returns an error. Only in the first call isAll is true: there are no other entries then.
-func (c *Coordinator) followEntries(ctx context.Context, prefix string, changed func(events []Event, isAll bool)) error {
+func (c *Coordinator) followEntries(ctx context.Context, prefix string, timeout time.Duration, changed func(events []Event, isAll bool)) error {
 	sent := time.Now()
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	reading, cancel := context.WithTimeout(ctx, timeout)
 	entries, at, err := c.config.Backend.Range(reading, prefix)
 	cancel()
 	if err != nil {

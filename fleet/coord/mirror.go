@@ -15,9 +15,10 @@ import (
 
 // Kind says what the entries of a Mirror are. Its functions must not block, nor wait for the Mirror.
 type Kind[V any] struct {
-	Keys     Keys   // required
-	MaxValue int    // bounds a value, in bytes; a longer one is parsed as an empty one; default MaxRequest
-	Problem  string // is logged while the entries cannot be read: a constant
+	Keys        Keys          // required
+	MaxValue    int           // bounds a value, in bytes; a longer one is parsed as an empty one; default MaxRequest
+	ReadTimeout time.Duration // bounds the request that reads all entries; default readTimeout
+	Problem     string        // is logged while the entries cannot be read: a constant
 
 	// Parse returns the value of an entry: of one that no engine of this release has put, a V that says so. Before is the
 	// value that was there before, a zero one for none. Default: a V as JSON, a zero one for any other value.
@@ -78,7 +79,7 @@ const (
 
 // NewMirror returns a Mirror without entries, which is empty until it runs.
 func NewMirror[V any](c *Coordinator, k Kind[V]) *Mirror[V] {
-	k.MaxValue = cmp.Or(k.MaxValue, MaxRequest)
+	k.MaxValue, k.ReadTimeout = cmp.Or(k.MaxValue, MaxRequest), cmp.Or(k.ReadTimeout, readTimeout)
 	k.Self = cmp.Or(k.Self, c.Name())
 	if k.Parse == nil {
 		k.Parse = func(_ string, e Entry, _ V) (v V) {
@@ -110,7 +111,7 @@ func (m *Mirror[V]) Run(ctx context.Context) {
 	m.co.Follow(ctx, m.kind.Problem, func(ctx context.Context) error {
 		lease, _ := m.co.Lease() // with another one, ctx ends
 		defer m.outdate()
-		return m.co.followEntries(ctx, m.kind.Keys.prefix, func(events []Event, isAll bool) { m.apply(lease, events, isAll) })
+		return m.co.followEntries(ctx, m.kind.Keys.prefix, m.kind.ReadTimeout, func(events []Event, isAll bool) { m.apply(lease, events, isAll) })
 	})
 }
 
@@ -138,20 +139,19 @@ func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
 func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
-	gone := map[string]Item[V]{}
+	before := m.items
 	if isAll {
-		gone, m.own = maps.Clone(m.items), map[string]Entry{}
+		m.items, m.own = make(map[string]Item[V], len(events)), map[string]Entry{}
 	}
 	for _, e := range events {
 		name, isName := m.kind.Keys.name(e.Key)
 		if !isName {
 			continue // no engine has put it
 		}
-		one := ItemChange[V]{Name: name, Before: m.items[name]}
+		one := ItemChange[V]{Name: name, Before: before[name]}
 		if m.kind.Own != nil && isOf(name, m.kind.Self) {
 			m.marked[name], m.own[name] = true, e.Entry
 		}
-		delete(gone, name)
 		if e.Deleted {
 			delete(m.items, name)
 			delete(m.own, name)
@@ -164,9 +164,13 @@ func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 		}
 		changes = append(changes, one)
 	}
-	for name, before := range gone {
-		delete(m.items, name)
-		changes = append(changes, ItemChange[V]{Name: name, Before: before})
+	if !isAll {
+		return changes
+	}
+	for name, item := range before {
+		if _, exists := m.items[name]; !exists {
+			changes = append(changes, ItemChange[V]{Name: name, Before: item})
+		}
 	}
 	return changes
 }

@@ -4,13 +4,20 @@ import "sync"
 
 // state is a value that others follow: a channel is closed when it changes. Its methods are safe for concurrent use by
 // multiple goroutines.
-type state[T comparable] struct {
+type state[T any] struct {
+	isEqual func(a, b T) bool
+
 	valueMu sync.Mutex // guards all below
 	value   T
 	changed chan struct{}
 }
 
-func newState[T comparable]() *state[T] { return &state[T]{changed: make(chan struct{})} }
+func newState[T comparable]() *state[T] { return newStateBy(func(a, b T) bool { return a == b }) }
+
+// newStateBy returns a state whose value does not change if another one is equal.
+func newStateBy[T any](isEqual func(a, b T) bool) *state[T] {
+	return &state[T]{isEqual: isEqual, changed: make(chan struct{})}
+}
 
 // get returns the value, and a channel that is closed when there is another one.
 func (s *state[T]) get() (T, <-chan struct{}) {
@@ -28,7 +35,7 @@ func (s *state[T]) update(change func(*T)) {
 	defer s.valueMu.Unlock()
 	value := s.value
 	change(&value)
-	if value == s.value {
+	if s.isEqual(value, s.value) {
 		return
 	}
 	s.value = value

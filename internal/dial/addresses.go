@@ -12,8 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// AllAddresses is the value of Config.Addresses for all of them.
-const AllAddresses = "all"
+// The values of Config.Addresses with which an attempt is made at each address of a name.
+const (
+	AllAddresses  = "all"  // the worst result decides
+	SomeAddresses = "some" // an address that passes decides, and others that fail are a warning
+)
+
+// IsEach reports whether a value of Config.Addresses is one of those.
+func IsEach(addresses string) bool { return addresses == AllAddresses || addresses == SomeAddresses }
 
 // pinKey is the key of the address that Open connects to for a host: see Attempt.
 type pinKey struct{}
@@ -23,14 +29,14 @@ type pin struct {
 	ip   netip.Addr
 }
 
-// Attempt makes an attempt by calling once. With AllAddresses and a name for a host it calls once for
+// Attempt makes an attempt by calling once. With AllAddresses or SomeAddresses and a name for a host it calls once for
 // each of its addresses, one after the other, which share the time that is left; once must connect by Open,
 // which then connects to that address alone. Names of other hosts, as of redirects, are not affected. The
-// result is the worst: a failure, or else an unknown one, a warning or a success. Its detail has the outcome
-// at each address. A name with more than MaxAddresses addresses is Unknown.
+// result is the worst: a failure, or else an unknown one, a warning or a success. With SomeAddresses it is the best if that passes,
+// as a warning with the reason of the first failure if there is one. Its detail has the outcome at each address. A name with more than MaxAddresses addresses is Unknown.
 func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once func(context.Context) probe.Result) probe.Result {
 	_, err := netip.ParseAddr(host)
-	if isLiteral := err == nil; d.config.Addresses != AllAddresses || isLiteral || d.config.UnixSocket != "" {
+	if isLiteral := err == nil; !IsEach(d.config.Addresses) || isLiteral || d.config.UnixSocket != "" {
 		return once(ctx)
 	}
 	var took probe.Timings
@@ -52,7 +58,7 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 			return Result(Cancelled())
 		}
 	}
-	r := worst(ips, results)
+	r := joint(ips, results, d.config.Addresses == SomeAddresses)
 	r.Timings.Resolve += took.Resolve
 	return r
 }
@@ -82,14 +88,17 @@ func (d *Dialer) Addresses(ctx context.Context, host string, port uint16, took *
 	return Allowed(ctx, host, ips, port)
 }
 
-// worst returns the worst of the results at several addresses, of which there is one at least.
-func worst(ips []netip.Addr, results []probe.Result) probe.Result {
+// joint returns what the results at several addresses, of which there is one at least, add up to.
+func joint(ips []netip.Addr, results []probe.Result, isSome bool) probe.Result {
 	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
-	at, expiry := 0, int64(0)
+	best, worst, expiry := results[0], results[0], int64(0)
 	var texts []string
 	for i, r := range results {
-		if slices.Index(order, r.Outcome) > slices.Index(order, results[at].Outcome) {
-			at = i
+		if slices.Index(order, r.Outcome) > slices.Index(order, worst.Outcome) {
+			worst = r
+		}
+		if slices.Index(order, r.Outcome) < slices.Index(order, best.Outcome) {
+			best = r
 		}
 		if expiry == 0 || r.CertificateExpiry != 0 && r.CertificateExpiry < expiry {
 			expiry = r.CertificateExpiry
@@ -102,7 +111,12 @@ func worst(ips []netip.Addr, results []probe.Result) probe.Result {
 		}
 		texts = append(texts, probe.CleanText(text, maxText))
 	}
-	r := results[at]
+	r := worst
+	if passes := best.Outcome == probe.Success || best.Outcome == probe.Warning; isSome && passes {
+		if r = best; worst.Outcome != probe.Unknown { // which says nothing about an address
+			r.Outcome, r.Reason = min(worst.Outcome, probe.Warning), worst.Reason
+		}
+	}
 	r.Detail, r.CertificateExpiry = strings.Join(texts, "; "), expiry
 	return r
 }

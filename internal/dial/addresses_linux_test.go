@@ -39,6 +39,9 @@ func TestAttemptsAtTheAddressesOfAHostsFile(t *testing.T) {
 	}{
 		{"one of them accepts", Config{}, probe.Success, "", "::1"},
 		{"one of them refuses", Config{Addresses: AllAddresses}, probe.Failure, probe.ReasonTCPRefused, ""},
+		{"some of them accept", Config{Addresses: SomeAddresses}, probe.Warning, probe.ReasonTCPRefused, ""},
+		{"all of some accept", Config{Addresses: SomeAddresses, IPFamily: "6"}, probe.Success, "", "::1"},
+		{"none of some accepts", Config{Addresses: SomeAddresses, IPFamily: "4"}, probe.Failure, probe.ReasonTCPRefused, ""},
 		{"all of a family accept", Config{Addresses: AllAddresses, IPFamily: "6"}, probe.Success, "", "::1"},
 		{"all of a family accept, half open", Config{Addresses: AllAddresses, IPFamily: "6", HalfOpen: true}, probe.Success, "", "::1"},
 		{"all of a family refuse", Config{IPFamily: "4"}, probe.Failure, probe.ReasonTCPRefused, ""},

@@ -106,6 +106,26 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 			t.Errorf("%s: got the expiry %d", ips, r.CertificateExpiry)
 		}
 	}
+	some := dialer(t, Config{Addresses: SomeAddresses})
+	for ips, want := range map[string]string{
+		"10.0.0.1 10.0.0.2":          "success: 10.0.0.1 success; 10.0.0.2 success",
+		"10.0.0.3 10.0.0.1":          "warning http.status: 10.0.0.3 failure: http.status: status 503; 10.0.0.1 success",
+		"10.0.0.5 10.0.0.3":          "warning http.status: 10.0.0.5 warning: old; 10.0.0.3 failure: http.status: status 503",
+		"10.0.0.1 10.0.0.5":          "warning: 10.0.0.1 success; 10.0.0.5 warning: old",
+		"10.0.0.4 10.0.0.1":          "success: 10.0.0.4 unknown: engine.resources: no ports; 10.0.0.1 success",
+		"10.0.0.4 10.0.0.1 10.0.0.3": "warning http.status: 10.0.0.4 unknown: engine.resources: no ports; 10.0.0.1 success; 10.0.0.3 failure: http.status: status 503",
+		"10.0.0.4 10.0.0.3":          "failure http.status: 10.0.0.4 unknown: engine.resources: no ports; 10.0.0.3 failure: http.status: status 503",
+		"10.0.0.3":                   "failure http.status: 10.0.0.3 failure: http.status: status 503",
+	} {
+		some.lookup = names{"shop": strings.Fields(ips)}.lookup
+		r := some.Attempt(t.Context(), "shop", 80, func(ctx context.Context) probe.Result {
+			pinned, _ := some.Addresses(ctx, "shop", 80, new(probe.Timings))
+			return results[pinned[0].String()]
+		})
+		if got := strings.TrimSpace(r.Outcome.String()+" "+string(r.Reason)) + ": " + r.Detail; got != want {
+			t.Errorf("some of %s: got %s, want %s", ips, got, want)
+		}
+	}
 	var tried []string
 	d := dialer(t, Config{Addresses: AllAddresses})
 	d.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup

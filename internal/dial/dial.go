@@ -33,7 +33,7 @@ type Config struct {
 	// IPFamily says which addresses of a name are used. Default: all, in the resolver's order.
 	IPFamily string
 
-	// Addresses is AllAddresses if attempts are made at all addresses of a name: see Attempt. Otherwise,
+	// Addresses is AllAddresses or SomeAddresses if attempts are made at all addresses of a name: see Attempt. Otherwise,
 	// also if it is empty, they are tried in order until one accepts.
 	Addresses string
 
@@ -113,7 +113,7 @@ func (c Config) checkUnix() error {
 		return probe.FieldErrorf("half_open", "cannot be combined with unix_socket")
 	case c.IPFamily != "":
 		return probe.FieldErrorf("ip_family", "cannot be combined with unix_socket")
-	case c.Addresses == AllAddresses:
+	case IsEach(c.Addresses):
 		return probe.FieldErrorf("addresses", "cannot be combined with unix_socket")
 	case c.Port != "":
 		return probe.FieldErrorf("port", "cannot be combined with unix_socket")
@@ -140,6 +140,12 @@ func (d *Dialer) Check(t probe.Target) error {
 	if missing := (*Error)(nil); errors.As(err, &missing) {
 		return missing.Err
 	}
+	return d.CheckHost(host)
+}
+
+// CheckHost returns a *probe.FieldError for the field "source_address" if a host is an IP address of another family than it, and
+// else nil.
+func (d *Dialer) CheckHost(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil && !d.reaches(ip) {
 		return &probe.FieldError{
 			Field: "source_address", Problem: fmt.Sprintf("is %s, from which %s cannot be reached: one is IPv4, the other IPv6", d.source, host),

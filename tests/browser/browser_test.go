@@ -742,7 +742,7 @@ func TestThePicturesOfTheReadme(t *testing.T) {
 	}
 	s.engine.Report(probe.Instance{
 		Target: "shop/worker", ID: "shop/worker-7", Phase: probe.Ended, Since: now.Add(-20 * time.Minute), Restarts: 7, Managed: true,
-		Reason: probe.ReasonBackOff, Detail: "exit status 1: cannot reach queue 10.0.0.21:5672; restarting in 40s (back-off)",
+		Reason: probe.ReasonBackOff, Detail: "exit status 1: cannot reach queue 10.0.0.21:5672; next start in 40s (back-off)",
 	})
 	web, err := probe.NewSelector([]string{"shop/web-*"}, nil)
 	if err != nil {

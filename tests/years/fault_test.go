@@ -29,8 +29,8 @@ func faults() []fault {
 		instanceGo = "restart/instance.go"
 	)
 	return []fault{
-		{name: "a restart because of readiness", law: "restart", file: instanceGo,
-			old: "p.Instance == i.id && p.ID.Kind != probe.Readiness", new: "p.Instance == i.id"},
+		{name: "a restart because of readiness", law: "restart", file: "engine/status.go",
+			old: "s.Instance == id && s.ID.Kind != probe.Readiness", new: "s.Instance == id"},
 		{name: "one failure too few", law: "verdict", file: judge,
 			old: "return s.Run >= r.Threshold(s.Last)", new: "return s.Run >= r.Threshold(s.Last) || s.Last == probe.Failure && s.Run >= r.FailureThreshold-1"},
 		{name: "a failure that weighs too much", law: "verdict", file: "engine/verdict/evidence.go",

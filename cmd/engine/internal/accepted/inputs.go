@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 )
@@ -36,6 +37,8 @@ type Inputs struct {
 	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
 	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
 
+	Discovered map[string]discover.Elements `json:"discovered,omitempty"` // what discover blocks have found last, by name
+
 	Revision revision.Ref `json:"revision,omitzero"` // of the configuration of a fleet that is among them; zero for none
 
 	folder string          // where files below fleetFolder are; empty: Files has all of them
@@ -50,12 +53,15 @@ func (in *Inputs) Clone() *Inputs {
 	}
 	c := *in
 	c.Env, c.Files, c.Regular, c.failed = maps.Clone(in.Env), maps.Clone(in.Files), maps.Clone(in.Regular), maps.Clone(in.failed)
+	c.Discovered = maps.Clone(in.Discovered)
 	return &c
 }
 
 // Equal reports whether two have the same texts and files, and the same environment.
 func (in *Inputs) Equal(other *Inputs) bool {
-	content := func(in *Inputs) []any { return []any{in.Sources, in.VarFiles, in.Env, in.Files, in.Regular, in.failed} }
+	content := func(in *Inputs) []any {
+		return []any{in.Sources, in.VarFiles, in.Env, in.Files, in.Regular, in.failed, in.Discovered}
+	}
 	equal := func(a, b any) bool {
 		v, w := reflect.ValueOf(a), reflect.ValueOf(b)
 		return v.Len() == 0 && w.Len() == 0 || reflect.DeepEqual(a, b)
@@ -72,7 +78,7 @@ func (in *Inputs) Paths() []string {
 
 // Again returns what texts and the files that were read before are now.
 func (in *Inputs) Again(sources, varFiles []config.Source) *Inputs {
-	now := &Inputs{Sources: sources, VarFiles: varFiles, Env: in.Env}
+	now := &Inputs{Sources: sources, VarFiles: varFiles, Env: in.Env, Discovered: in.Discovered}
 	for path := range in.Regular {
 		now.IsFile(path)
 	}
@@ -152,6 +158,17 @@ func (in *Inputs) IsFile(path string) bool {
 		note(&in.Regular, path, is)
 	}
 	return is
+}
+
+// Elements is config.Options.Discovered. What files have is read at once; other sources answer later.
+func (in *Inputs) Elements(d config.Discovery) discover.Elements {
+	found, known := in.Discovered[d.Name]
+	if of, isFile := d.Settings.(discover.File); isFile && !known {
+		if found, _ = of.Read(); found != nil { // the source of the engine reports the error
+			note(&in.Discovered, d.Name, found)
+		}
+	}
+	return found
 }
 
 // checkSize returns an error if the Inputs are too large to be kept.

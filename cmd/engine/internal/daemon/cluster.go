@@ -79,7 +79,7 @@ type cluster struct {
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
-	inUse atomic.Pointer[desired] // what the configuration in use asks for
+	inUse atomic.Pointer[desired] // what the configuration in use asks for, without the shared probes: see fleet.Fleet.Probes, but for the shared probes
 }
 
 // openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
@@ -277,7 +277,9 @@ func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
 	}
 	planned.effect = c.effectOf(n)
 	planned.commit = func() {
-		c.inUse.Store(n)
+		inUse := *n
+		inUse.shared.Probes = nil // the fleet has them
+		c.inUse.Store(&inUse)
 		commit()
 	}
 	return planned, nil
@@ -303,7 +305,7 @@ func (c *cluster) effectOf(n *desired) (e restart.Effect) {
 // preview returns what becomes of the probes that are shared, whichever engine has them.
 func (c *cluster) preview(n *desired) (engine.Preview, error) {
 	scratch := engine.New(engine.Config{}) // never runs
-	if _, err := scratch.Apply(c.inUse.Load().shared.Probes); err != nil {
+	if _, err := scratch.Apply(c.fleet.Probes()); err != nil {
 		return engine.Preview{}, err
 	}
 	p, err := scratch.Plan(engine.Change{Set: n.shared.Probes, All: true})
@@ -329,7 +331,7 @@ func (c *cluster) status() api.Cluster {
 	shared := c.inUse.Load().shared.Units
 	votes := c.fleet.Quorum()
 	known := api.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Left > 0, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
+		Name: st.Name, Member: st.IsMember, Refused: st.Refusal, Allowed: st.Left > 0, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]api.ClusterMember, 0, len(st.Members)),
 	}

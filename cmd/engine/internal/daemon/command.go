@@ -40,6 +40,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
@@ -135,6 +136,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
+	d.found = loaded.plugins.Inputs.Clone().Discovered
 	progress.Step("starting, and taking over the state")
 	isStopped, err := d.awaitPrepared(loaded.config)
 	if progress.Stop(); isStopped || err != nil {
@@ -177,10 +179,11 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 	}
 }
 
-// load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
+// load reads the configuration together with a revision of what is pushed to the cluster, and with what was found. With a directory of pods
 // none is needed.
-func (f *flags) load(paths []string, pushed *accepted.Inputs, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+func (f *flags) load(paths []string, pushed *accepted.Inputs, found map[string]discover.Elements, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	p.Inputs = pushed.Clone()
+	p.Inputs.Discovered = found
 	if f.isOnlyPods(paths) {
 		return f.parse(nil, nil, p)
 	}

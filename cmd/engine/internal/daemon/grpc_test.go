@@ -54,7 +54,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	logger := func(config.Engine) *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger)
 	defer p.Close()
-	loaded, diags := f.load(nil, nil, p)
+	loaded, diags := f.load(nil, nil, nil, p)
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	}
 	again := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger) // a reload takes the module over
 	again.Previous = p
-	if _, diags := f.load(nil, nil, again); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
+	if _, diags := f.load(nil, nil, nil, again); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
 		t.Errorf("a reload has %v, and the log is %s", diags, log.String())
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -135,6 +136,7 @@ func (d *daemon) apiConfig() api.Config {
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gatewayStatuses,
+		Discoveries:  d.discoveryStatuses,
 		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
@@ -176,6 +178,15 @@ func (d *daemon) gatewayStatuses() []group.GatewayStatus {
 		for j := range g.Failures {
 			g.Failures[j].Source, g.Failures[j].Error = d.queue.Secrets.Text(g.Failures[j].Source), d.queue.Secrets.Text(g.Failures[j].Error)
 		}
+	}
+	return all
+}
+
+// discoveryStatuses returns what the API shows of the sources of targets. What a server has said may have sensitive values.
+func (d *daemon) discoveryStatuses() []discover.Status {
+	all := d.finder.Statuses()
+	for i := range all {
+		all[i].Error = d.queue.Secrets.Text(all[i].Error)
 	}
 	return all
 }

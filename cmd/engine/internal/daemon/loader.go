@@ -20,6 +20,7 @@ const (
 	byRequest = "request"
 	byWatch   = "watch"
 	byPush    = "push"
+	byFound   = "discovery"
 )
 
 // errStopping is the reply to a request that the engine no longer handles.
@@ -90,7 +91,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	p.Previous, p.Describe = d.plugins.Load(), j.plan
-	pushed, paths, inputs := cmp.Or(j.pushed, d.pushed), d.paths, d.inputs
+	pushed, paths, inputs, found := cmp.Or(j.pushed, d.pushed), d.paths, d.inputs, d.finder.Found()
 	if j.paths != nil {
 		paths = j.paths
 	}
@@ -98,7 +99,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 		d.manager.notify(isReloading)
 	}
 	l.done = background(func() loadResult {
-		loaded, diags := d.flags.load(paths, pushed, p)
+		loaded, diags := d.flags.load(paths, pushed, found, p)
 		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
 		if j.plan && !diags.HasErrors() && inputs != nil {
 			r.before = d.flags.inUse(inputs.Clone(), p)

@@ -186,7 +186,7 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 // The watch goes on with what a reload has read, also if that could not be read.
 func TestAReloadThatCannotReadItsFilesHasInputs(t *testing.T) {
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent)
-	if _, diags := new(flags).load([]string{t.TempDir()}, nil, p); !diags.HasErrors() || p.Inputs == nil {
+	if _, diags := new(flags).load([]string{t.TempDir()}, nil, nil, p); !diags.HasErrors() || p.Inputs == nil {
 		t.Errorf("%v, and the inputs are %v", diags, p.Inputs)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
@@ -22,6 +23,7 @@ type parts struct {
 	engine    *engine.Engine
 	probes    *blackbox.Server
 	cluster   *cluster // nil for none
+	finder    *discover.Finder
 	restarts  *restart.Controller
 	pauses    *pause.Keeper
 	groups    *group.Groups
@@ -36,6 +38,9 @@ type parts struct {
 func (p *parts) newAgent() *agent.Agent {
 	return agent.New(
 		p.targets.part(),
+		agent.Part{Name: "discovery", Run: p.finder.Run, Plan: func(next *config.Config) (agent.Change, error) {
+			return changeOf(p.finder.Plan(specsOf(next.Discoveries)), nil)
+		}},
 		agent.Part{Name: "maintenance", Plan: p.targets.planMaintenances, Run: p.pauses.Run},
 		agent.Part{Name: "groups", Plan: p.planGroups, Run: p.groups.Run},
 		agent.Part{Name: "gateways", Run: p.gateways.Run, Plan: func(next *config.Config) (agent.Change, error) {
@@ -58,6 +63,15 @@ func modulesOf(c *config.Config) map[string]blackbox.Module {
 		all[name] = blackbox.Module(m)
 	}
 	return all
+}
+
+// specsOf returns what is found for a configuration.
+func specsOf(all []config.Discovery) map[string]discover.Spec {
+	specs := make(map[string]discover.Spec, len(all))
+	for _, d := range all {
+		specs[d.Name] = discover.Spec{Source: d.Source(), AllowEmpty: d.AllowEmpty}
+	}
+	return specs
 }
 
 // changeOf returns what a part has planned that reserves nothing.

@@ -192,7 +192,7 @@ func inVersion(t *testing.T, dir, version string) (*daemon, *config.Config) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, diags := d.flags.load([]string{path}, nil, p)
+	c, diags := d.flags.load([]string{path}, nil, nil, p)
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type ownFiles struct{ sources, files []config.Source }
 func (s *starter) parseWith(own ownFiles, pushed *accepted.Inputs) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
 	r.plugins.Inputs = pushed.Clone()
+	r.plugins.Inputs.Discovered = maps.Clone(s.found)
 	r.config, r.diags = s.parse(slices.Concat(own.sources, r.plugins.Inputs.Sources), own.files, r.plugins)
 	return r
 }
@@ -44,6 +46,11 @@ func (s *starter) read() loadResult {
 		alone.diags = unread // without the errors that follow from them
 	}
 	alone = s.findKept(alone)
+	if s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {
+		s.found = s.kept.Inputs.Discovered // until the sources answer
+		alone.plugins.Release(nil)
+		alone = s.findKept(s.parseWith(own, nil))
+	}
 	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -156,6 +157,24 @@ func rejectionAttrs(err error) []any {
 			"hint", guardHint)
 	}
 	return attrs
+}
+
+// foundPause is the least time between two reloads for what was found.
+const foundPause = time.Second
+
+// useFound asks for a reload each time that something else was found, until ctx is done.
+func (d *daemon) useFound(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-d.foundMore:
+			d.jobs.request(ctx, &job{trigger: byFound})
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(foundPause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // podsRead is the directory of pods, as it was read again.

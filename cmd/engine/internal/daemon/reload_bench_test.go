@@ -61,7 +61,7 @@ func benchmarkReload(b *testing.B, targets int) {
 		}
 		r.plugins = handlers.NewPlugins(b.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 		r.plugins.Previous = d.plugins.Load()
-		r.config, r.diags = d.flags.load(d.paths, nil, r.plugins)
+		r.config, r.diags = d.flags.load(d.paths, nil, nil, r.plugins)
 		if err := r.diags.Err(); err != nil {
 			b.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 			}`, filepath.Join(dir, "steady.wasm"), 1+n%2))
 		r.plugins = handlers.NewPlugins(t.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 		r.plugins.Previous = d.plugins.Load()
-		r.config, r.diags = d.flags.load(d.paths, nil, r.plugins)
+		r.config, r.diags = d.flags.load(d.paths, nil, nil, r.plugins)
 		if err := r.diags.Err(); err != nil {
 			t.Fatal(err)
 		}

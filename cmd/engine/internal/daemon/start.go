@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
 )
@@ -23,6 +24,8 @@ type starter struct {
 	plugins func() *handlers.Plugins
 
 	openStore OpenStore // of a cluster block
+
+	found map[string]discover.Elements // by the engine before
 
 	state string         // the state file that the files name; empty for none, or if they are too broken to say it
 	kept  *accepted.Kept // what is beside it; nil for none

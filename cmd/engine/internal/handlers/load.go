@@ -82,11 +82,12 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	grpc.Load = p.GRPC
 	o.Handlers["grpc"] = grpc
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
-	o.Describe, o.NoCluster = p.Describe, in.NoCluster
+	o.Describe, o.NoCluster, o.Discovered = p.Describe, in.NoCluster, new(accepted.Inputs).Elements
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.IsPushed, o.ToPush = accepted.IsOfFleet, p.Inputs.ToPush()
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
+		o.Discovered = p.Inputs.Elements
 	}
 	o.RequireTargets, o.MoreTargets = !in.AllowEmpty, in.AllowEmpty
 	if in.LookUp {

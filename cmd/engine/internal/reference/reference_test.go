@@ -178,6 +178,9 @@ func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 		if p.name == "defaults" {
 			continue // the arguments of probe
 		}
+		if p.name == "discover" {
+			continue // whose arguments depend on its label
+		}
 		for _, e := range p.entries() {
 			for _, limit := range []struct {
 				text string

@@ -44,7 +44,7 @@ func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History)
 // transitionColor returns the colour of the verdict, or of the state that the target has afterwards.
 func transitionColor(t api.Transition) cli.Color {
 	switch {
-	case t.Blind:
+	case t.Blind || t.Warns:
 		return cli.Yellow
 	case t.Verdict != nil && *t.Verdict == probe.Failing:
 		return cli.Red

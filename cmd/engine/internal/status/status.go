@@ -91,7 +91,7 @@ func statusCommand() *cobra.Command {
 	c.Flags().StringVar(&f.group, "group", "", "only members of the `group`")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with the label `name=value`, or without it: name!=value; can be repeated")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
-	c.Flags().BoolVar(&f.failing, "failing", false, "only targets in trouble: failing, crash-looping, blind and so on")
+	c.Flags().BoolVar(&f.failing, "failing", false, "only targets in trouble: failing, crash-looping, degraded and so on")
 	cli.WordVar(c.Flags(), &f.sort, "sort", "", "", "`order` of targets: trouble or name (default trouble, name with -o json and -o name)", "trouble", "name")
 	cli.WordVar(c.Flags(), &f.output, "output", "o", "table", "`format`: table, wide, json or name", "table", "wide", "json", "name")
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON, as the API does: -o json")
@@ -311,6 +311,9 @@ func (s viewer) foot(ctx context.Context, on cli.Screen, targets []api.Target, m
 		}
 		if all, err := s.client.Gateways(ctx); err == nil {
 			text += gatewayLines(on, all.Gateways, s.group, most, now)
+		}
+		if all, err := s.client.Discoveries(ctx); err == nil && s.group == "" {
+			text += discoveryLines(on, all.Discoveries, most, now)
 		}
 		if all, err := s.client.Maintenances(ctx); err == nil {
 			text += maintenanceLines(on, all.Maintenances, most, now)

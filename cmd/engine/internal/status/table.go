@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
@@ -179,6 +180,22 @@ func gatewayLines(on cli.Screen, gateways []api.Gateway, of string, most int, no
 	})
 }
 
+// discoveryLines returns a line for each source of targets up to most, those without a complete answer first.
+func discoveryLines(on cli.Screen, all []discover.Status, most int, now time.Time) string {
+	isFailing := func(d discover.Status) bool { return d.Error != "" }
+	all = ordered(all, func(discover.Status) bool { return true }, isFailing)
+	return listing[discover.Status]{on, most, "discover blocks", isFailing}.text(all, func(d discover.Status) string {
+		text := cli.Plural(d.Elements, "element")
+		switch {
+		case d.Error != "":
+			text += fmt.Sprintf(", for %s: %s", age(d.ErrorSince, now), probe.OneLine(d.Error, probe.MaxDetail))
+		case d.Answered.IsZero():
+			text += ", waiting for the first answer"
+		}
+		return fmt.Sprintf("discover %s: %s", probe.OneLine(d.Name, probe.MaxTargetName), text)
+	})
+}
+
 // logLines returns a line for each target up to most whose log file cannot be written.
 func logLines(on cli.Screen, targets []api.Target, most int) string {
 	failing := slices.DeleteFunc(slices.Clone(targets), func(t api.Target) bool { return t.Process == nil || t.Process.LogError == "" })
@@ -328,9 +345,9 @@ func stateColor(s probe.TargetState) cli.Color {
 // probeColor returns red for a probe that fails, and yellow for one whose last attempt has failed or could not be made.
 func probeColor(p api.Probe) cli.Color {
 	switch {
-	case p.Decided && p.Verdict == probe.Failing:
+	case p.Decided && p.Verdict == probe.Failing && !p.Warned:
 		return cli.Red
-	case p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
+	case p.Warned, p.Errors > 0, p.Result != nil && p.Result.Outcome != probe.Success:
 		return cli.Yellow
 	}
 	return ""
@@ -389,13 +406,13 @@ func due(p api.Probe, now time.Time) string {
 	return "now"
 }
 
-// result returns the reason and the detail of the last result. Of a probe that fails, and whose last attempt succeeded, it is
-// that of the last failure.
+// result returns the reason and the detail of the last result. Of a probe that fails or warns, whether or not its last attempt
+// did, it is that of the last failure or warning.
 func result(p api.Probe) string {
 	if p.Result == nil {
 		return ""
 	}
-	if f := p.Fault; f != nil && p.Decided && p.Verdict == probe.Failing {
+	if f := p.Fault; f != nil && (p.Warned || p.Decided && p.Verdict == probe.Failing) {
 		return join(string(f.Reason), f.Text)
 	}
 	return join(string(p.Result.Reason), p.Result.Detail)

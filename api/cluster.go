@@ -7,21 +7,22 @@ import (
 
 // Cluster is the response of /v1/cluster: what this engine knows of the engines that it shares targets with.
 type Cluster struct {
-	Name         string          `json:"name"`           // of this engine
-	Member       bool            `json:"member"`         // it is a member, by what etcd has said last
-	Allowed      bool            `json:"allowed"`        // its lease lasts: it restarts its targets, and tells about them
-	LeaseSeconds float64         `json:"leaseSeconds"`   // until it no longer may, unless the lease is renewed before; 0 if it may not
-	Heard        time.Time       `json:"heard,omitzero"` // when etcd has last answered this engine while it had all that other engines have stored: what they probe is shown as of then
-	Shards       int             `json:"shards"`         // whose targets it probes
-	ShardCount   int             `json:"shardCount"`     // of all engines
-	Targets      int             `json:"targets"`        // that the configuration shares
-	Owned        int             `json:"owned"`          // of these, in the shards of this engine
-	Zone         string          `json:"zone"`           // where this engine is; empty if the configuration does not say
-	Polls        int             `json:"polls"`          // probes with a quorum that this engine attempts, and votes on
-	Gray         int             `json:"gray"`           // probes of targets that it owns, on which engines differ
-	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then it restarts nothing that is shared, or while it is unwell only what has answered; empty if it does not
-	Members      []ClusterMember `json:"members"`        // sorted by name; while etcd cannot be reached, as it was last
-	Drains       []ClusterDrain  `json:"drains"`         // the engines that an operator has drained, sorted by name, also those that are not members
+	Name         string          `json:"name"`             // of this engine
+	Member       bool            `json:"member"`           // it is a member, by what etcd has said last
+	Refused      string          `json:"refused,omitzero"` // why it does not join, although etcd answers: a later version of Sonde has written what is there
+	Allowed      bool            `json:"allowed"`          // its lease lasts: it restarts its targets, and tells about them
+	LeaseSeconds float64         `json:"leaseSeconds"`     // until it no longer may, unless the lease is renewed before; 0 if it may not
+	Heard        time.Time       `json:"heard,omitzero"`   // when etcd has last answered this engine while it had all that other engines have stored: what they probe is shown as of then
+	Shards       int             `json:"shards"`           // whose targets it probes
+	ShardCount   int             `json:"shardCount"`       // of all engines
+	Targets      int             `json:"targets"`          // that the configuration shares
+	Owned        int             `json:"owned"`            // of these, in the shards of this engine
+	Zone         string          `json:"zone"`             // where this engine is; empty if the configuration does not say
+	Polls        int             `json:"polls"`            // probes with a quorum that this engine attempts, and votes on
+	Gray         int             `json:"gray"`             // probes of targets that it owns, on which engines differ
+	Doubt        Doubt           `json:"doubt"`            // why it doubts its own verdicts: then it restarts nothing that is shared, or while it is unwell only what has answered; empty if it does not
+	Members      []ClusterMember `json:"members"`          // sorted by name; while etcd cannot be reached, as it was last
+	Drains       []ClusterDrain  `json:"drains"`           // the engines that an operator has drained, sorted by name, also those that are not members
 
 	Config *ClusterConfig `json:"config,omitempty"` // absent if targets are in the files of the engines
 }

@@ -60,8 +60,8 @@ func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
 			[]string{"Instance web-3 (after 2 restarts) has been running for 1m. The one before it: exit status 3"}},
 		{api.Instance{ID: "web-3", Phase: probe.Running, Since: ago(5*time.Hour + 3*time.Minute), Restarts: 1, Reason: probe.ReasonBudget},
 			[]string{"Instance web-3 (after 1 restart) has been running for 5h3m. It fails, and is not restarted until the restart budget allows it."}},
-		{api.Instance{ID: "web-3", Phase: probe.Ended, Since: ago(42 * time.Second), Reason: probe.ReasonBackOff, Detail: "exit status 3; restarting in 5m0s:\n  last\twords"},
-			[]string{"Instance web-3 ended 42s ago. The next one starts after its back-off: exit status 3; restarting in 5m0s: last words"}},
+		{api.Instance{ID: "web-3", Phase: probe.Ended, Since: ago(42 * time.Second), Reason: probe.ReasonBackOff, Detail: "exit status 3; next start in 5m:\n  last\twords"},
+			[]string{"Instance web-3 ended 42s ago. The next one starts after its back-off: exit status 3; next start in 5m: last words"}},
 		{api.Instance{ID: "job", Phase: probe.Gone, Reason: "own.reason"}, []string{"Instance job ended; no other follows. own.reason."}},
 	} {
 		target := api.Target{Name: "web", Instance: test.instance}

@@ -148,7 +148,7 @@ type Options struct {
 
 	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
 	// only one of them can have a file or a listener, for example; nil if nothing is. Beside the engine, a has an Engine
-	// with Listen or State as its Settings. Default: nothing is wrong.
+	// with Listen or State as its Settings. Of a target, b has what its Driver has made. Default: nothing is wrong.
 	GatewayConflict func(a, b Gateway) *probe.FieldError
 
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing

@@ -55,6 +55,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	c.Set, c.Quorums, c.Targets, c.Discoveries = targets.probes.set, targets.probes.quorums, targets.targets, targets.discoveries
 	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
 	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine, c.Groups)
+	targets.checkConflicts(c)
 	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o, &targets.known)
 	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := &moduleDecoder{e: e, language: l, handlers: handlers, checkAllowed: o.CheckAllowed}

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -203,6 +205,25 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	}
 	if !hasProbes && whole && spec.valid && inherited.Address == "" && inherited.Runtime == "" {
 		t.e.add(report{isWarning: true, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
+	}
+}
+
+// checkConflicts reports what only one of a target's driver, the engine and a gateway can have: see Options.GatewayConflict.
+func (t *targetDecoder) checkConflicts(c *Config) {
+	others := []Gateway{{Settings: Engine{State: c.Engine.State}}}
+	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
+		others = append(others, c.Gateways[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.targets)) {
+		driver := t.targets[name].Driver
+		if driver == nil || t.options.GatewayConflict == nil {
+			continue
+		}
+		for _, other := range others {
+			if wrong := t.options.GatewayConflict(other, Gateway{Settings: driver}); wrong != nil {
+				t.e.add(report{at: t.origins[name].header, summary: fmt.Sprintf("target %s: %s %s", quoted(name), wrong.Field, wrong.Problem), hint: wrong.Hint})
+			}
+		}
 	}
 }
 

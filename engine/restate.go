@@ -17,6 +17,10 @@ type Restated struct {
 	// they are shown as of then. A probe whose result is unknown is blind: see Status.Blind.
 	Results map[probe.ID]probe.Result
 
+	// IsDecided says that it is known that the target is not ready, although no attempt has found that of its instance: an earlier
+	// one was.
+	IsDecided bool
+
 	// Since is when the target got into State, if that is one of trouble, unreachable, damped or paused. It counts while this
 	// engine finds the same state.
 	State probe.TargetState
@@ -70,6 +74,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 		restored[s] = m
 		now.started = now.started || m.Started && state.Instance == in.ID
 	}
+	now.decided = of.IsDecided
 	t.instance.Store(now)
 	for s, m := range restored {
 		s.mu.Lock()

@@ -106,6 +106,7 @@ type folded struct {
 	wasBlind bool
 	blind    bool
 	adapted  bool // the state has another period than before
+	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
 	warned   bool // the probe warned before
 	warns    bool // it does now
 }
@@ -119,6 +120,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	}
 	outcome := probe.Unknown
 	s.mu.Lock()
+	stumbled := res != nil && s.result == nil && res.Outcome == probe.Failure && s.state.Verdict != probe.Passing
 	if res != nil {
 		outcome = res.Outcome
 		if sc.outcomes.add(s, res.Outcome, !isUncounted(ev, res)) {
@@ -126,7 +128,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		}
 		s.record(res, now)
 	}
-	f := folded{previous: s.state, before: s.waitReason, warned: s.marks.has(markWarned)}
+	f := folded{previous: s.state, before: s.waitReason, warned: s.marks.has(markWarned), stumbled: stumbled}
 	f.state, f.Next = verdict.Step(rule, s.state, ev, at)
 	s.state, s.waitReason = f.state, f.WaitReason
 	if f.state.Instance != f.previous.Instance {
@@ -164,7 +166,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 		sc.summaries.readmit(s, now, now)
 	}
 	switch {
-	case f.Changed || f.decided && f.first || f.warns != f.warned || f.state.OnHold != f.previous.OnHold:
+	case f.Changed || f.decided && f.first || f.stumbled || f.warns != f.warned || f.state.OnHold != f.previous.OnHold:
 		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.subscribers.notifyMemory(s.id())

@@ -141,9 +141,6 @@ func (m *member) answers() map[string]string {
 		delete(target, "heard")
 		if cause, ok := target["cause"].(map[string]any); ok && cause["probe"] != nil {
 			delete(cause, "detail") // of the latest attempt
-			if target["state"] == "starting" {
-				delete(cause, "reason") // of an attempt that decides nothing
-			}
 		}
 		if probes, ok := target["probes"].([]any); ok {
 			for _, p := range probes {
@@ -240,6 +237,67 @@ func TestAllEnginesAnswerTheSame(t *testing.T) {
 		for target, state := range want {
 			if st, _ := all[0].seen(target); st.State != state {
 				t.Errorf("%s is %v, want %v", target, st.State, state)
+			}
+		}
+	})
+}
+
+// An instance is restarted, and takes some seconds to become ready: each engine answers the same meanwhile, but for the second in
+// which the owner stores it.
+func TestAllEnginesAnswerTheSameAfterARestart(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coordtest.NewLocal()
+		targets := w.targets(20)
+		const slow, starting = "shop/web-0", "shop/web-2"
+		warmUp := func(target string) probe.HandlerFunc {
+			return func(context.Context, probe.Target) probe.Result {
+				all := w.restarts(target)
+				if len(all) > 0 && time.Since(all[len(all)-1]) < 6*time.Second {
+					return probe.Fail("test.cold", "warming up")
+				}
+				return probe.Succeed("")
+			}
+		}
+		id := probe.ID{Target: slow, Kind: probe.Readiness}
+		p := targets.Probes[id]
+		p.Handler = warmUp(slow)
+		targets.Probes[id] = p
+		p.Handler, p.Rule.FailureThreshold = warmUp(starting), 1000
+		targets.Probes[probe.ID{Target: starting, Kind: probe.Startup}] = p
+		all := startAll(t, b, targets, "one", "two", "three")
+		time.Sleep(time.Minute)
+		all = append(all, start(t, "four", b, targets)) // which has not seen earlier instances
+		time.Sleep(20 * time.Second)
+		for range 3 {
+			w.infect(slow, 0)
+			w.infect(starting, 0)
+			since := map[string]time.Time{}
+			for range 150 {
+				time.Sleep(100 * time.Millisecond)
+				want := all[0].answers()
+				differing := map[string]string{}
+				for _, m := range all[1:] {
+					for target, got := range m.answers() {
+						if got != want[target] && target != "counts" {
+							differing[target] += difference(want[target], got) + " of " + m.co.Name() + ", of " + m.co.OwnerOf(target) + "\n"
+						}
+					}
+				}
+				for target := range since {
+					if differing[target] == "" {
+						delete(since, target)
+					}
+				}
+				for target, how := range differing {
+					if since[target].IsZero() {
+						since[target] = time.Now()
+					}
+					if d := time.Since(since[target]); d > 1500*time.Millisecond {
+						t.Errorf("%s for %v: %s", target, d, how)
+						since[target] = time.Now()
+					}
+				}
 			}
 		}
 	})

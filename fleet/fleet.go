@@ -153,7 +153,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		return nil, err
 	}
 	next := f.divide(f.joints.with(t))
-	held := holdings(t, next)
+	held, names := holdings(t, next)
 	return func() {
 		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
@@ -167,7 +167,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		}
 		f.desired.polled.Store(&polled)
 		f.desired.shards.Store(&next)
-		f.config.Coordinator.SetHoldings(held)
+		f.config.Coordinator.SetHoldings(held, names)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil

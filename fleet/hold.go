@@ -10,10 +10,10 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// holdings returns what targets add up to, by shard: for each probe its rule, the endpoint, and the settings as people are shown
+// holdings returns what targets add up to, by shard, and the hashes of their names: for each probe its rule, the endpoint, and the settings as people are shown
 // them, without secrets.
-func holdings(t Targets, shards map[shard.ID]*Targets) coord.Holdings {
-	all := coord.Holdings{}
+func holdings(t Targets, shards map[shard.ID]*Targets) (all coord.Holdings, names map[shard.ID][]uint32) {
+	all, names = coord.Holdings{}, map[shard.ID][]uint32{}
 	var line []byte
 	sum := func(format string, of ...any) uint32 {
 		line = fmt.Appendf(line[:0], format, of...)
@@ -27,7 +27,9 @@ func holdings(t Targets, shards map[shard.ID]*Targets) coord.Holdings {
 			if h.Targets < math.MaxUint16 {
 				h.Targets++
 			}
-			h.Names += sum("%s", target) // in any order
+			name := sum("%s", target)
+			h.Names += name // in any order
+			names[id] = append(names[id], name)
 			h.Config += sum("%s %v %v %v", target, in.unit(target).Driver != nil, t.Dependencies[target], t.Dampings[target])
 		}
 		for p, of := range in.probes() {
@@ -37,7 +39,7 @@ func holdings(t Targets, shards map[shard.ID]*Targets) coord.Holdings {
 			all[id] = h
 		}
 	}
-	return all
+	return all, names
 }
 
 // names returns the names of targets, sorted.

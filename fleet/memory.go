@@ -99,6 +99,7 @@ func (p *probeMemory) id(target string) probe.ID {
 type shown struct {
 	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
 	Since    time.Time         `json:"since,omitzero"`
+	Decided  bool              `json:"decided,omitempty"`  // it is known that it is not ready: see engine.Restated
 	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
 }
 
@@ -183,14 +184,9 @@ func (f cause) MarshalText() ([]byte, error) {
 	return []byte(probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)), nil
 }
 
-// explains reports whether this is about a probe with that verdict.
-func (f cause) explains(v probe.Verdict) bool {
-	return f.reason != "" && (v == probe.Failing || v == probe.Passing)
-}
-
 // isOf reports whether this is about the verdict in a memory. The engine may round times.
 func (f cause) isOf(m engine.Memory) bool {
-	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
+	return f.reason != "" && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
 
 // fault returns the cause as the fault of a probe with a memory.
@@ -313,7 +309,7 @@ func (m memories) add(target string, b []byte) error {
 	}
 	for i := range t.Probes {
 		p := &t.Probes[i]
-		if p.Cause.since = p.Memory.Since; !p.Cause.explains(p.Memory.State.Verdict) {
+		if p.Cause.since = p.Memory.Since; p.Cause.reason == "" {
 			p.Cause = cause{}
 		}
 		if e := p.Ejection; e != nil && p.Memory.State.Verdict == probe.Passing {

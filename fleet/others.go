@@ -204,7 +204,7 @@ func (o *others) restate(m memories) {
 	for target, t := range m {
 		of := engine.Restated{
 			Memories: map[probe.ID]engine.Memory{}, Results: map[probe.ID]probe.Result{}, Ejections: map[probe.ID]engine.Ejection{},
-			State: t.Shown.State, Since: t.Shown.Since,
+			State: t.Shown.State, Since: t.Shown.Since, IsDecided: t.Shown.Decided,
 		}
 		for _, p := range t.Probes {
 			id := p.id(target)

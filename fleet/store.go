@@ -345,6 +345,9 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		}
 		t := all.of(target)
 		if m, ok := l.config.Restarts.Memory(target); ok {
+			if st, _ := l.config.Engine.Target(target); st.Instance.ID == m.Instance && st.Instance.Since.Equal(m.Since) {
+				m.Since = st.Instance.Since // as this engine shows it: the wall clock may have been adjusted since the engine has started
+			}
 			t.Restarts = &m
 		}
 		if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
@@ -370,6 +373,7 @@ func (l *ledger) shown(target string, u restart.Unit, m *restart.Memory) (s show
 	if st.State.InTrouble() || st.State == probe.StateUnreachable || st.State == probe.StateDamped || st.State == probe.StatePaused {
 		s.State, s.Since = st.State, st.Since.UTC()
 	}
+	s.Decided = st.Decided && !st.Ready && st.Instance.Phase == probe.Running
 	if u.Driver != nil {
 		s.Instance = shownInstance(st.Instance, follows(target, m))
 	}
@@ -386,7 +390,7 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 		return known
 	}
 	st, _ := l.config.Engine.Status(id)
-	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Fault.Outcome != probe.Failure {
+	if st.Verdict == probe.Passing || st.Instance != m.State.Instance || st.Fault.Outcome != probe.Failure {
 		return cause{}
 	}
 	return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
@@ -397,7 +401,7 @@ func (l *ledger) renewCauses() {
 	for _, s := range l.stored {
 		for id, known := range s.causes {
 			st, exists := l.config.Engine.Status(id)
-			if exists && st.Verdict == probe.Failing && st.Fault.Outcome == probe.Failure && st.Fault.Reason != known.reason {
+			if exists && st.Verdict != probe.Passing && st.Fault.Outcome == probe.Failure && st.Fault.Reason != known.reason {
 				delete(s.causes, id)
 				l.changes.note(id.Target)
 			}
@@ -405,23 +409,20 @@ func (l *ledger) renewCauses() {
 	}
 }
 
-// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them.
+// warning is cause for a probe that passes: the latest warning, if it warns, or how votes differ that warn.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
+	st, _ := l.config.Engine.Status(id)
+	if !st.Warned || st.Instance != m.State.Instance {
+		return cause{}
+	}
 	if of, isJoint := l.joints.desired.joint(id); isJoint {
 		if d, why := l.joints.decide(of); why == "" && d.instance == m.State.Instance {
 			if r := d.result(of.rule); isGrayPass(r) {
 				return cause{m.Since, r.Reason, r.Detail}
 			}
-			if d.Decided { // or else the last joint verdict stands, with its warning
-				return cause{}
-			}
 		}
 	}
-	st, _ := l.config.Engine.Status(id)
-	switch {
-	case !st.Warned, st.Instance != m.State.Instance:
-		return cause{}
-	case st.Fault.Outcome == probe.Warning:
+	if st.Fault.Outcome == probe.Warning {
 		return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 	}
 	return known

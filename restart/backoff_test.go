@@ -23,7 +23,7 @@ func TestCrashLoopDoublesTheBackOff(t *testing.T) {
 		}
 		h.sleep(s)
 		in := h.expect("web", "web-1", probe.Ended, probe.ReasonBackOff)
-		h.expectText(in.Detail, "exit status 1; restarting in 10s (back-off), next at 2000-01-01T00:00:12Z: oops")
+		h.expectText(in.Detail, "exit status 1; next start in 10s (back-off), at 2000-01-01T00:00:12Z: oops")
 		h.sleep(1000 * s)
 		// instances of 1 s between back-offs of 0, 10, 20, 40, 80, 160, 300 and 300 seconds
 		h.expectTimes("began at", a.starts(), 0, 1*s, 12*s, 33*s, 74*s, 155*s, 316*s, 617*s, 918*s)

@@ -60,7 +60,7 @@ func (b Budget) limit(units int) int {
 
 // detail says why a restart waits for the budget.
 func (b Budget) detail(units int) string {
-	return fmt.Sprintf("restart_budget allows restarts of %d targets in %v", b.limit(units), b.Per)
+	return fmt.Sprintf("restart_budget allows restarts of %d targets in %s", b.limit(units), probe.Brief(b.Per))
 }
 
 // charge is a target that was restarted, and counts.

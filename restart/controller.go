@@ -20,7 +20,7 @@ import (
 // Config configures a Controller.
 type Config struct {
 	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
-	Budget Budget         `hcl:"restart_budget,object" doc:"limits how many targets startup and liveness probes restart, so that an overloaded network or machine, or a wrong configuration, does not restart everything at once; a target that is restarted again within per does not count again" default:"{ share = \"25%\", min = 3, per = \"5m\" }, or none with compatibility = \"kubelet\""`
+	Budget Budget         `hcl:"restart_budget,object" doc:"limits how many targets startup and liveness probes restart, so that an overloaded network or machine, or a wrong configuration, does not restart everything at once; a target that is restarted again within per does not count again. { share = \"100%\", per = \"1m\" } limits nothing" default:"{ share = \"25%\", min = 3, per = \"5m\" }, or none with compatibility = \"kubelet\""`
 	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
 
 	// Redact replaces what must not be shown in the outputs of instances. Default: nothing.

@@ -248,7 +248,7 @@ func TestSpentBudgetGoesOn(t *testing.T) {
 			h.probes(map[string]probe.Handler{"web": handler})
 			h.sleep(30 * time.Second)
 			in := h.expect("web", "web-0", probe.Running, probe.ReasonBudget)
-			h.expectText(in.Detail, "restart_budget allows restarts of 2 targets in 1h0m0s")
+			h.expectText(in.Detail, "restart_budget allows restarts of 2 targets in 1h")
 			h.sleep(40 * time.Second)
 			if in := h.instance("web"); in.ID != "web-1" {
 				t.Errorf("it was not restarted: %+v", in)

@@ -42,7 +42,7 @@ func TestADriverThatPanicsOrEndsItsGoroutineIsBackedOff(t *testing.T) {
 				h.apply(map[string]restart.Unit{"web": {Driver: d}})
 				h.sleep(time.Second)
 				in := h.instance("web")
-				if in.Phase != probe.Ended || !strings.Contains(in.Detail, "restarting in 10s (back-off)") || !strings.Contains(in.Detail, test.detail) {
+				if in.Phase != probe.Ended || !strings.Contains(in.Detail, "next start in 10s (back-off)") || !strings.Contains(in.Detail, test.detail) {
 					t.Errorf("after two runs the instance is %+v", in)
 				}
 				h.sleep(20 * time.Second)

@@ -323,7 +323,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 		in.Reason = probe.ReasonCompleted
 	}
 	if wait > 0 {
-		in.Detail = end.detail(fmt.Sprintf("; restarting in %v (back-off), next at %s", wait, notBefore.UTC().Format(time.RFC3339)))
+		in.Detail = end.detail(fmt.Sprintf("; next start in %s (back-off), at %s", probe.Brief(wait), notBefore.UTC().Format(time.RFC3339)))
 	}
 	if wait > 0 && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff

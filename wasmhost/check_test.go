@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost"
@@ -40,7 +41,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 		"a run with another result": {wat(`(func $run (result i64) i64.const 1)`), "exports sonde_run, which must be a function with"},
 		"no memory":                 {raw(idle + `(export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), `does not export its memory as "memory"`},
 		"two memories":              {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
-		"too much memory":           {wat(`(memory 513)` + idle), "needs 33619968 bytes of memory to start"},
+		"too much memory":           {wat(`(memory 513)` + idle), "limits.memory is 32MiB, and the module needs 32832KiB to start"},
 		"a table too large":         {wat(`(table 10000000)` + idle), "table of 10000000 elements"},
 		"too many tables":           {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: 5 entries, at most 4 are allowed"},
 		"a shared memory":           {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
@@ -182,5 +183,23 @@ func TestInspectDescribesAModule(t *testing.T) {
 	}
 	if _, err := wasmhost.Inspect([]byte("#!/bin/sh")); err == nil || err.Error() != "not a WebAssembly module" {
 		t.Errorf("a text gives %v", err)
+	}
+}
+
+// A module that needs more memory than its limit to initialize itself is no trap of the plugin: the error names the limit.
+func TestAModuleThatNeedsMoreMemoryNamesTheLimit(t *testing.T) {
+	for name, c := range map[string]struct{ limit, want string }{"enough": {"128MiB", ""}, "too little": {"1MiB", "limits.memory is 1MiB, and the module needs more to initialize itself"}} {
+		t.Run(name, func(t *testing.T) {
+			limit, _ := bytesize.Parse(c.limit)
+			module := wat(`(memory 1) (func $i i32.const 1000 memory.grow i32.const -1 i32.eq if unreachable end) (export "_initialize" (func $i))` + idle)
+			p := load(t, wasmhost.Config{Name: "redis", Module: module, Limits: wasmhost.Limits{Memory: int64(limit)}})
+			h, err := p.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := h.Probe(t.Context(), probe.Target{Name: "web"}); (r.Outcome == probe.Success) != (c.want == "") || !strings.Contains(r.Detail, c.want) {
+				t.Errorf("got %+v, want %q", r, c.want)
+			}
+		})
 	}
 }

@@ -82,6 +82,11 @@ func New(c Config) (probe.Handler, error) {
 	if err := errors.Join(noDialer, noTLS, noProxy); err != nil {
 		return nil, err
 	}
+	if via != nil {
+		if err := dialer.CheckHost(via.host); err != nil {
+			return nil, err
+		}
+	}
 	t := newTransport(dialer, config, p, via, c)
 	h := newHandler(p, handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}})
 	if !c.ReuseConnection {

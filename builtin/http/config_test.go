@@ -35,6 +35,7 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"a host of dots":                 {httpprobe.Config{Port: "80", Host: "a..b"}, "host"},
 		"a long host":                    {httpprobe.Config{Port: "80", Host: long}, "host"},
 		"the host of no machine":         {httpprobe.Config{Port: "80", Host: "::"}, "host"},
+		"a source beside the proxy":      {httpprobe.Config{Port: "80", SourceAddress: "::1", Proxy: &httpprobe.Proxy{URL: "http://10.0.0.1:3128"}}, "source_address"},
 		"a source that is a name":        {httpprobe.Config{Port: "80", SourceAddress: "eth0"}, "source_address"},
 		"an unknown family":              {httpprobe.Config{Port: "80", IPFamily: "ip4"}, "ip_family"},
 		"most addresses":                 {httpprobe.Config{Port: "80", Addresses: "most"}, "addresses"},

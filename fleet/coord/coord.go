@@ -72,17 +72,19 @@ type Coordinator struct {
 
 	acts     *Acts
 	marks    marks
-	owned    *state[Owned]       // see Owned
-	lease    *state[Lease]       // of the membership; 0 while there is none
-	standing *state[standing]    // what this engine says of itself
-	eligible *state[eligibility] // see Eligible
-	missed   *state[struct{}]    // see Interruptions
-	restores atomic.Int64        // see Restores
+	owned    *state[Owned]                         // see Owned
+	lease    *state[Lease]                         // of the membership; 0 while there is none
+	standing *state[standing]                      // what this engine says of itself
+	eligible *state[eligibility]                   // see Eligible
+	missed   *state[struct{}]                      // see Interruptions
+	restores atomic.Int64                          // see Restores
+	names    atomic.Pointer[map[shard.ID][]uint32] // see SetHoldings
 
-	stateMu  sync.Mutex // guards all below, to current
-	deadline int64      // by clock, from which on this engine may not act
-	heard    time.Time  // see Heard
-	current  *session   // the latest; nil before the first
+	stateMu  sync.Mutex  // guards all below, to current
+	deadline int64       // by clock, from which on this engine may not act
+	heard    time.Time   // see Heard
+	refusal  layoutError // why this engine does not join; "" if the backend has a layout that it knows
+	current  *session    // the latest; nil before the first
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
 }
@@ -127,6 +129,7 @@ func New(c Config) (*Coordinator, error) {
 		owned: newStateBy(maps.Equal[Owned, Owned]), lease: newState[Lease](), standing: newState[standing](), eligible: newState[eligibility](), missed: newState[struct{}](),
 	}
 	co.acts = newActs(co)
+	co.names.Store(&map[shard.ID][]uint32{})
 	co.config.Backend = observe(c.Backend, co.restored)
 	return co, nil
 }

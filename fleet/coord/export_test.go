@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
@@ -40,3 +41,6 @@ func (a *Acts) ExpireEnded(ctx context.Context, o Order) (again bool, err error)
 	a.expire(one)
 	return one.deadline.Stop(), nil
 }
+
+// OwnerOfShard is OwnerOf for a shard.
+func (c *Coordinator) OwnerOfShard(id shard.ID) string { return c.latest().view.ownerOf(id) }

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -18,10 +19,25 @@ type Holding struct {
 	Config  uint32 // a hash of how they are probed
 }
 
-// isLess reports whether an engine with h lacks targets that an engine with other has. If both have as many targets with other
-// names, the lower hash counts as less: all engines choose the same one.
-func (h Holding) isLess(other Holding) bool {
-	return h.Targets < other.Targets || h.Targets == other.Targets && h.Names < other.Names
+// maxSubsets bounds how many sets of names are compared with the hash of a Holding.
+const maxSubsets = 1 << 14
+
+// covers reports whether an engine whose targets have some hashes has all those of h. Of many targets it is taken for true.
+func (h Holding) covers(names []uint32) bool {
+	gone := len(names) - int(h.Targets)
+	rest := -h.Names
+	for _, name := range names {
+		rest += name
+	}
+	tries := 0
+	var isSum func(names []uint32, n int, sum uint32) bool // of n of the names
+	isSum = func(names []uint32, n int, sum uint32) bool {
+		if tries++; n == 0 || len(names) < n || tries > maxSubsets {
+			return n == 0 && sum == 0 || tries > maxSubsets
+		}
+		return isSum(names[1:], n-1, sum-names[0]) || isSum(names[1:], n, sum)
+	}
+	return gone >= 0 && isSum(names, gone, rest)
 }
 
 // HasSame reports whether both are of the same targets.
@@ -86,10 +102,12 @@ func parseShards(text string) (s shards) {
 	return s
 }
 
-// SetHoldings says what the configuration of this engine has. While it lacks targets of a shard that another member has, it gives the
-// shard up to that one: at once when it joins, or else after lackDelay. Before the first call, it lacks nothing.
-func (c *Coordinator) SetHoldings(h Holdings) {
+// SetHoldings says what the configuration of this engine has, with a hash of each name: those of a shard add up to Holding.Names.
+// While it lacks targets of a shard that another member has, it gives the shard up to that one: at once when it joins, or else
+// after lackDelay. Before the first call, it lacks nothing.
+func (c *Coordinator) SetHoldings(h Holdings, names map[shard.ID][]uint32) {
 	encoded := h.encode()
+	c.names.Store(&names)
 	c.standing.update(func(s *standing) { s.Holds = encoded })
 }
 
@@ -122,14 +140,15 @@ func (s *session) publishLacks() (again <-chan time.Time) {
 		return nil // not read yet
 	}
 	published, _ := s.co.standing.get()
-	before, wanted := parseShards(published.Lacks), s.view.lacks(s.co.config.Name, published.Holds)
 	now := time.Now()
+	before, next := parseShards(published.Lacks), s.distrustIdle(now)
+	wanted := s.view.lacks(s.self.name, published.Holds, *s.co.names.Load(), s.distrusted)
 	begun := now
 	if s.lackedSince == nil { // it joins
 		begun = now.Add(-lackDelay)
 	}
 	var lacks shards
-	since, next := map[shard.ID]time.Time{}, time.Time{}
+	since := map[shard.ID]time.Time{}
 	for id := range shard.ID(shard.Count) {
 		if !wanted.has(id) {
 			continue
@@ -157,26 +176,116 @@ func (s *session) publishLacks() (again <-chan time.Time) {
 	return time.After(next.Sub(now))
 }
 
-// lacks returns the shards of which an engine with some holdings lacks targets that another member has which may have shards.
-func (v *view) lacks(name, holds string) (lacks shards) {
+// acquireTime is for how long a member may leave a shard without an owner that others have left to it, since it says that it has
+// more targets. It must be longer than an engine needs for the shards of another one that has ended, and for its reload.
+const acquireTime = time.Minute
+
+// distrustIdle finds members that do not take the shards that this engine leaves to them: what they say that they have no longer
+// counts, until they join again. It returns when to look again; zero: with the next view.
+func (s *session) distrustIdle(now time.Time) (next time.Time) {
+	published, _ := s.co.standing.get()
+	left := parseShards(published.Lacks)
+	if !s.co.Allowed() || left == (shards{}) {
+		s.idleSince = nil
+		return next
+	}
+	own, _ := parseHoldings(published.Holds)
+	idle, since := s.view.idle(s.self.name, left, own), map[string]time.Time{}
+	for name, lease := range idle {
+		if since[name] = now; !s.idleSince[name].IsZero() {
+			since[name] = s.idleSince[name]
+		}
+		switch due := since[name].Add(acquireTime); {
+		case s.distrusted[name] == lease:
+		case !due.After(now):
+			s.distrusted[name] = lease
+			s.co.log.Warn("a member takes none of the shards of which it says that it has more targets, its claim no longer counts", "engine", s.co.config.Name, "member", name)
+		case next.IsZero() || due.Before(next):
+			next = due
+		}
+	}
+	s.idleSince = since
+	return next
+}
+
+// idle returns the members, with their leases, that have more targets than an engine of some shards that it leaves to others, and
+// own none of these, while some have no owner.
+func (v *view) idle(self string, left shards, own Holdings) map[string]Lease {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	idle, busy := map[string]Lease{}, map[string]bool{}
+	for _, name := range v.eligible() {
+		m := v.members[name]
+		theirs, _ := parseHoldings(m.Holds)
+		lacks := parseShards(m.Lacks)
+		for id, h := range theirs {
+			if name == self || !left.has(id) || h.Targets <= own[id].Targets || lacks.has(id) {
+				continue
+			}
+			switch owner := v.owners[id].name; owner {
+			case "":
+				idle[name] = m.Lease
+			case name:
+				busy[name] = true
+			}
+		}
+	}
+	maps.DeleteFunc(idle, func(name string, _ Lease) bool { return busy[name] })
+	return idle
+}
+
+// lacks returns the shards of which an engine with some holdings, and hashes of names, lacks targets that another member has
+// which may have shards.
+//
+// A member that has more targets than this engine has all of them, too, unless it says that it lacks some: then nobody has all,
+// and the shard is for those with the configuration that most members have. If as many have each, it is for more targets, and
+// then for the higher hash.
+func (v *view) lacks(name, holds string, names map[shard.ID][]uint32, distrusted map[string]Lease) (lacks shards) {
 	own, ok := parseHoldings(holds)
 	if !ok {
 		return lacks
 	}
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
+	said, holders := map[string]Holdings{holds: own}, map[string]int{} // by encoded holdings: most members have the same
+	var others []string
 	for _, other := range v.eligible() {
-		if theirs := v.members[other].Holds; other != name && theirs != holds {
-			more, _ := parseHoldings(theirs)
-			for id, h := range more {
-				if own[id].isLess(h) {
-					lacks.add(id)
-				}
+		m := v.members[other]
+		if of, isDistrusted := distrusted[other]; isDistrusted && of == m.Lease {
+			continue
+		}
+		holders[m.Holds]++
+		if said[m.Holds] == nil {
+			said[m.Holds], _ = parseHoldings(m.Holds)
+		}
+		if m.Holds != holds {
+			others = append(others, other)
+		}
+	}
+	count := func(id shard.ID, h Holding) (n int) {
+		for encoded, all := range said {
+			if all[id].HasSame(h) {
+				n += holders[encoded]
+			}
+		}
+		return n
+	}
+	for _, other := range others {
+		saysItLacks := parseShards(v.members[other].Lacks)
+		for id, h := range said[v.members[other].Holds] {
+			if mine := own[id]; mine.HasSame(h) || h.covers(names[id]) {
+				continue
+			} else if h.Targets > mine.Targets && !saysItLacks.has(id) || cmp.Or(cmp.Compare(count(id, h), count(id, mine)), cmp.Compare(h.key(), mine.key())) > 0 {
+				lacks.add(id)
 			}
 		}
 	}
 	return lacks
 }
+
+// key orders holdings of different targets: more of them are greater, and then the higher hash, so that all engines choose the
+// same.
+func (h Holding) key() uint64 { return uint64(h.Targets)<<32 | uint64(h.Names) }
 
 // followStanding divides the shards again when this engine says something else of itself, until ctx is done.
 func (s *session) followStanding(ctx context.Context) {

@@ -14,14 +14,28 @@ import (
 // next one.
 const layout = 1
 
-// CheckLayout returns an error if a later release of Sonde has written what is in a Backend.
+// CheckLayout returns an error if a later release of Sonde, or another program, has written what is in a Backend.
 func CheckLayout(ctx context.Context, b Backend) error {
 	e, err := b.Get(ctx, keyLayout)
 	if err != nil || e.Created == 0 {
 		return err
 	}
-	if n, err := strconv.Atoi(string(e.Value)); err != nil || n < 1 || n > layout {
-		return fmt.Errorf("etcd has the layout %.20q of a later version of Sonde, and this one knows layouts up to %d: update this program", e.Value, layout)
+	return checkLayout(e.Value)
+}
+
+// layoutError says why this release does not use a Backend.
+type layoutError string
+
+// Error implements error.
+func (e layoutError) Error() string { return string(e) }
+
+// checkLayout returns a layoutError for a layout that this release does not know.
+func checkLayout(value []byte) error {
+	switch n, err := strconv.Atoi(string(value)); {
+	case err != nil, n < 1:
+		return layoutError(fmt.Sprintf("etcd has %.20q as its layout, which no version of Sonde writes: check the prefix in the cluster block, or write %d to the key layout", value, layout))
+	case n > layout:
+		return layoutError(fmt.Sprintf("etcd has the layout %d of a later version of Sonde, and this one knows layouts up to %d: update this program", n, layout))
 	}
 	return nil
 }

@@ -29,7 +29,11 @@ func TestAnEngineDoesNotJoinAFleetOfALaterRelease(t *testing.T) {
 			if got := !co.Status().IsMember; got != isRefused {
 				t.Errorf("layout %q: it is refused: %v", value, got)
 			}
-			if got := strings.Contains(log.String(), "of a later version of Sonde"); got != isRefused {
+			why := "as its layout, which no version of Sonde writes: check the prefix in the cluster block"
+			if value == "2" {
+				why = "of a later version of Sonde, and this one knows layouts up to 1: update this program"
+			}
+			if got := strings.Contains(log.String(), why); got != isRefused {
 				t.Errorf("layout %q: the log is %s", value, log.String())
 			}
 			if err := coord.CheckLayout(context.Background(), b); (err != nil) != isRefused {
@@ -48,6 +52,41 @@ func TestTheFirstEngineWritesTheLayout(t *testing.T) {
 		time.Sleep(time.Second)
 		if e, err := b.Get(t.Context(), "layout"); err != nil || string(e.Value) != "1" {
 			t.Errorf("the layout is %q, %v", e.Value, err)
+		}
+		end()
+	})
+}
+
+// A later release writes its layout while an engine of this one is a member: it stops to act, says why, and joins again when the
+// layout is one that it knows.
+func TestAMemberStopsWhenTheLayoutIsOfALaterRelease(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		var log testsync.Buffer
+		co, end := run(t, coord.Config{Name: "one", Backend: b, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(time.Minute)
+		if st := co.Status(); st.Left == 0 || st.Refusal != "" {
+			t.Fatalf("at first: %+v", st)
+		}
+		put := func(value string) {
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "layout", Value: []byte(value)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("2")
+		time.Sleep(time.Second)
+		want := "etcd has the layout 2 of a later version of Sonde, and this one knows layouts up to 1: update this program"
+		if st := co.Status(); st.Left != 0 || st.Refusal != want {
+			t.Errorf("with the layout of a later release: %v left, refusal %q", st.Left, st.Refusal)
+		}
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log is %s", log.String())
+		}
+		put("1")
+		time.Sleep(time.Minute)
+		if st := co.Status(); st.Left == 0 || st.Refusal != "" || !st.IsMember {
+			t.Errorf("with its own layout again: %+v", st)
 		}
 		end()
 	})

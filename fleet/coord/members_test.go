@@ -2,9 +2,11 @@ package coord_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -349,6 +351,85 @@ func TestAShardIsGivenUpAfterItsActsAndWithItsMemories(t *testing.T) {
 		awaitLoaded(t, other, o.Target)
 		if err := other.Acts().Do(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
 			t.Errorf("the next owner does again what was done: %v", err)
+		}
+	})
+}
+
+// holding returns what an engine says that has targets in shard 7, each with the hash of its name.
+func holding(names ...uint32) (coord.Holdings, map[shard.ID][]uint32) {
+	h := coord.Holding{Targets: uint16(len(names))}
+	for _, name := range names {
+		h.Names += name
+	}
+	return coord.Holdings{7: h}, map[shard.ID][]uint32{7: names}
+}
+
+// A shard goes to a member that has all of its targets. If none has, it goes to those with the configuration that most have.
+func TestAShardGoesToAMemberThatHasItsTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		a, b, c []uint32
+		owners  string // who may own the shard
+	}{
+		"one has more":                          {[]uint32{1, 2}, []uint32{1, 2}, []uint32{1, 2, 3}, "c"},
+		"one lacks some":                        {[]uint32{1, 2, 3}, []uint32{1, 2}, []uint32{1, 2, 3}, "ac"},
+		"one has others, and more":              {[]uint32{1, 2}, []uint32{1, 2}, []uint32{4, 5, 60}, "ab"},
+		"one has others, as many":               {[]uint32{1, 2}, []uint32{1, 99}, []uint32{1, 2}, "ac"},
+		"one has others, and fewer":             {[]uint32{1, 2, 3}, []uint32{1, 2, 3}, []uint32{9}, "ab"},
+		"each has others: more, then by hash":   {[]uint32{1, 2}, []uint32{3}, []uint32{4, 5}, "c"},
+		"one has all, and the others no target": {nil, nil, []uint32{1}, "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tier.Slow(t)
+			synctest.Test(t, func(t *testing.T) {
+				b := coordtest.NewLocal()
+				var all []*engine
+				for i, names := range [][]uint32{c.a, c.b, c.c} {
+					e := start(t, string(rune('a'+i)), b)
+					e.SetHoldings(holding(names...))
+					all = append(all, e)
+				}
+				time.Sleep(2 * time.Minute)
+				for _, e := range all {
+					if owned, _ := e.Owned(); owned[7].Token != 0 && !strings.Contains(c.owners, e.name) {
+						t.Errorf("%s owns the shard", e.name)
+					}
+				}
+				if owner := all[0].OwnerOfShard(7); owner == "" {
+					t.Error("no engine owns the shard")
+				}
+			})
+		})
+	}
+}
+
+// The key of a member claims that it has more targets of each shard than others, and the member takes none: it loses that right
+// after a minute, and others own what they can.
+func TestAMemberThatLiesAboutItsTargetsTakesNoOthers(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := coordtest.NewLocal()
+		one, two := start(t, "one", b), start(t, "two", b)
+		all, names := coord.Holdings{}, map[shard.ID][]uint32{}
+		lie := []byte{1}
+		for id := range shard.ID(shard.Count) {
+			all[id], names[id] = coord.Holding{Targets: 1, Names: 5}, []uint32{5}
+			lie = append(lie, byte(id>>8), byte(id), 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0)
+		}
+		one.SetHoldings(all, names)
+		two.SetHoldings(all, names)
+		time.Sleep(time.Minute)
+		value := fmt.Sprintf(`{"lease":77,"holds":%q}`, base64.RawStdEncoding.EncodeToString(lie))
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "fleet/m/liar", Value: []byte(value)}}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		count := func() int {
+			a, _ := one.Owned()
+			b, _ := two.Owned()
+			return len(a) + len(b)
+		}
+		if n := count(); n < shard.Count*6/10 {
+			t.Errorf("the other engines own %d of %d shards", n, shard.Count)
 		}
 	})
 }

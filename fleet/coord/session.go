@@ -21,7 +21,10 @@ type session struct {
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed, or what this engine says of itself
 
-	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards; divideOften's own
+	// divideOften's own
+	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards
+	idleSince   map[string]time.Time   // since when members take no shards that this engine leaves to them
+	distrusted  map[string]Lease       // whose holdings do not count, with this lease
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -29,6 +32,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	claiming, cancel := context.WithTimeout(ctx, c.config.TTL)
 	err := claimLayout(claiming, c.config.Backend)
 	cancel()
+	c.setRefusal(err)
 	if err != nil {
 		return err
 	}
@@ -40,7 +44,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, first: c.latest() == nil, end: end, stale: wake.New(), distrusted: map[string]Lease{}}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -48,6 +52,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	defer stop()
 	var parts sync.WaitGroup
 	parts.Go(func() { end(s.keepAlive(acting)) })
+	parts.Go(func() { s.followLayout(running) })
 	parts.Go(func() {
 		if err := s.join(running); err != nil {
 			end(err)
@@ -69,6 +74,29 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.leave() // or else the next session waits until the lease has ended that the snapshot has
 	}
 	return context.Cause(running)
+}
+
+// setRefusal notes why this engine does not join, if an error is about the layout.
+func (c *Coordinator) setRefusal(err error) {
+	var refusal layoutError
+	errors.As(err, &refusal)
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.refusal = refusal
+}
+
+// followLayout ends the session if a later release changes the layout.
+func (s *session) followLayout(ctx context.Context) {
+	s.co.Follow(ctx, "the layout of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		return s.co.followEntries(ctx, keyLayout, readTimeout, func(events []Event, _ bool) {
+			for _, e := range events {
+				if err := checkLayout(e.Value); err != nil && e.Key == keyLayout && !e.Deleted {
+					s.co.setRefusal(err)
+					s.end(err)
+				}
+			}
+		})
+	})
 }
 
 func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {

@@ -12,6 +12,7 @@ import (
 type Status struct {
 	Name     string        // of this engine
 	IsMember bool          // by what the backend has said last
+	Refusal  string        // why it does not join although the backend answers: the layout of a later release
 	Left     time.Duration // until it may not act, unless the lease is kept alive; 0 if it may not
 	Shards   int           // that it probes, also those whose ownership was lost and that no other has claimed
 	Overview               // while the backend cannot be reached, as it was last
@@ -34,6 +35,9 @@ type Member struct {
 func (c *Coordinator) Status() Status {
 	owned, _ := c.Owned()
 	st := Status{Name: c.config.Name, Shards: len(owned), Left: c.left()}
+	c.stateMu.Lock()
+	st.Refusal = string(c.refusal)
+	c.stateMu.Unlock()
 	if current := c.latest(); current != nil {
 		st.IsMember, st.Overview = current.view.hasMember(current.self), current.view.overview()
 	}

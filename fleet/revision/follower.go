@@ -150,7 +150,7 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 		return true
 	}
 	files, err := Load(ctx, f.config.Coordinator.Backend(), r)
-	if err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, errLater) {
+	if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, errLater) {
 		if ctx.Err() == nil {
 			f.sparse.Warn("a revision of the configuration cannot be read, trying again", "error", err)
 		}
@@ -227,7 +227,7 @@ func (f *Follower) outdated() (isOutdated, isSure bool) {
 		return false, true
 	case !f.own.HasRefused(wanted.Ref()):
 		return false, false
-	case errors.Is(wanted.problem, errDamaged): // it may have been a trial of another engine
+	case errors.Is(wanted.problem, ErrDamaged): // it may have been a trial of another engine
 		return false, true
 	}
 	using := 0

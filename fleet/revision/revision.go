@@ -50,7 +50,7 @@ const requestTimeout = 10 * time.Second
 
 // Why a revision cannot be used, also later.
 var (
-	errDamaged = errors.New("the revision is damaged")
+	ErrDamaged = errors.New("the revision is damaged")
 	errLater   = errors.New("the revision was written by a later version of this program: update this one")
 )
 
@@ -204,9 +204,9 @@ func parseRevision(e coord.Entry) (r Revision) {
 	case r.Format > format:
 		err = errLater
 	case err != nil:
-		err = fmt.Errorf("%w: %w", errDamaged, err)
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	case number != r.Number:
-		err = fmt.Errorf("%w: it says that it is revision %d", errDamaged, r.Number)
+		err = fmt.Errorf("%w: it says that it is revision %d", ErrDamaged, r.Number)
 	}
 	if err != nil {
 		r = Revision{Number: number, Engine: r.Engine, problem: fmt.Errorf("revision %d: %w", number, err)}
@@ -227,11 +227,11 @@ func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 	case err != nil:
 		return nil, fmt.Errorf("revision %d: read its files: %w", r.Number, err)
 	case e.Created == 0:
-		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, errDamaged)
+		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, ErrDamaged)
 	}
 	files, err := decode(e.Value, r.Digest)
 	if err != nil {
-		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, errDamaged, err)
+		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, ErrDamaged, err)
 	}
 	return files, nil
 }

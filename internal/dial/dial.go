@@ -140,6 +140,12 @@ func (d *Dialer) Check(t probe.Target) error {
 	if missing := (*Error)(nil); errors.As(err, &missing) {
 		return missing.Err
 	}
+	return d.CheckHost(host)
+}
+
+// CheckHost returns a *probe.FieldError for the field "source_address" if a host is an IP address of another family than it, and
+// else nil.
+func (d *Dialer) CheckHost(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil && !d.reaches(ip) {
 		return &probe.FieldError{
 			Field: "source_address", Problem: fmt.Sprintf("is %s, from which %s cannot be reached: one is IPv4, the other IPv6", d.source, host),

@@ -75,7 +75,7 @@ func (c Config) rlimits() (limits []guard.Rlimit) {
 func parseRlimit(name, text string) (guard.Rlimit, error) {
 	resource, known := guard.Resources[name]
 	if !known {
-		return guard.Rlimit{}, fmt.Errorf("has %q, which is no limit; write one of %s", name, strings.Join(slices.Sorted(maps.Keys(guard.Resources)), ", "))
+		return guard.Rlimit{}, fmt.Errorf("has an unknown limit %q: write one of %s", name, strings.Join(slices.Sorted(maps.Keys(guard.Resources)), ", "))
 	}
 	soft, hard, both := strings.Cut(text, ":")
 	if !both {
@@ -93,7 +93,7 @@ func parseRlimit(name, text string) (guard.Rlimit, error) {
 		*part.to = value
 	}
 	if l.Soft > l.Hard {
-		return guard.Rlimit{}, fmt.Errorf("has %s = %q; the soft limit, before the colon, must not be above the hard one", name, text)
+		return guard.Rlimit{}, fmt.Errorf("has %s = %q, with a soft limit, before the colon, above the hard limit: write \"%s:%s\"", name, text, hard, soft)
 	}
 	return l, nil
 }
@@ -107,7 +107,7 @@ func parseLimit(text string, bytes bool) (uint64, error) {
 		return n, nil
 	}
 	if !bytes {
-		return 0, fmt.Errorf(`write a number, "unlimited", or both limits as "1024:4096"`)
+		return 0, fmt.Errorf(`write a number, "unlimited", or a soft and a hard limit such as "1024:4096"`)
 	}
 	if size, ok := bytesize.Parse(text); ok {
 		return uint64(size), nil
@@ -115,5 +115,5 @@ func parseLimit(text string, bytes bool) (uint64, error) {
 	if meant := bytesize.Meant(text); meant != "" {
 		return 0, fmt.Errorf("write %q", meant)
 	}
-	return 0, fmt.Errorf(`write a size such as "64MiB", "unlimited", or both limits as "64MiB:1GiB"`)
+	return 0, fmt.Errorf(`write a size such as "64MiB", "unlimited", or a soft and a hard limit such as "64MiB:1GiB"`)
 }

@@ -96,12 +96,12 @@ func TestWrongAttributesAreNamed(t *testing.T) {
 	}{
 		{func(c *Config) { c.Nice = new(20) }, "nice is 20; it must be from -20 to 19"},
 		{func(c *Config) { c.Nice = new(-21) }, "nice is -21"},
-		{func(c *Config) { c.Rlimits = map[string]string{"files": "1"} }, `rlimits has "files", which is no limit; write one of as, core, cpu, data, fsize, memlock, nofile, nproc, stack`},
+		{func(c *Config) { c.Rlimits = map[string]string{"files": "1"} }, `rlimits has an unknown limit "files": write one of as, core, cpu, data, fsize, memlock, nofile, nproc, stack`},
 		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "1KiB"} }, `has nofile = "1KiB"; write a number`},
 		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "-1"} }, `has nofile = "-1"; write a number`},
 		{func(c *Config) { c.Rlimits = map[string]string{"core": "1G"} }, `has core = "1G"; write "1GiB"`},
 		{func(c *Config) { c.Rlimits = map[string]string{"as": "much"} }, `has as = "much"; write a size`},
-		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "2:1"} }, `has nofile = "2:1"; the soft limit, before the colon, must not be above the hard one`},
+		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "2:1"} }, `has nofile = "2:1", with a soft limit, before the colon, above the hard limit: write "1:2"`},
 		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "1:"} }, `has nofile = "1:"; write a number`},
 		{func(c *Config) { c.EnvFile = "a\x00" }, "env_file has a NUL byte"},
 	} {

@@ -284,14 +284,17 @@ func TestTheTilesAddUp(t *testing.T) {
 		all := names(n)
 		s := newSite(t, "", all...).fail(all[1]).start()
 		s.faults[all[2]] = probe.Result{Outcome: probe.Unknown, Reason: "probe.no_file", Detail: "no such file"}
+		s.faults[all[5]] = probe.Warn("test.slow", "took 2s")
 		s.engine.Admin().Pause(all[3], engine.Pause{Reason: probe.ReasonPaused})
 		s.engine.Report(probe.Instance{Target: all[4], Phase: probe.Waiting, Since: time.Now()})
 		b := s.open(1440)
-		b.until(tileSays("in trouble", "1") + "&&" + tileSays("paused", "1") + "&&" + tileSays("unreachable or blind", "1") + "&&" + tileSays("starting", "1"))
+		b.until(tileSays("in trouble", "1") + "&&" + tileSays("paused", "1") + "&&" + tileSays("unreachable or blind", "1") + "&&" + tileSays("starting", "1") + "&&" + tileSays("degraded", "1"))
 		sum := `[...document.querySelectorAll(".tile[data-part] strong")].reduce((sum, e) => sum + Number(e.innerText.replaceAll(",", "")), 0)`
-		b.until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".tile[data-part]").length === 5`, sum, n))
+		b.until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".tile[data-part]").length === 6`, sum, n))
 		b.run(chromedp.Click(`//button[contains(., "blind")]`, chromedp.BySearch))
 		b.until(rows + `.length === 1 && ` + rows + `[0].querySelector(".sentence").innerText === "no such file"`)
+		b.run(chromedp.Click(`//button[contains(., "degraded")]`, chromedp.BySearch))
+		b.until(rows + `.length === 1 && ` + rows + `[0].querySelector(".sentence").innerText === "took 2s"`)
 	}
 }
 
@@ -742,7 +745,7 @@ func TestThePicturesOfTheReadme(t *testing.T) {
 	}
 	s.engine.Report(probe.Instance{
 		Target: "shop/worker", ID: "shop/worker-7", Phase: probe.Ended, Since: now.Add(-20 * time.Minute), Restarts: 7, Managed: true,
-		Reason: probe.ReasonBackOff, Detail: "exit status 1: cannot reach queue 10.0.0.21:5672; restarting in 40s (back-off)",
+		Reason: probe.ReasonBackOff, Detail: "exit status 1: cannot reach queue 10.0.0.21:5672; next start in 40s (back-off)",
 	})
 	web, err := probe.NewSelector([]string{"shop/web-*"}, nil)
 	if err != nil {

@@ -6,19 +6,29 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Check returns an error when the module does not follow package abi, or needs more than
-// maxMemory bytes of memory to start.
+// Check returns an error when the module does not follow package abi. An error is a *probe.FieldError for the field
+// "limits.memory" if all else is right, and the module needs more than maxMemory bytes of memory to start.
 func (m *Module) Check(maxMemory int64) error {
 	errs := []error{m.checkImports(), m.checkExports()}
-	if initial, _ := m.Memory(); len(m.memories) != 1 {
+	if len(m.memories) != 1 {
 		errs = append(errs, fmt.Errorf("has %d memories, must have exactly one", len(m.memories)))
-	} else if initial > maxMemory {
-		errs = append(errs, fmt.Errorf("needs %d bytes of memory to start, limits.memory allows %d", initial, maxMemory))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if initial, _ := m.Memory(); initial > maxMemory {
+		const MiB = 1 << 20
+		return &probe.FieldError{
+			Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs %v to start", bytesize.Size(maxMemory), bytesize.Size(initial)),
+			Hint: fmt.Sprintf("write at least \"%v\"; most modules need some more for their attempts", bytesize.Size((initial+MiB-1)/MiB*MiB)),
+		}
+	}
+	return nil
 }
 
 // maxImportErrors bounds how many wrong imports an error lists.

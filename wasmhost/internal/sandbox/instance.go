@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
@@ -175,6 +176,12 @@ func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err 
 		computed += r.Computed
 		if lacking := i.memory.Err; r.Err != nil && lacking != nil && !errors.Is(r.Err, lacking) {
 			r.Err = fmt.Errorf("%w; %w", r.Err, lacking)
+		}
+		if r.Ending == OutOfMemory && i.memory.Refused && i.memory.Err == nil {
+			r.Err = &probe.FieldError{
+				Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs more to initialize itself", bytesize.Size(i.sandbox.config.Limits.Memory)),
+				Hint: "write a larger size, such as twice as much",
+			}
 		}
 		if r.Err != nil {
 			return computed, fmt.Errorf("%s: %w", f.name, r.Err)

@@ -111,13 +111,9 @@ func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
 	if err != nil {
 		return err
 	}
-	earlier, err := pick(seen, number)
+	earlier, files, err := f.load(c, to, seen, number)
 	if err != nil {
 		return err
-	}
-	files, err := revision.Load(c.Context(), to.Store, earlier)
-	if err != nil {
-		return to.advise(err)
 	}
 	if isInUse(seen, "", earlier.Digest) {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
@@ -131,6 +127,23 @@ func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
 		}
 	}
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
+}
+
+// load returns the revision to roll back to, with its files: see pick. For the number 0 it leaves out those that are damaged, and
+// says so.
+func (f *pushFlags) load(c *cobra.Command, to *store, seen revision.Overview, number int64) (revision.Revision, *revision.Bundle, error) {
+	for {
+		earlier, err := pick(seen, number)
+		if err != nil {
+			return earlier, nil, err
+		}
+		files, err := revision.Load(c.Context(), to.Store, earlier)
+		if number != 0 || !errors.Is(err, revision.ErrDamaged) {
+			return earlier, files, to.advise(err)
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "left out: %v\n", err)
+		seen.History = slices.DeleteFunc(slices.Clone(seen.History), func(r revision.Revision) bool { return r.Number == earlier.Number })
+	}
 }
 
 // replaced returns the revision that a rollback replaces: the trial, if its engine uses it.

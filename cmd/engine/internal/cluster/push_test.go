@@ -60,6 +60,49 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	}
 }
 
+// The files of the latest revision before the current are gone, and the one before cannot be read: a rollback without a number goes
+// further back, and says so. With a number it is an error.
+func TestARollbackLeavesOutDamagedRevisions(t *testing.T) {
+	b := coordtest.NewLocal()
+	for n := range 4 {
+		seen, err := revision.Read(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := revision.Push(t.Context(), b, seen, revision.Revision{}, &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": {byte(n)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage := []coord.Change{{Key: coord.FileKeys.Key("0000000003"), Delete: true}, {Key: coord.ConfigKeys.Key("revision/0000000002"), Value: []byte("?")}}
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: damage}); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := revision.Read(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	c := &cobra.Command{}
+	c.SetErr(&stderr)
+	c.SetContext(t.Context())
+	to := &store{Store: closing{b}}
+	earlier, files, err := new(pushFlags).load(c, to, seen, 0)
+	if err != nil || earlier.Number != 1 || files == nil {
+		t.Errorf("it goes back to %d, %v", earlier.Number, err)
+	}
+	if want := "left out: revision 3: the revision is damaged: its files are missing\nleft out: revision 2: the revision is damaged"; !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("stderr is %q", stderr.String())
+	}
+	if _, _, err := new(pushFlags).load(c, to, seen, 3); err == nil || !strings.Contains(err.Error(), "the revision is damaged") {
+		t.Errorf("revision 3: %v", err)
+	}
+}
+
+// closing is a daemon.Store.
+type closing struct{ coord.Backend }
+
+func (closing) Close() error { return nil }
+
 func TestATrialNeedsALiveEngineAndARevisionToReturnTo(t *testing.T) {
 	history := []revision.Revision{{Number: 1}}
 	engines := []revision.Engine{{Name: "a"}, {Name: "b"}}

@@ -331,7 +331,7 @@ func (c *cluster) status() api.Cluster {
 	shared := c.inUse.Load().shared.Units
 	votes := c.fleet.Quorum()
 	known := api.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Left > 0, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
+		Name: st.Name, Member: st.IsMember, Refused: st.Refusal, Allowed: st.Left > 0, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]api.ClusterMember, 0, len(st.Members)),
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/gateway/agent"
@@ -17,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/gateway/render"
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // block is a block of a gateway or of a notify block that says how it is kept up to date, or told.
@@ -87,6 +89,7 @@ var remedies = map[string]string{
 	"directory": "write another directory, or leave the group out of one of the gateways",
 	"listen":    "write another address or port, or one gateway with groups instead of both",
 	"path":      "write another path, or one gateway with groups instead of both",
+	"log.file":  "write another path",
 	"socket":    "write the backend of this gateway's servers, or one gateway with groups instead of both",
 }
 
@@ -100,6 +103,8 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 			return &probe.FieldError{Field: r.argument, Problem: "is where the engine keeps its state: only one can write the " + r.name, Hint: "write another path, or move state of the engine block"}
 		case isTaken && isEngine:
 			return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + r.name, Hint: "write another port, or move listen of the engine block"}
+		case isTaken && b.Output == "": // a target
+			return &probe.FieldError{Field: r.argument, Problem: "is that of a gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
 		case isTaken:
 			return &probe.FieldError{Field: r.argument, Problem: "is that of another gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
 		}
@@ -115,7 +120,7 @@ func resources(g config.Gateway) (all []resource) {
 			all = append(all, l)
 		}
 		if settings.State != "" {
-			all = append(all, resource{argument: "state", name: "file " + absolute(settings.State)})
+			all = append(all, resource{argument: "state", name: "file " + absolute(settings.State)}, resource{argument: "state", name: "file " + absolute(accepted.File(settings.State))})
 		}
 		return all
 	case httpgateway.Envoy:
@@ -134,6 +139,11 @@ func resources(g config.Gateway) (all []resource) {
 		}
 	case render.Config:
 		all = append(all, resource{argument: "path", name: "file " + absolute(settings.Path)})
+	case process.Config:
+		if settings.Log != nil && settings.Log.File != "" {
+			all = append(all, resource{argument: "log.file", name: "file " + absolute(settings.Log.File)})
+		}
+		return all
 	}
 	if l, ok := listenerOf(g.Settings); ok {
 		all = append(all, l)
@@ -145,6 +155,9 @@ func resources(g config.Gateway) (all []resource) {
 // its port.
 func listenerOf(settings any) (l resource, ok bool) {
 	v := reflect.ValueOf(settings)
+	if v.Kind() != reflect.Struct {
+		return l, false
+	}
 	for i := range v.NumField() {
 		if argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ","); argument == "listen" {
 			return listenerAt(v.Field(i).String())

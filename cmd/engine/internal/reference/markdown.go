@@ -31,19 +31,20 @@ func index(all []*page) string {
 		"`sonde docs BLOCK` shows these pages in a terminal, and `sonde docs BLOCK.ARGUMENT` one argument.\n\n" +
 		"| block | stands in | |\n|---|---|---|\n")
 	for _, p := range all {
-		where := "a file"
-		if len(p.where) > 0 {
-			where = links(p.where)
-		}
-		fmt.Fprintf(&s, "| [`%s`](%s.md) | %s | %s |\n", p.name, p.name, where, p.summary())
+		fmt.Fprintf(&s, "| [`%s`](%s.md) | %s | %s |\n", p.name, p.name, places(p.where), p.summary())
 	}
 	s.WriteString("\n[Functions](functions.md) can be called in any expression.\n")
 	return s.String()
 }
 
-func links(names []string) string {
+// places returns links to blocks; an empty name is a file.
+func places(names []string) string {
 	var out []string
 	for _, name := range names {
+		if name == "" {
+			out = append(out, "a file")
+			continue
+		}
 		out = append(out, fmt.Sprintf("[`%s`](%s.md)", name, name))
 	}
 	return strings.Join(out, ", ")
@@ -51,12 +52,11 @@ func links(names []string) string {
 
 func markdown(p *page) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "# `%s`\n\n`%s`, in ", p.name, p.header())
-	if len(p.where) == 0 {
-		s.WriteString("a file.\n\n")
-	} else {
-		s.WriteString(links(p.where) + " blocks.\n\n")
+	fmt.Fprintf(&s, "# `%s`\n\n`%s`, in %s", p.name, p.header(), places(p.where))
+	if p.where[len(p.where)-1] != "" {
+		s.WriteString(" blocks")
 	}
+	s.WriteString(".\n\n")
 	s.WriteString(p.text)
 	var blocks []string
 	arguments := false
@@ -72,7 +72,7 @@ func markdown(p *page) string {
 		s.WriteString("\n" + section(e.path, e))
 	}
 	if len(blocks) > 0 {
-		fmt.Fprintf(&s, "\n## Blocks\n\n%s\n", links(blocks))
+		fmt.Fprintf(&s, "\n## Blocks\n\n%s\n", places(blocks))
 	}
 	return s.String()
 }

@@ -26,7 +26,7 @@ var texts embed.FS
 // page describes one block, with the blocks inside that have no page of their own.
 type page struct {
 	name  string
-	where []string // the blocks that it can stand in, as headers; empty for a file
+	where []string // the blocks that it can stand in; an empty one for a file
 	field config.Field
 	text  string // of blocks/NAME.txt, in Markdown
 }
@@ -59,10 +59,7 @@ func addPages(all *[]*page, inside config.Schema, where string) {
 			(*all)[i].where = append((*all)[i].where, where)
 			continue
 		}
-		p := &page{name: f.Name, field: f, text: string(text)}
-		if where != "" {
-			p.where = []string{where}
-		}
+		p := &page{name: f.Name, where: []string{where}, field: f, text: string(text)}
 		*all = append(*all, p)
 		addPages(all, *f.Block, f.Name)
 	}

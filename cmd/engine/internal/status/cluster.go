@@ -109,6 +109,8 @@ func memberText(c api.Cluster, now time.Time) string {
 		text = "no, of " + cli.Plural(len(c.Members), "engine")
 	}
 	switch {
+	case c.Refused != "":
+		return "no: " + probe.CleanText(c.Refused, probe.MaxDetail)
 	case isCutOff(c):
 		return fmt.Sprintf("not known; %s ago: %s", age(c.Heard, now), text)
 	case !c.Allowed:
@@ -289,6 +291,8 @@ func clusterLine(c api.Cluster, now time.Time) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cluster: %s of %s has %d of %s", probe.OneLine(c.Name, probe.MaxGroupName), cli.Plural(len(c.Members), "engine"), c.Owned, cli.Plural(c.Targets, "shared target"))
 	switch {
+	case c.Refused != "":
+		s.WriteString(", and restarts none of them: " + probe.CleanText(c.Refused, probe.MaxDetail))
 	case !c.Allowed:
 		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
 		if !c.Heard.IsZero() {

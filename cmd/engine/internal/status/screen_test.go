@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files")
 var shownAt = time.Date(2026, 1, 31, 3, 4, 5, 0, time.Local)
 
 const (
-	backOff   = "killed by SIGTERM (exit status 143); restarting in 5m0s (back-off), next at 2026-01-31T03:09:00Z: cannot open the queue: permission denied"
+	backOff   = "killed by SIGTERM (exit status 143); next start in 5m (back-off), at 2026-01-31T03:09:00Z: cannot open the queue: permission denied"
 	noAnswer  = "dial tcp 127.0.0.1:21049: connect: connection refused"
 	longOK    = "16 of 16 replicas are in sync, the slowest is 0.2 s behind; next check of the archive at midnight, as the runbook says"
 	shortFail = "status 503"

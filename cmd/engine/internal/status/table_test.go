@@ -298,6 +298,14 @@ func TestAnEngineThatIsCutOffFromEtcdSaysSinceWhen(t *testing.T) {
 	if got := members.String(); !strings.Contains(got, "unknown  as it was 42s ago\n") || strings.Count(got, "ago") != 1 {
 		t.Errorf("the members are\n%s", got)
 	}
+	refused := cut
+	refused.Refused = "etcd has the layout 2 of a later version of Sonde"
+	if got := clusterLine(refused, time.Now()); !strings.Contains(got, "restarts none of them: etcd has the layout 2") || strings.Contains(got, "cannot be reached") {
+		t.Errorf("with another layout: %s", got)
+	}
+	if got := memberText(refused, time.Now()); got != "no: etcd has the layout 2 of a later version of Sonde" {
+		t.Errorf("with another layout: %s", got)
+	}
 	cut.Heard = time.Time{}
 	if got := memberText(cut, time.Now()); got != "not known: etcd has not answered yet" {
 		t.Errorf("before the first answer: %s", got)

@@ -106,9 +106,9 @@ type folded struct {
 	wasBlind bool
 	blind    bool
 	adapted  bool // the state has another period than before
-	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
 	warned   bool // the probe warned before
 	warns    bool // it does now
+	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
 }
 
 // step folds an event into a probe's state and publishes what has changed. Res is
@@ -166,7 +166,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 		sc.summaries.readmit(s, now, now)
 	}
 	switch {
-	case f.Changed || f.decided && f.first || f.stumbled || f.warns != f.warned || f.state.OnHold != f.previous.OnHold:
+	case f.Changed || f.decided && f.first || f.warns != f.warned || f.stumbled || f.state.OnHold != f.previous.OnHold:
 		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
 		sc.subscribers.notifyMemory(s.id())

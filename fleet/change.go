@@ -89,11 +89,11 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 			c.shown[target] = t.Shown
 		}
 	}
-	if !t.keepsTold && (isUnit || t.Told != nil) { // or else receivers have not been told that it is gone
-		c.told[target] = t.Told
+	if !t.keepsTold && (isUnit || t.Notified != nil) { // or else receivers have not been told that it is gone
+		c.told[target] = t.Notified
 	}
-	if !t.keepsToldOfGroup && (t.ToldOfGroup != nil || slices.Contains(now.Groups, target)) {
-		c.toldOfGroups[target] = t.ToldOfGroup
+	if !t.keepsToldOfGroup && (t.NotifiedOfGroup != nil || slices.Contains(now.Groups, target)) {
+		c.toldOfGroups[target] = t.NotifiedOfGroup
 	}
 }
 
@@ -122,7 +122,7 @@ func (f *Fleet) change(c *change) error {
 	for target, s := range c.shown {
 		f.config.Engine.Admin().RestateSince(target, s.State, s.Since)
 	}
-	f.setTold(c)
+	f.setNotified(c)
 	f.ledger.note(c)
 	for id, targets := range c.shards {
 		if targets != nil {

@@ -26,13 +26,13 @@ type memories map[string]*memory
 // memory is what is stored of a target, and of the group of its name, as JSON. Some of it is not needed, but shown by other
 // engines.
 type memory struct {
-	Version     int              `json:"version"`
-	Restarts    *restart.Memory  `json:"restarts,omitempty"`
-	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
-	Told        []byte           `json:"told,omitempty"`        // see Notices.Told; nil for a target of which receivers know no trouble
-	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
-	Shown       shown            `json:"shown,omitzero"`        // zero if it follows from the rest
-	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
+	Version         int              `json:"version"`
+	Restarts        *restart.Memory  `json:"restarts,omitempty"`
+	Penalty         *verdict.Penalty `json:"penalty,omitempty"`
+	Notified        []byte           `json:"told,omitempty"`        // see Notices.Notified; nil for a target of which receivers know no trouble
+	NotifiedOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.NotifiedOfGroup
+	Shown           shown            `json:"shown,omitzero"`        // zero if it follows from the rest
+	Probes          []probeMemory    `json:"probes,omitempty"`      // sorted
 
 	keepsTold, keepsToldOfGroup bool // this engine knows better what receivers were told
 }
@@ -67,7 +67,7 @@ func (m memories) haveProbes() bool {
 
 // isEmpty reports whether there is nothing to be remembered.
 func (t *memory) isEmpty() bool {
-	return len(t.Probes)+len(t.Told)+len(t.ToldOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
+	return len(t.Probes)+len(t.Notified)+len(t.NotifiedOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
 }
 
 // follows returns the instance of a target that follows from the memory of its restarts, nil for none.
@@ -285,8 +285,8 @@ func (t *memory) encode() (value []byte, incomplete error) {
 		switch {
 		case b.Len() <= coord.MaxMemory:
 			return bytes.TrimSpace(b.Bytes()), errors.Join(incomplete, cut)
-		case len(t.Told)+len(t.ToldOfGroup) > 0:
-			t.Told, t.ToldOfGroup = nil, nil
+		case len(t.Notified)+len(t.NotifiedOfGroup) > 0:
+			t.Notified, t.NotifiedOfGroup = nil, nil
 		case t.Shown != (shown{}):
 			t.Shown = shown{}
 		case len(t.Probes) > 0:

@@ -30,7 +30,7 @@ func memoriesOf(targets int) memories {
 			Endpoint: rand.Uint64(), Handler: rand.Uint32(), Changes: uint64(i),
 		}
 		all[target] = &memory{
-			Version: version, Told: []byte("told"), ToldOfGroup: []byte("told of a group"),
+			Version: version, Notified: []byte("told"), NotifiedOfGroup: []byte("told of a group"),
 			Probes: []probeMemory{{Kind: probe.Liveness, Name: "db", Memory: m}, {Kind: probe.Readiness, Memory: m}},
 			Restarts: &restart.Memory{
 				Revision: restart.Unit{Revision: target}.RevisionID(), Instance: id, Since: m.Since.UTC(), Started: 3, Exits: 2,
@@ -62,7 +62,7 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 		}
 		got := decoded(t, values)
 		if !maps.EqualFunc(got, want, func(a, b *memory) bool {
-			return bytes.Equal(a.Told, b.Told) && bytes.Equal(a.ToldOfGroup, b.ToldOfGroup) && reflect.DeepEqual(a.Restarts, b.Restarts) && slices.EqualFunc(a.Probes, b.Probes, func(p, q probeMemory) bool {
+			return bytes.Equal(a.Notified, b.Notified) && bytes.Equal(a.NotifiedOfGroup, b.NotifiedOfGroup) && reflect.DeepEqual(a.Restarts, b.Restarts) && slices.EqualFunc(a.Probes, b.Probes, func(p, q probeMemory) bool {
 				a, b := p.Memory, q.Memory
 				return p.Kind == q.Kind && p.Name == q.Name && a.State == b.State && a.Since.Equal(b.Since) && a.Endpoint == b.Endpoint && a.Handler == b.Handler && a.Changes == b.Changes
 			})
@@ -113,7 +113,7 @@ func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 		spoil(of)
 		values, incomplete := all.encode()
 		got := decoded(t, values)["shop/web-0"]
-		parts := fmt.Sprintf("%d restarts, %d penalties, %d probes, %d told", count(got.Restarts != nil), count(got.Penalty != nil), len(got.Probes), count(got.Told != nil))
+		parts := fmt.Sprintf("%d restarts, %d penalties, %d probes, %d told", count(got.Restarts != nil), count(got.Penalty != nil), len(got.Probes), count(got.Notified != nil))
 		want := "1 restarts, 1 penalties, 2 probes, 1 told"
 		switch {
 		case missing == "restarts":

@@ -22,10 +22,10 @@ type notices struct {
 	toldMu sync.Mutex // guards all below
 	told   map[string]string
 	isOdd  bool // what is stored is of another release
-	late   int  // calls of SetTold for targets that the engine may act for already
+	late   int  // calls of SetNotified for targets that the engine may act for already
 }
 
-func (n *notices) Told(target string) []byte {
+func (n *notices) Notified(target string) []byte {
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
 	if text, ok := n.told[target]; ok {
@@ -37,19 +37,21 @@ func (n *notices) Told(target string) []byte {
 // ofGroup is the prefix of groups in told.
 const ofGroup = "group "
 
-func (n *notices) ToldOfGroup(group string) []byte { return n.Told(ofGroup + group) }
+func (n *notices) NotifiedOfGroup(group string) []byte { return n.Notified(ofGroup + group) }
 
-func (n *notices) SetToldOfGroup(group string, value []byte) error {
-	return n.setTold(group, ofGroup+group, value)
+func (n *notices) SetNotifiedOfGroup(group string, value []byte) error {
+	return n.setNotified(group, ofGroup+group, value)
 }
 
-func (n *notices) SetTold(target string, value []byte) error { return n.setTold(target, target, value) }
+func (n *notices) SetNotified(target string, value []byte) error {
+	return n.setNotified(target, target, value)
+}
 
-func (n *notices) setTold(target, subject string, value []byte) error {
-	mayTell := n.member.fleet.MayTell(target)
+func (n *notices) setNotified(target, subject string, value []byte) error {
+	mayNotify := n.member.fleet.MayNotify(target)
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
-	if mayTell {
+	if mayNotify {
 		n.late++
 	}
 	if n.isOdd {
@@ -104,7 +106,7 @@ func (n *notices) all() (all string) {
 }
 
 // knows returns what receivers know of a subject.
-func (n *notices) knows(subject string) string { return string(n.Told(subject)) }
+func (n *notices) knows(subject string) string { return string(n.Notified(subject)) }
 
 func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
 
@@ -192,19 +194,19 @@ func TestNobodyIsToldWhatCannotBeStored(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
-			if !one.fleet.MayTell(name(1)) {
+			if !one.fleet.MayNotify(name(1)) {
 				t.Fatal("an engine tells nothing between two renewals of its lease")
 			}
 		}
 		one.backend.isCut.Store(true)
 		time.Sleep(coord.DefaultTTL / 2)
-		if one.fleet.MayTell(name(1)) || !one.fleet.MayAct(name(1)) {
+		if one.fleet.MayNotify(name(1)) || !one.fleet.MayAct(name(1)) {
 			t.Error("an engine that is cut off tells receivers, or does not act for as long as its lease lasts")
 		}
 		time.Sleep(time.Minute)
 		one.backend.isCut.Store(false)
 		time.Sleep(5 * time.Second)
-		if !one.fleet.MayTell(name(1)) {
+		if !one.fleet.MayNotify(name(1)) {
 			t.Error("the store is back, and nobody is told anything")
 		}
 	})

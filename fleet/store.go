@@ -353,11 +353,11 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
 			t.Penalty = &p
 		}
-		t.Told, t.Shown = l.config.Notices.Told(target), l.shown(target, of.unit(target), t.Restarts)
+		t.Notified, t.Shown = l.config.Notices.Notified(target), l.shown(target, of.unit(target), t.Restarts)
 	}
 	for _, group := range of.Groups {
 		if some.has(group) {
-			all.of(group).ToldOfGroup = l.config.Notices.ToldOfGroup(group)
+			all.of(group).NotifiedOfGroup = l.config.Notices.NotifiedOfGroup(group)
 		}
 	}
 	return all

@@ -74,7 +74,7 @@ func TestRunEndsByAPanic(t *testing.T) {
 // panicking is what receivers know, with a bug.
 type panicking struct{}
 
-func (panicking) Told(string) []byte                  { panic("told") }
-func (panicking) SetTold(string, []byte) error        { return nil }
-func (panicking) ToldOfGroup(string) []byte           { return nil }
-func (panicking) SetToldOfGroup(string, []byte) error { return nil }
+func (panicking) Notified(string) []byte                  { panic("told") }
+func (panicking) SetNotified(string, []byte) error        { return nil }
+func (panicking) NotifiedOfGroup(string) []byte           { return nil }
+func (panicking) SetNotifiedOfGroup(string, []byte) error { return nil }

@@ -13,34 +13,34 @@ import (
 
 // groupSource is the source of groups. It has no events: receivers are told how a group is by comparison.
 type groupSource struct {
-	groups   *group.Groups
-	engine   *engine.Engine
-	isEnding func() bool
-	tellerOf func(group string) Teller
+	groups     *group.Groups
+	engine     *engine.Engine
+	isEnding   func() bool
+	notifierOf func(group string) Notifier
 
 	isDoubted func(Subject) bool
 
 	// What follow has seen last, by group. It belongs to the goroutine of Notifiers.follow.
-	views   map[string]*group.View
-	tellers map[string]Teller
+	views     map[string]*group.View
+	notifiers map[string]Notifier
 
 	explainedMu sync.Mutex           // guards explained
 	explained   map[string]time.Time // when groups were found to be down for a reason that explains it
 }
 
 func newGroupSource(c *Config) *groupSource {
-	return &groupSource{groups: c.Groups, engine: c.Engine, isEnding: c.IsEnding, tellerOf: c.TellerOf, isDoubted: c.IsDoubted, views: map[string]*group.View{}, tellers: map[string]Teller{}, explained: map[string]time.Time{}}
+	return &groupSource{groups: c.Groups, engine: c.Engine, isEnding: c.IsEnding, notifierOf: c.NotifierOf, isDoubted: c.IsDoubted, views: map[string]*group.View{}, notifiers: map[string]Notifier{}, explained: map[string]time.Time{}}
 }
 
 // follow returns the groups that have another view than before, those that were removed, and those about which another
 // engine tells than before.
 func (s *groupSource) follow(views []*group.View) (changed []Subject) {
-	before, tellersBefore := s.views, s.tellers
-	s.views, s.tellers = make(map[string]*group.View, len(views)), make(map[string]Teller, len(views))
+	before, tellersBefore := s.views, s.notifiers
+	s.views, s.notifiers = make(map[string]*group.View, len(views)), make(map[string]Notifier, len(views))
 	for _, v := range views {
 		name := v.Group
-		s.views[name], s.tellers[name] = v, s.tellerOf(name)
-		if before[name] != v || tellersBefore[name] != s.tellers[name] {
+		s.views[name], s.notifiers[name] = v, s.notifierOf(name)
+		if before[name] != v || tellersBefore[name] != s.notifiers[name] {
 			changed = append(changed, Subject{KindGroup, name})
 		}
 	}
@@ -71,9 +71,9 @@ func (s *groupSource) current(name string) (ev event, exists bool) {
 
 // addTeller makes an event one of others if this engine does not tell about its group now.
 func (s *groupSource) addTeller(ev *event) {
-	if teller := s.tellerOf(ev.Name); teller != ThisEngine {
+	if notifier := s.notifierOf(ev.Name); notifier != ThisEngine {
 		ev.leave()
-		ev.forgotten = teller == OtherEngine
+		ev.forgotten = notifier == OtherEngine
 	}
 }
 

@@ -21,12 +21,12 @@ type handover struct {
 	StartsAt time.Time         `json:"startsAt"`
 }
 
-// Told returns what the receivers know of a target that is in trouble, the same bytes while that is the same; nil if
-// they know of no trouble. With SetTold another engine goes on from there.
-func (n *Notifiers) Told(target string) []byte { return n.toldOf(Subject{KindTarget, target}) }
+// Notified returns what the receivers know of a target that is in trouble, the same bytes while that is the same; nil if
+// they know of no trouble. With SetNotified another engine goes on from there.
+func (n *Notifiers) Notified(target string) []byte { return n.toldOf(Subject{KindTarget, target}) }
 
-// ToldOfGroup is Told for a group.
-func (n *Notifiers) ToldOfGroup(group string) []byte { return n.toldOf(Subject{KindGroup, group}) }
+// NotifiedOfGroup is Notified for a group.
+func (n *Notifiers) NotifiedOfGroup(group string) []byte { return n.toldOf(Subject{KindGroup, group}) }
 
 func (n *Notifiers) toldOf(subject Subject) []byte {
 	var all []handover
@@ -48,19 +48,19 @@ func (n *Notifiers) toldOf(subject Subject) []byte {
 	return value
 }
 
-// SetTold makes all receivers know of a target what those of another engine knew, which Told has returned there: of the
+// SetNotified makes all receivers know of a target what those of another engine knew, which Notified has returned there: of the
 // trouble that this is about they are told its end, and other states, but not again that it has begun. Call it before
-// Config.MayTell reports true for the target. If the value cannot be read, it changes nothing.
-func (n *Notifiers) SetTold(target string, value []byte) error {
-	return n.setTold(Subject{KindTarget, target}, value)
+// Config.MayNotify reports true for the target. If the value cannot be read, it changes nothing.
+func (n *Notifiers) SetNotified(target string, value []byte) error {
+	return n.setNotified(Subject{KindTarget, target}, value)
 }
 
-// SetToldOfGroup is SetTold for a group. Call it before Config.TellerOf returns ThisEngine for the group.
-func (n *Notifiers) SetToldOfGroup(group string, value []byte) error {
-	return n.setTold(Subject{KindGroup, group}, value)
+// SetNotifiedOfGroup is SetNotified for a group. Call it before Config.NotifierOf returns ThisEngine for the group.
+func (n *Notifiers) SetNotifiedOfGroup(group string, value []byte) error {
+	return n.setNotified(Subject{KindGroup, group}, value)
 }
 
-func (n *Notifiers) setTold(subject Subject, value []byte) error {
+func (n *Notifiers) setNotified(subject Subject, value []byte) error {
 	var all []handover
 	if value != nil {
 		if err := json.Unmarshal(value, &all); err != nil {
@@ -82,10 +82,10 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 			notice.Link = link(r.spec.ExternalURL, subject) // of this engine
 		}
 		r.feedMu.Lock()
-		_, wasTold := r.feed.told[subject]
+		_, wasNotified := r.feed.told[subject]
 		hasChanged := r.feed.know(subject, notice, now)
 		if hasChanged {
-			r.noteUnsaved(subject, unsaved{r.latestCursor(), wasTold})
+			r.noteUnsaved(subject, unsaved{r.latestCursor(), wasNotified})
 		}
 		r.feedMu.Unlock()
 		if hasChanged { // of most targets of an owner that has died receivers know nothing
@@ -96,9 +96,9 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 	return nil
 }
 
-// ToldSubject returns the target or group if a key is that of the value that says what a receiver was told about it: that
-// Told or ToldOfGroup may return something else now.
-func ToldSubject(key string) (s Subject, ok bool) {
+// NotifiedSubject returns the target or group if a key is that of the value that says what a receiver was told about it: that
+// Notified or NotifiedOfGroup may return something else now.
+func NotifiedSubject(key string) (s Subject, ok bool) {
 	parts := keyParts(key)
 	if len(parts) != 4 || !slices.Contains(kinds, Kind(parts[2])) {
 		return Subject{}, false

@@ -19,18 +19,18 @@ func moved(t *testing.T, how probe.Outcome, test func(s *scene)) {
 		s.apply()
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
-		told := s.notifiers.Told("web")
-		if s.notifiers.Told("db") != nil {
-			t.Errorf("db is in trouble: %s", s.notifiers.Told("db"))
+		told := s.notifiers.Notified("web")
+		if s.notifiers.Notified("db") != nil {
+			t.Errorf("db is in trouble: %s", s.notifiers.Notified("db"))
 		}
 		s.stop()
 		s.outcomes["web"] = how
 		s.isOthers.Store(true)
 		s.start(nil, nil)
-		if err := s.notifiers.SetTold("web", told); err != nil {
+		if err := s.notifiers.SetNotified("web", told); err != nil {
 			t.Fatal(err)
 		}
-		if again := s.notifiers.Told("web"); string(again) != string(told) {
+		if again := s.notifiers.Notified("web"); string(again) != string(told) {
 			t.Errorf("told: %s, want %s", again, told)
 		}
 		pass(2500 * time.Millisecond)
@@ -45,7 +45,7 @@ func TestTheNextOwnerDoesNotTellOfATroubleAgain(t *testing.T) {
 		s.expect("")
 		s.say(probe.Success, "web")
 		s.expect("web ready ends")
-		if told := s.notifiers.Told("web"); told != nil {
+		if told := s.notifiers.Notified("web"); told != nil {
 			t.Errorf("it is in trouble: %s", told)
 		}
 	})
@@ -76,28 +76,28 @@ func TestTheNextEngineKnowsWhatWasToldAboutAGroup(t *testing.T) {
 			s.apply()
 			s.say(probe.Failure, "db")
 			s.expect("all down")
-			told := s.notifiers.ToldOfGroup("all")
-			if told == nil || s.notifiers.ToldOfGroup("other") != nil || s.notifiers.Told("all") != nil {
+			told := s.notifiers.NotifiedOfGroup("all")
+			if told == nil || s.notifiers.NotifiedOfGroup("other") != nil || s.notifiers.Notified("all") != nil {
 				t.Errorf("told: %s", told)
 			}
 			s.stop()
 			s.outcomes["db"] = c.how
-			s.teller.Store(int32(notify.OtherEngine))
+			s.notifier.Store(int32(notify.OtherEngine))
 			s.start(nil, nil)
 			pass(5 * time.Second)
-			s.teller.Store(int32(notify.NoEngine))
-			if err := s.notifiers.SetToldOfGroup("all", told); err != nil {
+			s.notifier.Store(int32(notify.NoEngine))
+			if err := s.notifiers.SetNotifiedOfGroup("all", told); err != nil {
 				t.Fatal(err)
 			}
 			pass(5 * time.Second)
 			s.expect("")
-			s.teller.Store(int32(notify.ThisEngine))
+			s.notifier.Store(int32(notify.ThisEngine))
 			pass(5 * time.Second)
 			if got := s.to.take(); got != c.want {
 				t.Errorf("%s: told: %q, want %q", name, got, c.want)
 			}
 			s.say(probe.Success, "db")
-			if told := s.notifiers.ToldOfGroup("all"); told != nil {
+			if told := s.notifiers.NotifiedOfGroup("all"); told != nil {
 				t.Errorf("%s: it is down: %s", name, told)
 			}
 		})
@@ -106,9 +106,9 @@ func TestTheNextEngineKnowsWhatWasToldAboutAGroup(t *testing.T) {
 
 func TestWhatWasToldStaysTheSameWhileATroubleLasts(t *testing.T) {
 	moved(t, probe.Failure, func(s *scene) {
-		before := s.notifiers.Told("web")
+		before := s.notifiers.Notified("web")
 		pass(time.Hour)
-		if after := s.notifiers.Told("web"); string(after) != string(before) {
+		if after := s.notifiers.Notified("web"); string(after) != string(before) {
 			t.Errorf("told: %s, before %s", after, before)
 		}
 	})
@@ -118,11 +118,11 @@ func TestTheNextOwnerTellsThatATargetWasRemovedMeanwhile(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
-		told := s.notifiers.Told("web")
+		told := s.notifiers.Notified("web")
 		s.stop()
 		delete(s.set, probe.ID{Target: "web", Kind: probe.Readiness})
 		s.start(nil, nil)
-		if err := s.notifiers.SetTold("web", told); err != nil {
+		if err := s.notifiers.SetNotified("web", told); err != nil {
 			t.Fatal(err)
 		}
 		pass(2500 * time.Millisecond)
@@ -137,7 +137,7 @@ func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
 		s.expect("web not_ready")
 		s.isOthers.Store(true)
 		s.say(probe.Success, "web")
-		if err := s.notifiers.SetTold("web", nil); err != nil {
+		if err := s.notifiers.SetNotified("web", nil); err != nil {
 			t.Fatal(err)
 		}
 		s.isOthers.Store(false)
@@ -158,7 +158,7 @@ func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
 		}
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
-		told, web := s.notifiers.Told("web"), probe.ID{Target: "web", Kind: probe.Readiness}
+		told, web := s.notifiers.Notified("web"), probe.ID{Target: "web", Kind: probe.Readiness}
 		s.isOthers.Store(true)
 		s.isConfigured.Store(true)
 		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{web}}); err != nil {
@@ -174,7 +174,7 @@ func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
 		if _, err := s.engine.Change(engine.Change{Set: probe.Set{web: s.set[web]}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.notifiers.SetTold("web", told); err != nil {
+		if err := s.notifiers.SetNotified("web", told); err != nil {
 			t.Fatal(err)
 		}
 		s.isOthers.Store(false)
@@ -190,18 +190,18 @@ func TestWhatCannotBeReadChangesNothing(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
-		told := s.notifiers.Told("web")
+		told := s.notifiers.Notified("web")
 		for _, value := range []string{"", "{}", `[{"notifier": 1}]`, "\x00"} {
-			if err := s.notifiers.SetTold("web", []byte(value)); err == nil {
+			if err := s.notifiers.SetNotified("web", []byte(value)); err == nil {
 				t.Errorf("%q has no error", value)
 			}
 		}
 		// Receivers that there are not.
-		if err := s.notifiers.SetTold("db", []byte(`[{"notifier": "other", "receiver": "a"}]`)); err != nil {
+		if err := s.notifiers.SetNotified("db", []byte(`[{"notifier": "other", "receiver": "a"}]`)); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if after := s.notifiers.Told("web"); string(after) != string(told) {
+		if after := s.notifiers.Notified("web"); string(after) != string(told) {
 			t.Errorf("told: %s, want %s", after, told)
 		}
 	})
@@ -212,7 +212,7 @@ func TestTheSubjectOfAKeyIsFound(t *testing.T) {
 		s.say(probe.Failure, "web")
 		found := map[notify.Subject]int{}
 		for key := range valuesOf(s.notifiers) {
-			if subject, ok := notify.ToldSubject(key); ok {
+			if subject, ok := notify.NotifiedSubject(key); ok {
 				found[subject]++
 			}
 		}

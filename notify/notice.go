@@ -107,7 +107,7 @@ const (
 	well                 // the subject is well, or meant to be away
 	firing               // it is in trouble
 	unknown              // the subject exists, and will have a state: it is looked at again
-	others               // another engine tells about it, or will: see Config.MayTell and Config.TellerOf
+	others               // another engine tells about it, or will: see Config.MayNotify and Config.NotifierOf
 )
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is

@@ -124,14 +124,14 @@ type Config struct {
 	// not.
 	IsEnding func() bool
 
-	// MayTell reports whether this engine tells about a target now. Among engines that share targets it
+	// MayNotify reports whether this engine tells about a target now. Among engines that share targets it
 	// is the owner that does: another one tells nothing until it may, and forgets what it has told about
 	// targets that it no longer has. It must not block. Default: always.
-	MayTell func(target string) bool
+	MayNotify func(target string) bool
 
-	// TellerOf returns which engine tells about a group, of those that have the same groups. It must not block.
+	// NotifierOf returns which engine tells about a group, of those that have the same groups. It must not block.
 	// Default: this one.
-	TellerOf func(group string) Teller
+	NotifierOf func(group string) Notifier
 
 	// IsDoubted reports whether this engine doubts its own verdicts about a target or group: nobody is told of a trouble that
 	// begins meanwhile, unless it lasts. It must not block. Default: never.
@@ -142,14 +142,14 @@ type Config struct {
 	Changed func(key string)
 }
 
-// Teller is which engine tells receivers about a group.
-type Teller int
+// Notifier is which engine tells receivers about a group.
+type Notifier int
 
-// The values of Teller.
+// The values of Notifier.
 const (
-	ThisEngine  Teller = iota
-	OtherEngine        // this one forgets what it has told
-	NoEngine           // this one tells nothing now: what it has told holds
+	ThisEngine  Notifier = iota
+	OtherEngine          // this one forgets what it has told
+	NoEngine             // this one tells nothing now: what it has told holds
 )
 
 // Notifiers tells receivers. Create it with New, Restore what an earlier one has left, and call Run
@@ -188,16 +188,16 @@ func New(c Config) *Notifiers {
 	if c.IsEnding == nil {
 		c.IsEnding = func() bool { return false }
 	}
-	if c.MayTell == nil {
-		c.MayTell = func(string) bool { return true }
+	if c.MayNotify == nil {
+		c.MayNotify = func(string) bool { return true }
 	}
 	if c.IsDoubted == nil {
 		c.IsDoubted = func(Subject) bool { return false }
 	}
-	if c.TellerOf == nil {
-		c.TellerOf = func(string) Teller { return ThisEngine }
+	if c.NotifierOf == nil {
+		c.NotifierOf = func(string) Notifier { return ThisEngine }
 	}
-	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell, isDoubted: c.IsDoubted}
+	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayNotify: c.MayNotify, isDoubted: c.IsDoubted}
 	return &Notifiers{
 		config: c, targets: targets, groups: newGroupSource(&c),
 		wake: wake.New(), notifiers: map[string]*notifier{}, saved: memories{},

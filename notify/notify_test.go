@@ -102,7 +102,7 @@ type scene struct {
 	isOthers     atomic.Bool  // another engine owns the targets
 	doubted      atomic.Value // the target about which the engine is in doubt
 	isConfigured atomic.Bool  // targets exist that the engine does not know
-	teller       atomic.Int32 // notify.Teller of all groups
+	notifier     atomic.Int32 // notify.Notifier of all groups
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
@@ -171,10 +171,10 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 	s.engine = engine.New(engine.Config{Recorded: func(string, engine.Record) { s.notifiers.TransitionsChanged() }})
 	s.groups = group.New(group.Config{Engine: s.engine})
 	s.notifiers = notify.New(notify.Config{
-		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },
+		Engine: s.engine, Groups: s.groups, MayNotify: func(string) bool { return !s.isOthers.Load() },
 		IsConfigured: func(string) bool { return s.isConfigured.Load() },
 		IsDoubted:    func(of notify.Subject) bool { return of.Name == s.doubted.Load() },
-		TellerOf:     func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
+		NotifierOf:   func(string) notify.Notifier { return notify.Notifier(s.notifier.Load()) },
 		Changed:      s.mark,
 	})
 	for _, tr := range past {
@@ -870,19 +870,19 @@ func TestACursorWaitsOnlyForLaterNotices(t *testing.T) {
 func TestACursorWaitsForNoticesOfAnotherEngine(t *testing.T) {
 	in(t, "db web other", func(s *scene) {
 		s.say(probe.Failure, "db")
-		told := s.notifiers.Told("db")
+		told := s.notifiers.Notified("db")
 		s.isOthers.Store(true)
 		s.say(probe.Success, "db")
 		s.save("")
 		before := s.lastTransition()
 		s.expectCursor("at first", before)
-		if err := s.notifiers.SetTold("db", told); err != nil {
+		if err := s.notifiers.SetNotified("db", told); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "web")
 		s.expectCursorWaits(before)
 		before = s.lastTransition()
-		if err := s.notifiers.SetTold("db", nil); err != nil {
+		if err := s.notifiers.SetNotified("db", nil); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Success, "web")
@@ -1083,7 +1083,7 @@ func TestATroubleThatAnotherEngineCouldTellIsNotToldLater(t *testing.T) {
 		s.say(probe.Failure, "db", "web")
 		pass(30 * time.Second)
 		s.say(probe.Success, "db")
-		if err := s.notifiers.SetTold("db", nil); err != nil {
+		if err := s.notifiers.SetNotified("db", nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{{Target: "web", Kind: probe.Readiness}}}); err != nil {
@@ -1113,13 +1113,13 @@ func TestAGroupThatIsReadyIsNotRepeatedWithoutALease(t *testing.T) {
 		s.apply()
 		s.say(probe.Failure, "db")
 		s.expect("dbs down")
-		s.teller.Store(int32(notify.NoEngine))
+		s.notifier.Store(int32(notify.NoEngine))
 		pass(90 * time.Second)
 		s.expect("dbs down again")
 		s.say(probe.Success, "db")
 		pass(3 * time.Minute)
 		s.expect("")
-		s.teller.Store(int32(notify.ThisEngine))
+		s.notifier.Store(int32(notify.ThisEngine))
 		pass(3 * time.Second)
 		s.expect("dbs ready ends")
 	})
@@ -1131,9 +1131,9 @@ func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.spec.Selection = notify.Selection{Groups: []string{"*"}}
 		s.apply()
-		become := func(teller notify.Teller, want string, firing int) {
+		become := func(notifier notify.Notifier, want string, firing int) {
 			t.Helper()
-			s.teller.Store(int32(teller))
+			s.notifier.Store(int32(notifier))
 			pass(3 * time.Second)
 			s.expect(want)
 			if st := s.status(); st.Firing != firing {

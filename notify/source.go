@@ -23,7 +23,7 @@ type targetSource struct {
 	engine       *engine.Engine
 	redact       func(string) string
 	isConfigured func(target string) bool
-	mayTell      func(target string) bool
+	mayNotify    func(target string) bool
 	isDoubted    func(Subject) bool
 }
 
@@ -48,7 +48,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		ev.held, ev.restarted = ev.level == firing && (tr.Doubtful || s.isDoubted(ev.Subject)), isRestarted(&st)
 		isOver := tr.Kind != 0 && tr.Verdict == probe.Passing && tr.State == probe.StateRestartBlocked // but for the instance's reason
 		ev.outdated = ev.level == firing && (isOver || isOutdated(&st))
-		if !s.mayTell(tr.Target) {
+		if !s.mayNotify(tr.Target) {
 			ev.leave()
 		}
 		events = append(events, ev)
@@ -74,9 +74,9 @@ func causeOf(tr *engine.Transition, now *engine.TargetStatus) engine.Cause {
 
 func (s *targetSource) current(name string) (ev event, exists bool) {
 	st, exists := s.engine.Target(name)
-	mayTell := s.mayTell(name)
+	mayNotify := s.mayNotify(name)
 	switch {
-	case !exists && !mayTell:
+	case !exists && !mayNotify:
 		return event{level: others, Notice: Notice{Subject: Subject{KindTarget, name}}}, s.isConfigured(name)
 	case !exists && s.isConfigured(name):
 		return event{level: unknown, Notice: Notice{Subject: Subject{KindTarget, name}}}, true
@@ -90,7 +90,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	}
 	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "" || s.isDoubted(ev.Subject))
 	ev.restarted, ev.outdated = isRestarted(&st), ev.level == firing && isOutdated(&st)
-	if !mayTell {
+	if !mayNotify {
 		ev.leave()
 	}
 	return ev, true

@@ -34,10 +34,10 @@ func voted(n int) fleet.Targets {
 // noNotices are no receivers.
 type noNotices struct{}
 
-func (noNotices) Told(string) []byte                  { return nil }
-func (noNotices) SetTold(string, []byte) error        { return nil }
-func (noNotices) ToldOfGroup(string) []byte           { return nil }
-func (noNotices) SetToldOfGroup(string, []byte) error { return nil }
+func (noNotices) Notified(string) []byte                  { return nil }
+func (noNotices) SetNotified(string, []byte) error        { return nil }
+func (noNotices) NotifiedOfGroup(string) []byte           { return nil }
+func (noNotices) SetNotifiedOfGroup(string, []byte) error { return nil }
 
 // startVoter starts an engine that votes on targets. It ends with the test, or by end.
 func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Targets) (shared *fleet.Fleet, end func()) {

@@ -185,10 +185,10 @@ func (c *cluster) isBrought(target string) bool {
 	return !isOwn
 }
 
-// mayTell reports whether this engine may notify receivers about a target. About a shared one it may while fleet.MayTell reports
+// mayNotify reports whether this engine may notify receivers about a target. About a shared one it may while fleet.MayNotify reports
 // true and the pauses of the target are known. Any goroutine may call it.
-func (c *cluster) mayTell(target string) bool {
-	return !c.isShared(target) || c.fleet.MayTell(target) && c.pauses.IsSynced(target)
+func (c *cluster) mayNotify(target string) bool {
+	return !c.isShared(target) || c.fleet.MayNotify(target) && c.pauses.IsSynced(target)
 }
 
 // isDoubted reports whether this engine doubts its own verdicts about a target or group. Any goroutine may call it.
@@ -202,9 +202,9 @@ func (c *cluster) mayRestart(target string) bool {
 	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.IsSynced(target)
 }
 
-// tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
-func (c *cluster) tellerOf(group string) notify.Teller {
-	if c.fleet.MayTell(group) {
+// notifierOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
+func (c *cluster) notifierOf(group string) notify.Notifier {
+	if c.fleet.MayNotify(group) {
 		return notify.ThisEngine
 	}
 	switch c.coordinator.OwnerOf(group) {

@@ -181,7 +181,7 @@ func (d *daemon) makeFollowers() {
 	if c := d.cluster; c != nil {
 		pauses.Others, pauses.Coordinator, pauses.IsShared = c.fleet.Others(), c.coordinator, c.isShared
 		groups.Engine, groups.Reserved = c.fleet.Union(), c.fleet.Reserved
-		notices.MayTell, notices.TellerOf, notices.IsDoubted = c.mayTell, c.tellerOf, c.isDoubted
+		notices.MayNotify, notices.NotifierOf, notices.IsDoubted = c.mayNotify, c.notifierOf, c.isDoubted
 	}
 	d.pauses = pause.New(pauses)
 	if d.cluster != nil {
@@ -231,11 +231,11 @@ func (d *daemon) recorded(target string, r engine.Record) {
 // share, is also kept for the engine that has it next. What was told about a group is urgent: no history has it. A cursor
 // is not: what lies behind an old one is told again.
 func (d *daemon) notified(key string) {
-	subject, isTold := notify.ToldSubject(key)
-	if isTold && d.cluster != nil {
+	subject, isNotified := notify.NotifiedSubject(key)
+	if isNotified && d.cluster != nil {
 		d.cluster.markTold(subject)
 	}
-	d.saved.mark(keyNotify+key, isTold && subject.Kind == notify.KindGroup)
+	d.saved.mark(keyNotify+key, isNotified && subject.Kind == notify.KindGroup)
 }
 
 // close closes what prepare has opened.

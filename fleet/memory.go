@@ -55,16 +55,6 @@ func (m memories) of(target string) *memory {
 	return m[target]
 }
 
-// haveProbes reports whether anything is remembered of a probe.
-func (m memories) haveProbes() bool {
-	for _, t := range m {
-		if len(t.Probes) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // isEmpty reports whether there is nothing to be remembered.
 func (t *memory) isEmpty() bool {
 	return len(t.Probes)+len(t.Notified)+len(t.NotifiedOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})

@@ -138,7 +138,7 @@ func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := 600_000 * uint64(len(begun))
+	lines := 600_001 * uint64(len(begun)) // with the last one on the other stream
 	files, err := filepath.Glob(path + "*")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
 		if err != nil || len(text) > 1<<20 {
 			t.Errorf("%s has %d bytes: %v", file, len(text), err)
 		}
-		written += bytes.Count(text, []byte("0123456789\n"))
+		written += bytes.Count(text, []byte("\n"))
 	}
 	if dropped, _ := outputs.Dropped("test"); uint64(written)+dropped != lines || len(files) < 3 {
 		t.Errorf("%d lines are in %d files and %d dropped, of %d", written, len(files), dropped, lines)

@@ -197,7 +197,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/uptime", s.requests.limit(s.uptime))
 	handle("GET /v1/groups", s.requests.limit(plain(s.groups)))
 	handle("GET /v1/gateways", s.requests.limit(plain(s.gateways)))
-	handle("GET /v1/discoveries", s.requests.limit(plain(s.discoveries)))
+	handle("GET /v1/discoveries", s.requests.limit(plain(s.config.discoveries)))
 	handle("GET /v1/maintenance", s.requests.limit(plain(s.maintenance)))
 	handle("GET /v1/cluster", s.requests.limit(plain(s.cluster)))
 	handle("GET /v1/notifiers", s.requests.limit(plain(s.notifiers)))

@@ -44,7 +44,7 @@ func (s *Server) badge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.requests.release()
-	b, err := s.badgeOf(r.PathValue("name"))
+	b, err := s.config.badgeOf(r.PathValue("name"))
 	if err != nil {
 		respondError(w, err)
 		return
@@ -58,16 +58,16 @@ func (s *Server) badge(w http.ResponseWriter, r *http.Request) {
 }
 
 // badgeOf returns the badge of a path after badgePath.
-func (s *Server) badgeOf(file string) (badge, error) {
+func (c *Config) badgeOf(file string) (badge, error) {
 	name, isPicture := strings.CutSuffix(file, badgeSuffix)
 	if !isPicture {
 		return badge{}, errorf(http.StatusNotFound, "a badge ends in %s: ask for %s%s%s", badgeSuffix, badgePath, probe.CleanText(file, probe.MaxTargetName), badgeSuffix)
 	}
-	if t, ok := s.config.Engine.Target(name); ok {
+	if t, ok := c.Engine.Target(name); ok {
 		return targetBadge(t), nil
 	}
 	if of, isGroup := strings.CutPrefix(name, groupPrefix); isGroup {
-		found, err := s.groupOf(of)
+		found, err := c.groupOf(of)
 		if err != nil {
 			return badge{}, err
 		}
@@ -130,6 +130,6 @@ func (b badge) picture() string {
 }
 
 // isPublicBadge reports whether a request is for a badge that everybody may see, and that the pages of other sites show.
-func (s *Server) isPublicBadge(r *http.Request) bool {
-	return s.config.PublicBadges && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.HasPrefix(r.URL.Path, badgePath)
+func (c *Config) isPublicBadge(r *http.Request) bool {
+	return c.PublicBadges && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.HasPrefix(r.URL.Path, badgePath)
 }

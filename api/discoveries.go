@@ -12,10 +12,10 @@ type DiscoveryList struct {
 }
 
 // discoveries serves /v1/discoveries.
-func (s *Server) discoveries(http.ResponseWriter, *http.Request) (any, error) {
+func (c *Config) discoveries(http.ResponseWriter, *http.Request) (any, error) {
 	list := DiscoveryList{Discoveries: []discover.Status{}}
-	if s.config.Discoveries != nil {
-		for _, d := range s.config.Discoveries() {
+	if c.Discoveries != nil {
+		for _, d := range c.Discoveries() {
 			d.Answered, d.ErrorSince = utc(d.Answered), utc(d.ErrorSince)
 			list.Discoveries = append(list.Discoveries, d)
 		}

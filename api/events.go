@@ -66,7 +66,7 @@ func (s *Server) parseEvents(r *http.Request) (filter eventFilter, ofTargets boo
 		return filter, false, err
 	}
 	if name := query.Get("group"); name != "" {
-		if filter.group, err = s.groupOf(name); err != nil {
+		if filter.group, err = s.config.groupOf(name); err != nil {
 			return filter, false, err
 		}
 	}

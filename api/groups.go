@@ -171,7 +171,7 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 		respondError(w, err)
 		return
 	}
-	if g, _ := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
+	if g, _ := s.config.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
 		wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
 		if !s.waiters.Wait(w, r, q.wait, wait) {
 			w.Header().Set("Retry-After", "1")
@@ -194,7 +194,7 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 
 // members returns a group with its members after a name.
 func (s *Server) members(name, after string) (any, error) {
-	found, err := s.groupOf(name)
+	found, err := s.config.groupOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -216,9 +216,9 @@ func (s *Server) members(name, after string) (any, error) {
 }
 
 // groupOf returns the group of a name. It is an error if there is none.
-func (s *Server) groupOf(name string) (*group.Group, error) {
-	if s.config.Groups != nil {
-		if g := s.config.Groups.Get(name); g != nil {
+func (c *Config) groupOf(name string) (*group.Group, error) {
+	if c.Groups != nil {
+		if g := c.Groups.Get(name); g != nil {
 			return g, nil
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 	case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 		s.logRejection(r, "host is not a loopback address")
 		return errorf(http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
-	case s.isPublicBadge(r):
+	case s.config.isPublicBadge(r):
 	case listener.CrossSite(r):
 		s.logRejection(r, "cross-site request")
 		return errorf(http.StatusForbidden, "cross-site request rejected")

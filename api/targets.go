@@ -18,7 +18,7 @@ func (s *Server) targets(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if q.Group != "" {
-		of, err := s.groupOf(q.Group)
+		of, err := s.config.groupOf(q.Group)
 		if err != nil {
 			return nil, err
 		}

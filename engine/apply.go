@@ -209,7 +209,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	before := sc.timetable.schedule.Times(s.key).Period
 	s.mu.Lock()
 	if s.spec.Load().proof != sp.proof {
-		s.unprove()
+		s.marks.unprove()
 	}
 	s.spec.Store(sp)
 	s.mu.Unlock()
@@ -244,7 +244,7 @@ func (sc *scheduler) replace(c change) {
 	}
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	s.forgetFault()
-	s.unprove()
+	s.marks.unprove()
 	s.setWarnings(verdict.Warnings{})
 	changed := s.state.Verdict != before.Verdict
 	if changed {

@@ -41,17 +41,15 @@ func (s *slot) prove(by *spec, outcome probe.Outcome) (isNew bool) {
 	return false
 }
 
-// unprove forgets what attempts have shown, since the probe is another one now. It needs mu.
-func (s *slot) unprove() {
-	s.marks.set(markProven|markRefuted, false)
-}
+// unprove forgets what attempts have shown, since the probe is another one now.
+func (marks *bits) unprove() { marks.set(markProven|markRefuted, false) }
 
-// tried returns the Status.Tried of a probe. It needs mu.
-func (s *slot) tried() probe.Outcome {
+// tried returns the Status.Tried of a probe.
+func (marks bits) tried() probe.Outcome {
 	switch {
-	case s.marks.has(markProven):
+	case marks.has(markProven):
 		return probe.Success
-	case s.marks.has(markRefuted):
+	case marks.has(markRefuted):
 		return probe.Failure
 	}
 	return probe.Unknown

@@ -286,7 +286,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}
-	st.Tried, st.Definition = s.tried(), sp.proof
+	st.Tried, st.Definition = s.marks.tried(), sp.proof
 	st.Decided, st.Blind = s.decided, s.marks.has(markBlind)
 	st.Warned = s.marks.has(markWarned) || st.Decided && st.Verdict == probe.Failing && st.Rule.Effect == probe.EffectWarn
 	if s.result != nil {

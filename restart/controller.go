@@ -141,10 +141,10 @@ func (c *Controller) Apply(units map[string]Unit) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	missing := c.missing(units)
-	err := c.checkOrder(units, missing)
+	remove := missing(c.own(), units)
+	err := c.checkOrder(units, remove)
 	if err == nil {
-		c.change(units, missing)
+		c.change(units, remove)
 	}
 	c.unitsMu.Unlock()
 	if err == nil {
@@ -153,9 +153,9 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	return err
 }
 
-// missing returns the targets whose units Apply removes since they are not among others. It needs unitsMu.
-func (c *Controller) missing(units map[string]Unit) (missing []string) {
-	for target := range c.own() {
+// missing returns the targets that Apply removes since they are not among the units.
+func missing(own iter.Seq[string], units map[string]Unit) (missing []string) {
+	for target := range own {
 		if _, kept := units[target]; !kept {
 			missing = append(missing, target)
 		}
@@ -220,7 +220,7 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 func (c *Controller) CheckApply(units map[string]Unit) error {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	return c.checkOrder(units, c.missing(units))
+	return c.checkOrder(units, missing(c.own(), units))
 }
 
 // CheckUnits returns the errors for which Apply and TakeOver refuse units, sorted, or nil. It does not

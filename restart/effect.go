@@ -60,7 +60,7 @@ func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 			e.Run++
 		}
 	}
-	for _, target := range c.missing(units) {
+	for _, target := range missing(c.own(), units) {
 		if e.Removed = append(e.Removed, target); c.units[target].runs() {
 			e.Ended++
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -23,8 +24,7 @@ type instance struct {
 	end        chan time.Duration // capacity 1
 	recheck    *time.Timer        // when to check the probes again
 
-	reportsMu sync.Mutex // guards reports
-	reports   reports    // of the driver
+	inbox inbox // of what the driver says
 
 	phase     phase
 	id        string    // empty until it has started
@@ -76,17 +76,17 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	defer cancel(nil)
 	i := &instance{
 		supervisor: s, driver: s.unit.Driver, cancel: cancel, notBefore: notBefore,
-		end: make(chan time.Duration, 1), recheck: time.NewTimer(0),
+		end: make(chan time.Duration, 1), recheck: time.NewTimer(0), inbox: inbox{wake: s.wake},
 	}
 	defer i.recheck.Stop()
 	s.control.takeRequest(s.target) // a new instance is what it asks for
 	i.setStop()
 	if d, ok := i.driver.(External); ok {
 		i.isExternal = true
-		d.SetFailed(func(reason error) { i.report(func(r *reports) { r.failed = cmp.Or(r.failed, reason) }) })
+		d.SetFailed(func(reason error) { i.inbox.report(func(r *reports) { r.failed = cmp.Or(r.failed, reason) }) })
 	}
 	if d, ok := i.driver.(Notifying); ok {
-		d.SetNotice(func(n Notice) { i.report(func(r *reports) { r.notice = n }) })
+		d.SetNotice(func(n Notice) { i.inbox.report(func(r *reports) { r.notice = n }) })
 	}
 	go i.run(ctx)
 	for {
@@ -94,7 +94,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		case <-s.wake:
 		case <-i.recheck.C:
 		}
-		r := i.readReports()
+		r := i.inbox.read()
 		i.notice = r.notice
 		i.handle(i.start(r.begun))
 		if r.exit != nil {
@@ -107,20 +107,27 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	}
 }
 
-// report notes what the driver says, and wakes the supervisor. It may be called by any goroutine.
-func (i *instance) report(change func(r *reports)) {
-	i.reportsMu.Lock()
-	change(&i.reports)
-	i.reportsMu.Unlock()
-	i.supervisor.wake.Set()
+// inbox has the reports of a driver. Any goroutine may use it.
+type inbox struct {
+	reportsMu sync.Mutex // guards reports
+	reports   reports
+	wake      wake.Signal // of the supervisor
 }
 
-// readReports returns what the driver has said so far, and each reason for which it has failed once.
-func (i *instance) readReports() reports {
-	i.reportsMu.Lock()
-	defer i.reportsMu.Unlock()
-	r := i.reports
-	i.reports.failed = nil
+// report notes what the driver says, and wakes the supervisor.
+func (in *inbox) report(change func(r *reports)) {
+	in.reportsMu.Lock()
+	change(&in.reports)
+	in.reportsMu.Unlock()
+	in.wake.Set()
+}
+
+// read returns what the driver has said so far, and each reason for which it has failed once.
+func (in *inbox) read() reports {
+	in.reportsMu.Lock()
+	defer in.reportsMu.Unlock()
+	r := in.reports
+	in.reports.failed = nil
 	return r
 }
 
@@ -132,10 +139,10 @@ func (i *instance) run(ctx context.Context) {
 			exit.Err = fmt.Errorf("driver panicked: %v", r)
 			i.supervisor.log.Error("driver panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
-		i.report(func(r *reports) { r.exit = &exit })
+		i.inbox.report(func(r *reports) { r.exit = &exit })
 	}()
 	began := func(b Begun) {
-		i.report(func(r *reports) {
+		i.inbox.report(func(r *reports) {
 			if r.begun.ID != "" {
 				return
 			}
@@ -427,11 +434,11 @@ func (i *instance) startAgain(now time.Time) {
 		i.recheck.Reset(i.notBefore.Sub(now))
 		return
 	}
-	i.reportsMu.Lock()
-	if i.reports.begun.ID == "" {
+	i.inbox.reportsMu.Lock()
+	if i.inbox.reports.begun.ID == "" {
 		i.sendGrace(s.unit.TerminationGracePeriod)
 	}
-	i.reportsMu.Unlock()
+	i.inbox.reportsMu.Unlock()
 	i.notBefore = now.Add(s.unit.BackOff.wait(max(s.exits, 1) + 1))
 	i.recheck.Reset(i.notBefore.Sub(now))
 }

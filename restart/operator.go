@@ -167,7 +167,7 @@ func (s *supervisor) waitWhileStopped() {
 func (i *instance) replace(now time.Time) {
 	s := i.supervisor
 	grace := s.unit.TerminationGracePeriod
-	i.readReports() // a failure that is not read yet is about an earlier request
+	i.inbox.read() // a failure that is not read yet is about an earlier request
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
 	i.acquired = true

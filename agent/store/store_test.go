@@ -457,7 +457,7 @@ func TestTheFileStaysSmall(t *testing.T) {
 			pass(10 * time.Second)
 			size := l.store.Stats().Size
 			written += max(0, size-last)
-			if last = size; size > 2<<20 {
+			if last = size; size > 5<<19 {
 				t.Fatalf("the file has %d bytes", size)
 			}
 		}

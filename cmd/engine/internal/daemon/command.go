@@ -136,7 +136,6 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()
-	d.found = loaded.plugins.Inputs.Clone().Discovered
 	progress.Step("starting, and taking over the state")
 	isStopped, err := d.awaitPrepared(loaded.config)
 	if progress.Stop(); isStopped || err != nil {

@@ -56,11 +56,10 @@ type daemon struct {
 	blocks        *config.Config // what blockChanges compares; nil before the first
 	count         int            // of the targets, with the pods
 	plugins       atomic.Pointer[handlers.Plugins]
-	pushed        *accepted.Inputs             // the revision of what is pushed to the cluster; nil for none
-	found         map[string]discover.Elements // by an earlier engine, or at the start, for the finder
-	inputs        *accepted.Inputs             // what it was read from, which is not changed; nil for none
-	keptFile      *keptFile                    // where they are kept for the next start; nil without state
-	seriesOmitted bool                         // /metrics has no series of each probe, which was logged
+	pushed        *accepted.Inputs // the revision of what is pushed to the cluster; nil for none
+	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
+	keptFile      *keptFile        // where they are kept for the next start; nil without state
+	seriesOmitted bool             // /metrics has no series of each probe, which was logged
 
 	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied
 	watch      fileWatch
@@ -116,7 +115,9 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.probes = blackbox.New(d.engine)
 	d.foundMore = wake.New()
 	d.finder = discover.NewFinder(discover.FinderConfig{Logger: d.log, Changed: d.foundMore.Set})
-	d.finder.Restore(d.found)
+	if p := d.plugins.Load(); p != nil && p.Inputs != nil {
+		d.finder.Restore(p.Inputs.Discovered)
+	}
 	d.probes.ShowsSettings = api.ShowsSettings
 	d.beats.Configure(beatprobe.RegistryConfig{
 		Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: maxBeatAge(c.Engine),
@@ -309,7 +310,7 @@ func (d *daemon) run(ctx context.Context) error {
 		case <-serving.Done():
 		}
 	})
-	parts.Go(func() error { d.useFound(serving); return nil })
+	parts.Go(func() error { d.jobs.useFound(serving, d.foundMore); return nil })
 	parts.Go(func() error {
 		defer d.exitAt(d.signals.stop)
 		return d.handleSignals(serving, shutdown)

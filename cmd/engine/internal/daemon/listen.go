@@ -28,6 +28,7 @@ import (
 	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -136,7 +137,7 @@ func (d *daemon) apiConfig() api.Config {
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gatewayStatuses,
-		Discoveries:  d.discoveryStatuses,
+		Discoveries:  func() []discover.Status { return discoveryStatuses(d.finder, &d.queue.Secrets) },
 		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
@@ -183,10 +184,10 @@ func (d *daemon) gatewayStatuses() []group.GatewayStatus {
 }
 
 // discoveryStatuses returns what the API shows of the sources of targets. What a server has said may have sensitive values.
-func (d *daemon) discoveryStatuses() []discover.Status {
-	all := d.finder.Statuses()
+func discoveryStatuses(f *discover.Finder, secrets *redact.Redactor) []discover.Status {
+	all := f.Statuses()
 	for i := range all {
-		all[i].Error = d.queue.Secrets.Text(all[i].Error)
+		all[i].Error = secrets.Text(all[i].Error)
 	}
 	return all
 }

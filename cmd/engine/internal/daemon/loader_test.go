@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -36,7 +37,7 @@ func newSlowReader(t *testing.T) *slowReader {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{parts: parts{targets: &targets{}}, flags: &flags{}, paths: []string{pipe}, log: slog.New(slog.DiscardHandler), jobs: make(chan *job), queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{parts: parts{targets: &targets{}, finder: discover.NewFinder(discover.FinderConfig{})}, flags: &flags{}, paths: []string{pipe}, log: slog.New(slog.DiscardHandler), jobs: make(chan *job), queue: cli.NewLogQueue(io.Discard)}
 	d.signals = &signals{reload: make(chan os.Signal, 1), stop: make(chan os.Signal, 1)}
 	d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 	ctx, cancel := context.WithCancel(t.Context())

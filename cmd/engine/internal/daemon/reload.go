@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart/process"
 )
@@ -162,12 +163,12 @@ func rejectionAttrs(err error) []any {
 // foundPause is the least time between two reloads for what was found.
 const foundPause = time.Second
 
-// useFound asks for a reload each time that something else was found, until ctx is done.
-func (d *daemon) useFound(ctx context.Context) {
+// useFound asks for a reload each time that something else was found, as more says, until ctx is done.
+func (q jobQueue) useFound(ctx context.Context, more wake.Signal) {
 	for ctx.Err() == nil {
 		select {
-		case <-d.foundMore:
-			d.jobs.request(ctx, &job{trigger: byFound})
+		case <-more:
+			q.request(ctx, &job{trigger: byFound})
 		case <-ctx.Done():
 		}
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/restart"
 )
 
@@ -47,7 +48,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{parts: parts{targets: &targets{}}, flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
+		d := &daemon{parts: parts{targets: &targets{}, finder: discover.NewFinder(discover.FinderConfig{})}, flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
 		d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
 		d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 		ctx, cancel := context.WithCancel(t.Context())

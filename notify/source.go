@@ -119,7 +119,7 @@ func isOutdated(st *engine.TargetStatus) bool {
 		if p.Verdict != probe.Failing {
 			continue
 		}
-		if p.Tried != probe.Unknown || p.Blind {
+		if p.Tried != probe.Unknown || p.Blind || p.Fault.Outcome != probe.Unknown { // an engine that starts knows the fault of the one before
 			return false
 		}
 		isOutdated = true

@@ -313,20 +313,22 @@ func TestAReloadChangesTheTargetsOfOthers(t *testing.T) {
 // lagging is a coord.Backend whose changes of memories can be shown late.
 type lagging struct {
 	coord.Backend
-	isBehind atomic.Bool
+	isBehind  atomic.Bool
+	wasBehind bool // its own
 }
 
 func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
 		for events, err := range b.Backend.Watch(ctx, prefix, after) {
 			for prefix == "memory/" && b.isBehind.Load() && ctx.Err() == nil {
+				b.wasBehind = true
 				time.Sleep(100 * time.Millisecond)
 			}
 			for one := range slices.Chunk(events, 1) {
 				if !yield(one, nil) {
 					return
 				}
-				if prefix == "memory/" {
+				if prefix == "memory/" && b.wasBehind { // one by one
 					time.Sleep(10 * time.Millisecond)
 				}
 			}

@@ -434,9 +434,7 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	if alive(pidOf(t, r.id)) {
 		t.Error("the process runs")
 	}
-	if left := cgroupsOf(guard); len(left) > 0 {
-		t.Errorf("cgroups %v are left", left)
-	}
+	testsync.Until(t, "the guard to remove its cgroups", func() bool { return len(cgroupsOf(guard)) == 0 })
 }
 
 // reluctant is a script that exits only when it was asked to, and the file "go" exists.

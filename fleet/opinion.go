@@ -19,9 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// reasonDiffer is that of a warning: this engine gets no answer from the target, and another one does.
-const reasonDiffer probe.Reason = "cluster.gray"
-
 const (
 	// maxWitnesses is how many engines are asked about a failure. The second one is for a first one that has just died.
 	maxWitnesses = 2
@@ -121,7 +118,7 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 
 // grayAt returns the engine at which a gray probe passes; "" for any other probe.
 func (o *opinions) grayAt(id probe.ID) string {
-	if st, _ := o.config.Engine.Status(id); st.Result.Reason != reasonDiffer {
+	if st, _ := o.config.Engine.Status(id); st.Result.Reason != probe.ReasonGray {
 		return ""
 	}
 	o.opinionMu.Lock()
@@ -214,7 +211,7 @@ func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *
 			from = of.before // it is asked too: the text of the result stays
 		}
 		o.passingAt[of.question.Probe] = from
-		result = probe.Warn(reasonDiffer, "failing at %s: %s: %s; passing at %s", o.config.Coordinator.Name(), result.Reason, result.Detail, from)
+		result = probe.Warn(probe.ReasonGray, "failing at %s: %s: %s; passing at %s", o.config.Coordinator.Name(), result.Reason, result.Detail, from)
 	case len(of.waiting) > 0:
 		return q, nil
 	}
@@ -347,7 +344,7 @@ func (o *opinions) gray() (n int) {
 	ids := slices.Collect(maps.Keys(o.passingAt))
 	o.opinionMu.Unlock()
 	for _, id := range ids {
-		if st, exists := o.config.Engine.Status(id); st.Result.Reason == reasonDiffer {
+		if st, exists := o.config.Engine.Status(id); st.Result.Reason == probe.ReasonGray {
 			n++
 		} else if !exists {
 			o.opinionMu.Lock()

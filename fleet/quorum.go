@@ -18,11 +18,8 @@ import (
 // when that has changed; then a success counts, and a failure at the next regular time.
 const jointPeriod = time.Second
 
-// The reasons of a probe that several engines decide together.
-const (
-	reasonQuorum probe.Reason = "quorum.failing" // they say that it fails
-	reasonGray   probe.Reason = "quorum.gray"    // they differ: of a failure, most say that it fails; of a warning, some do
-)
+// reasonQuorum is that of a probe which several engines decide together: they say that it fails.
+const reasonQuorum probe.Reason = "quorum.failing"
 
 // joint is the handler that the owner of a target has for a probe with a quorum: the attempts are those of the
 // vantages, and its own are looks at their joint verdict. Joints are comparable.
@@ -125,11 +122,11 @@ func (d decision) result(r quorum.Rule) probe.Result {
 	case !d.Decided:
 		return undecided("as many vantages pass as fail" + d.saying())
 	case d.Verdict == probe.Failing && d.IsGray():
-		return probe.Fail(reasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
+		return probe.Fail(probe.ReasonQuorumGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	case d.Verdict == probe.Failing:
 		return probe.Fail(reasonQuorum, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	case d.IsGray():
-		return probe.Warn(reasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
+		return probe.Warn(probe.ReasonQuorumGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	}
 	return probe.Succeed(fmt.Sprintf("passing at %d vantages%s", passing, d.saying()))
 }
@@ -141,7 +138,7 @@ func undecided(why string) probe.Result {
 
 // isGrayPass reports whether a result says that a probe passes though some votes fail.
 func isGrayPass(r probe.Result) bool {
-	return r.Outcome == probe.Warning && r.Reason == reasonGray
+	return r.Outcome == probe.Warning && r.Reason == probe.ReasonQuorumGray
 }
 
 // saying returns the vantages by what they say, such as ": failing at engine-2; passing at engine-1, engine-3".

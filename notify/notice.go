@@ -114,13 +114,16 @@ const (
 // unreachable is explained by another target, and of one that is paused or damped nobody is told. One that is
 // stopped since the engine ends has not been mended by that. One whose restart is blocked by what is
 // suppressed (see engine.Suppressed) has got there because that has just ended, or may be about to begin:
-// within a second the engine restarts it, or knows that it is not to be told.
+// within a second the engine restarts it, or knows that it is not to be told. One about which engines differ serves, and the
+// engine that fails to see it may be cut off.
 func levelOf(s probe.TargetState, r probe.Reason) level {
 	switch {
 	case s == probe.StateStopped && r == probe.ReasonShutdown:
 		return keep
 	case s == probe.StateRestartBlocked && suppresses(r):
 		return keep
+	case s == probe.StateDegraded && r.IsDisputed():
+		return well
 	case s.InTrouble():
 		return firing
 	case s == probe.StateReady, s == probe.StateCompleted, s == probe.StateStopped:

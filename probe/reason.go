@@ -179,4 +179,10 @@ const (
 	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
 	ReasonNotConfigured   Reason = "cluster.not_configured"   // no instance is known: the engine that owns the target has no such target in its files
+	ReasonGray            Reason = "cluster.gray"             // this engine gets no answer from the target, and another one does
+	ReasonQuorumGray      Reason = "quorum.gray"              // the engines of a quorum differ: of a failure, most say that it fails; of a warning, some do
 )
+
+// IsDisputed reports whether engines of a fleet differ about the target. One of them may be at fault, and the target serves:
+// nobody is notified of it.
+func (r Reason) IsDisputed() bool { return r == ReasonGray || r == ReasonQuorumGray }

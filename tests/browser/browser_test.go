@@ -502,10 +502,10 @@ func TestATargetHasAPage(t *testing.T) {
 // since.
 func uptime(now time.Time) string {
 	ago := func(d time.Duration) int64 { return now.Add(-d).Unix() }
-	spans := binary.AppendUvarint(nil, uint64(2*time.Hour/time.Second)<<4|uint64(probe.StateReady))
-	spans = binary.AppendUvarint(spans, uint64(10*time.Minute/time.Second)<<4|uint64(probe.StateNotReady))
+	spans := binary.AppendUvarint(nil, uint64(2*time.Hour/time.Second)<<5|uint64(probe.StateReady))
+	spans = binary.AppendUvarint(spans, uint64(10*time.Minute/time.Second)<<5|uint64(probe.StateNotReady))
 	text, _ := json.Marshal(map[string]any{
-		"began": ago(5 * time.Hour), "first": ago(5 * time.Hour), "since": ago(2*time.Hour + 50*time.Minute), "state": "ready", "spans": spans,
+		"began": ago(5 * time.Hour), "first": ago(5 * time.Hour), "since": ago(2*time.Hour + 50*time.Minute), "state": "ready", "states": spans,
 		"hours": [][]int64{{ago(3*time.Hour) / 3600, 600, 0}},
 	})
 	return string(text)

@@ -66,7 +66,7 @@ func (p *gatusProbe) statusIs(operator, value string) bool {
 	if operator == "!=" && len(wanted) > 1 || p.hasStatus { // one condition is enough for nearly everyone
 		return false
 	}
-	p.hasStatus, p.status = true, ranges(accepted)
+	p.hasStatus, p.status = true, ranges(100, len(accepted), func(n int) bool { return accepted[n] })
 	return len(p.status) > 0
 }
 
@@ -86,11 +86,11 @@ func compare(a int, operator string, b int) bool {
 	return a >= b
 }
 
-// ranges returns the statuses that are accepted as http has them.
-func ranges(accepted [600]bool) (all []string) {
-	for from := 100; from < len(accepted); from++ {
+// ranges returns the numbers of a range that are wanted as lists of statuses have them: "204" and "200-399".
+func ranges(from, end int, isWanted func(n int) bool) (all []string) {
+	for ; from < end; from++ {
 		to := from
-		for to < len(accepted) && accepted[to] {
+		for to < end && isWanted(to) {
 			to++
 		}
 		switch {

@@ -267,7 +267,7 @@ func (p *program) policy(d *draft) {
 }
 
 // complement returns the exit statuses that are not in a list, as ranges.
-func complement(codes string) (ranges []string, err error) {
+func complement(codes string) ([]string, error) {
 	expected := [256]bool{}
 	for text := range strings.SplitSeq(codes, ",") {
 		n, err := strconv.Atoi(text)
@@ -276,20 +276,7 @@ func complement(codes string) (ranges []string, err error) {
 		}
 		expected[n] = true
 	}
-	for from := 0; from < 256; from++ {
-		to := from
-		for ; to < 256 && !expected[to]; to++ {
-		}
-		switch {
-		case to == from:
-		case to == from+1:
-			ranges = append(ranges, strconv.Itoa(from))
-		default:
-			ranges = append(ranges, fmt.Sprintf("%d-%d", from, to-1))
-		}
-		from = to
-	}
-	return ranges, nil
+	return ranges(0, len(expected), func(n int) bool { return !expected[n] }), nil
 }
 
 var expansion = regexp.MustCompile(`%(?:%|\(([^)]*)\)(0?\d{0,2})([sd]))`)

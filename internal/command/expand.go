@@ -65,3 +65,6 @@ func Escape(s string, known func(name string) bool) string {
 
 // Literal returns a word that Expand turns into a text.
 func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// Quote returns a word as a shell reads it, in single quotes.
+func Quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -290,5 +290,5 @@ func shellQuoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return command.Quote(word)
 }

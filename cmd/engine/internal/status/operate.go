@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -87,11 +88,8 @@ func adviseName(err error, target string) error {
 	if !answered || refused.Status != http.StatusNotFound || !strings.ContainsAny(target, "*?") {
 		return err
 	}
-	return fmt.Errorf("%w; name each target, there are no patterns here: sonde status %s lists them", err, quoted(target))
+	return fmt.Errorf("%w; name each target, there are no patterns here: sonde status %s lists them", err, command.Quote(target))
 }
-
-// quoted returns a pattern as a shell takes it.
-func quoted(pattern string) string { return "'" + strings.ReplaceAll(pattern, "'", `'\''`) + "'" }
 
 // operate operates a target, waits until it is as was asked for if wait is true, and returns a line that
 // says how it is.

@@ -99,7 +99,7 @@ func (g groupFile) isAs(info os.FileInfo, err error) bool {
 	if err != nil || g.info == nil {
 		return err != nil && g.info == nil
 	}
-	return os.SameFile(info, g.info) && info.Size() == g.info.Size() && info.ModTime().Equal(g.info.ModTime())
+	return files.IsSame(info, g.info)
 }
 
 // again returns the file as it is now, with the elements of before if it cannot be read.

@@ -91,3 +91,9 @@ func ReadFrom(r io.Reader, name string, max int64) ([]byte, error) {
 	}
 	return b, err
 }
+
+// IsSame reports whether two looks at a path have found the same file, and nothing that says that its content has changed: its
+// size and the time of its last change.
+func IsSame(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}

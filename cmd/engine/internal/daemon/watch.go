@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 const (
@@ -110,7 +111,7 @@ func (s stamp) isAs(o stamp) bool {
 	if s.name != o.name || s.info == nil || o.info == nil {
 		return s == o
 	}
-	return os.SameFile(s.info, o.info) && (s.isDir() || s.info.Size() == o.info.Size() && s.info.ModTime().Equal(o.info.ModTime()))
+	return files.IsSame(s.info, o.info) || s.isDir() && os.SameFile(s.info, o.info)
 }
 
 // look returns the stamps of all files.

@@ -130,8 +130,7 @@ func (d *Dir) checkSize(files map[string]os.FileInfo) error {
 // have.
 func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	old := d.files[name]
-	if old != nil && os.SameFile(old.info, info) && old.info.Size() == info.Size() && old.info.ModTime().Equal(info.ModTime()) &&
-		old.read.Sub(info.ModTime()) > settleTime {
+	if old != nil && files.IsSame(old.info, info) && old.read.Sub(info.ModTime()) > settleTime {
 		return false
 	}
 	text, err := files.ReadRegular(name, kube.MaxManifestBytes)

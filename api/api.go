@@ -204,7 +204,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/reload", s.requests.limit(plain(s.lastReload)))
 	handle("GET /v1/stats", s.requests.limit(plain(s.stats)))
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
-	handle("GET /badge/{name...}", http.HandlerFunc(s.badge))
+	handle("GET /badge/{name...}", s.requests.limit(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
 	handle("GET /readyz", health(s.config.Ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)

@@ -38,16 +38,10 @@ const (
 
 // badge serves /badge/{name}.svg: the state of a target and, after "group/", that of a group if no target has the whole name.
 // Without a token it also serves the pages of other sites if Config.PublicBadges is set.
-func (s *Server) badge(w http.ResponseWriter, r *http.Request) {
-	if !s.requests.acquire() {
-		s.requests.refuse(w)
-		return
-	}
-	defer s.requests.release()
+func (s *Server) badge(w http.ResponseWriter, r *http.Request) (any, error) {
 	b, err := s.config.badgeOf(r.PathValue("name"))
 	if err != nil {
-		respondError(w, err)
-		return
+		return nil, err
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
 	w.Header().Set("Cache-Control", "no-cache") // an image proxy asks again
@@ -55,6 +49,7 @@ func (s *Server) badge(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
 	io.WriteString(w, b.picture()) // an error means that the client has gone
+	return nil, nil
 }
 
 // badgeOf returns the badge of a path after badgePath.

@@ -91,11 +91,7 @@ func (t *targetDecoder) decodeDiscoveries(blocks []*tree.Block) (all []Discovery
 		}
 		first[d.Name] = b
 		all = append(all, d)
-		var found discover.Elements
-		if t.options.Discovered != nil {
-			found = t.options.Discovered(d)
-		}
-		t.decodeEach(template, found)
+		t.decodeEach(template, t.options.Discovered(d))
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -84,6 +85,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.ReadFile == nil {
 		o.ReadFile = files.ReadRegular
+	}
+	if o.Discovered == nil {
+		o.Discovered = func(Discovery) discover.Elements { return nil }
 	}
 	if o.IsFile == nil {
 		o.IsFile = files.IsRegular

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (d DNS) Run(ctx context.Context, found func(Elements, error)) {
 		if ctx.Err() == nil {
 			found(all, err)
 		}
-		return max(min(orDefault(d.Refresh), ttl), minRefresh)
+		return max(min(cmp.Or(d.Refresh, defaultRefresh), ttl), minRefresh)
 	})
 }
 

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -67,15 +68,8 @@ func (h HTTP) Run(ctx context.Context, found func(Elements, error)) {
 		if all, err := h.ask(ctx, &c); ctx.Err() == nil {
 			found(all, err)
 		}
-		return orDefault(h.Refresh)
+		return cmp.Or(h.Refresh, defaultRefresh)
 	})
-}
-
-func orDefault(refresh time.Duration) time.Duration {
-	if refresh <= 0 {
-		return defaultRefresh
-	}
-	return refresh
 }
 
 // client makes requests by one connection. Its files are read by the first one, and again if that has failed.

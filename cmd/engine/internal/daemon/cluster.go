@@ -79,7 +79,7 @@ type cluster struct {
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
-	inUse atomic.Pointer[desired] // what the configuration in use asks for, without the shared probes: see fleet.Fleet.Probes, but for the shared probes
+	inUse atomic.Pointer[desired] // what the configuration in use asks for, without the shared probes: see fleet.Fleet.Probes
 }
 
 // openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.

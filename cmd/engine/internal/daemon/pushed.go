@@ -49,7 +49,7 @@ func (s *starter) read() loadResult {
 	if s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {
 		s.found = s.kept.Inputs.Discovered // until the sources answer
 		alone.plugins.Release(nil)
-		alone = s.findKept(s.parseWith(own, nil))
+		alone = s.parseWith(own, nil)
 	}
 	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone

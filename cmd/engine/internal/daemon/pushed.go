@@ -46,7 +46,7 @@ func (s *starter) read() loadResult {
 		alone.diags = unread // without the errors that follow from them
 	}
 	alone = s.findKept(alone)
-	if s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {
+	if !unread.HasErrors() && s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {
 		s.found = s.kept.Inputs.Discovered // until the sources answer
 		alone.plugins.Release(nil)
 		alone = s.parseWith(own, nil)

@@ -17,16 +17,24 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // A file that cannot be read is rejected like one with errors.
 func TestAStartDoesNotNeedAFileThatCannotBeRead(t *testing.T) {
+	const block = "discover \"http\" {\n  url = \"http://127.0.0.1:9\"\n  target \"found\" {\n    address = each.value.address\n  }\n}\n"
+	found := map[string]discover.Elements{"http/found": {"10.0.0.7": {Address: "10.0.0.7"}}}
+	t.Run("nothing was found", func(t *testing.T) { checkUnreadable(t, "", nil) })
+	t.Run("targets were found", func(t *testing.T) { checkUnreadable(t, block, found) })
+}
+
+func checkUnreadable(t *testing.T, block string, found map[string]discover.Elements) {
 	dir := t.TempDir()
 	state, missing, long := filepath.Join(dir, "sonde.state"), filepath.Join(dir, "missing"), filepath.Join(dir, "long.hcl")
 	conf := filepath.Join(dir, "config.hcl")
-	text := `engine { state = "` + state + `" }` + "\ntarget \"web\" {\n  address = \"127.0.0.1\"\n  probe \"readiness\" {\n    tcp { port = 9 }\n  }\n}\n"
-	in := &accepted.Inputs{Sources: []config.Source{{Name: conf, Bytes: []byte(text)}}}
+	text := `engine { state = "` + state + `" }` + "\ntarget \"web\" {\n  address = \"127.0.0.1\"\n  probe \"readiness\" {\n    tcp { port = 9 }\n  }\n}\n" + block
+	in := &accepted.Inputs{Discovered: found, Sources: []config.Source{{Name: conf, Bytes: []byte(text)}}}
 	if err := errors.Join(
 		os.WriteFile(conf, []byte(text), 0o600), os.WriteFile(long, make([]byte, config.MaxSourceBytes+1), 0o600), os.WriteFile(state, []byte("state"), 0o600),
 		accepted.Kept{Accepted: time.Now(), MaxAge: time.Hour, Inputs: in}.Write(accepted.File(state)),

@@ -259,15 +259,16 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 	} else if of.sought.overruled > 0 {
 		of.sought.overruled = 0
 	}
-	if !isUncounted(ev, res) && s.prove(a.spec, res.Outcome) {
-		sc.subscribers.notifyMemory(s.id())
-	}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next
 		if next.adapted {
 			planned = sc.timetable.schedule.Replan(s.key, a.start, next.state.Last == probe.Failure)
 		}
 		s.setNext(sc.timetable.schedule.Next(s.key, planned, now))
+	}
+	// After the verdict: nobody sees a probe as one that has succeeded and fails again which has just passed.
+	if !isUncounted(ev, res) && s.prove(a.spec, res.Outcome) {
+		sc.subscribers.notifyMemory(s.id())
 	}
 	if passed(res) {
 		sc.summaries.readmit(s, a.start, now)

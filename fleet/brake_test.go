@@ -191,6 +191,36 @@ func TestTargetsThatFailAtATakeoverAreRestarted(t *testing.T) {
 	})
 }
 
+// An engine dies that has just begun, with targets that are sick and have never been well: nothing was changed, so that the next
+// engine restarts them, though they are more than a fifth.
+func TestTargetsThatNeverSucceededAreRestartedAfterATakeover(t *testing.T) {
+	for after := 500 * time.Millisecond; after < 4*time.Second; after += 500 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := newWorld(), coordtest.NewLocal()
+				targets := w.targets(40)
+				sick := map[string]bool{}
+				for target, u := range targets.Units {
+					if u.Driver != nil && len(sick) < 10 {
+						w.infect(target, 0)
+						sick[target] = true
+					}
+				}
+				first := start(t, "one", b, targets)
+				time.Sleep(after)
+				first.kill()
+				start(t, "two", b, targets)
+				time.Sleep(time.Minute)
+				for target := range sick {
+					if w.isSick(target) {
+						t.Errorf("%s was not restarted: %v", target, w.restarts(target))
+					}
+				}
+			})
+		})
+	}
+}
+
 // A wrong liveness probe with a quorum, or wrong thresholds of it, are pushed to three engines, one after the other: the votes
 // from before the push are no success of the probe.
 func TestAWrongProbeWithAQuorumRestartsNothing(t *testing.T) {

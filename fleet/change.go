@@ -17,7 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
-	isKnown      map[probe.ID]bool         // the probes of which there are memories
+	mayBeChanged map[probe.ID]bool         // the probes that have succeeded, perhaps with another definition, or that wait at their owner after a reload
 	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
@@ -28,7 +28,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, isKnown: map[probe.ID]bool{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, mayBeChanged: map[probe.ID]bool{}, shown: map[string]shown{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -63,7 +63,7 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	u, isUnit := now.Units[target]
 	for _, p := range t.Probes {
 		id, memory := p.id(target), p.Memory
-		c.isKnown[id] = true
+		c.mayBeChanged[id] = p.Unproven || memory.Proven != 0
 		if desired, exists := now.Probes[id]; !exists || memory.Check(desired.Rule) != nil {
 			continue
 		}
@@ -94,11 +94,11 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	}
 }
 
-// added returns the probes that a change adds to this engine, except those of which nothing is known: nothing says that a
-// configuration has changed them.
+// added returns the probes that a change adds to this engine, except those of which nothing says that a configuration has changed
+// them: one that fails and has never succeeded is restarted by this engine as by the one before.
 func (c *change) added(p *engine.Planned) []engine.ProbeChange {
 	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
-		return one.Action != engine.ProbeAdded || !c.isKnown[one.ID]
+		return one.Action != engine.ProbeAdded || !c.mayBeChanged[one.ID]
 	})
 }
 

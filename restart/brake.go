@@ -26,6 +26,10 @@ type Reload struct {
 // them nothing is known to have changed, and a machine that was down must recover.
 func (c *Controller) Reloading(r Reload) { c.brake.reloading(r, time.Now()) }
 
+// IsUnproven reports whether a reload has changed a probe that has not succeeded since, and restarts by it wait therefore, or may:
+// not of one that fails as few others do. An engine that takes the probe over goes on with that. It may be called at any time.
+func (c *Controller) IsUnproven(id probe.ID) bool { return c.brake.mayWithhold(id, time.Now()) }
+
 // Limits of the brake.
 const (
 	maxUnproven probe.Share = 0.2
@@ -131,13 +135,7 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	if t == nil {
 		return ""
 	}
-	interval := brakeInterval
-	if t.isOn {
-		interval = healthInterval
-	}
-	if now.Sub(t.countedAt) >= interval {
-		b.count(t, now)
-	}
+	b.recount(t, now)
 	p, _ := b.engine.Status(id)
 	switch {
 	case p.Rule.Compatibility == probe.Kubelet:
@@ -154,6 +152,37 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("%s has changed the probe, and more than %v of the probes that it has changed fail", t.name, maxUnproven)
+}
+
+// mayWithhold reports whether the restart waits that a failing probe wants, or for one that does not fail: whether it may, later.
+func (b *brake) mayWithhold(id probe.ID, now time.Time) bool {
+	b.brakeMu.Lock()
+	defer b.brakeMu.Unlock()
+	t := b.unproven[id].by
+	if t == nil {
+		return false
+	}
+	p, exists := b.engine.Status(id)
+	switch {
+	case !exists, p.Tried == probe.Success, p.Rule.Compatibility == probe.Kubelet:
+		return false
+	case p.Verdict != probe.Failing:
+		return true
+	}
+	b.recount(t, now)
+	b.decide(t, now)
+	return t.isOn
+}
+
+// recount counts the probes of a reload if the latest count is too old. It needs brakeMu.
+func (b *brake) recount(t *trial, now time.Time) {
+	interval := brakeInterval
+	if t.isOn {
+		interval = healthInterval
+	}
+	if now.Sub(t.countedAt) >= interval {
+		b.count(t, now)
+	}
 }
 
 // count counts the probes of a reload by what they have answered. It needs brakeMu.

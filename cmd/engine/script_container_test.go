@@ -41,9 +41,10 @@ func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
 	runtimeOf(ts).Container(testOf(ts), args[0], args[1:]...)
 }
 
-// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so.
+// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no
+// such container.
 func runInside(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 1, "inside NAME ARG...")
+	usage(ts, len(args) > 1 != neg && len(args) > 0, "inside NAME ARG..., or ! inside NAME")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r := runtimeOf(ts)
@@ -53,9 +54,15 @@ func runInside(ts *testscript.TestScript, neg bool, args []string) {
 		if !strings.HasPrefix(strings.TrimPrefix(c.Names[0], "/"), args[0]) {
 			continue
 		}
+		if neg {
+			ts.Fatalf("there is a container %s", args[0])
+		}
 		var output bytes.Buffer
 		_, err := r.Run(ctx, docker.Exec{Container: c.ID, Command: append([]string{"/subject"}, args[1:]...), Stdout: &output, Stderr: &output})
 		ts.Check(err)
+		return
+	}
+	if neg {
 		return
 	}
 	ts.Fatalf("no container has a name that begins with %s", args[0])

@@ -94,8 +94,8 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
-		if reasonOf(err) != probe.ReasonRuntimeFailed && !errors.Is(err, docker.ErrNotFound) { // the runtime is away
-			err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer { // the runtime is away
+			err = &restart.ShortageError{Reason: reason, Err: err}
 		}
 		return restart.Exit{Code: -1, Err: err}
 	}

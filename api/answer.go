@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -57,13 +59,28 @@ func write(w http.ResponseWriter, status int, v any) {
 }
 
 // health returns status 200, or 503 with the error of check.
-func health(check func() error) answer {
+func health(check func() error) answer { return readiness(check, nil) }
+
+// readiness is health, with a detail that names the container runtimes that are away: the engine can be trusted, and knows nothing new of their targets.
+func readiness(check func() error, runtimes func() []Runtime) answer {
 	return func(http.ResponseWriter, *http.Request) (any, error) {
 		if check != nil {
 			if err := check(); err != nil {
 				return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 			}
 		}
-		return map[string]string{"status": "ok"}, nil
+		status := map[string]string{"status": "ok"}
+		if runtimes != nil {
+			var away []string
+			for _, r := range runtimes() {
+				if r.Error != "" {
+					away = append(away, fmt.Sprintf("since %s: %s", r.Since.UTC().Format(time.RFC3339), r.Error))
+				}
+			}
+			if len(away) > 0 {
+				status["detail"] = strings.Join(away, "; ")
+			}
+		}
+		return status, nil
 	}
 }

@@ -104,6 +104,10 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
+
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
 	Discoveries func() []discover.Status
@@ -206,7 +210,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
 	handle("GET /badge/{name...}", s.requests.limit(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
-	handle("GET /readyz", health(s.config.Ready))
+	handle("GET /readyz", readiness(s.config.Ready, s.config.Runtimes))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))

@@ -148,7 +148,9 @@ func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
 		// The watch has not noticed yet what calls meet.
 		w.runtimes.known = map[string]*runtime{r.Socket: {Client: docker.New(r.Socket + ".away"), watch: docker.NewWatch(r.Client)}}
 		w.run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
-		s := w.until("web", "a reason", func(s engine.TargetStatus) bool { return s.Instance.Reason != "" && s.Instance.Reason != probe.ReasonStarting })
+		s := w.until("web", "a reason", func(s engine.TargetStatus) bool {
+			return s.Instance.Reason != "" && s.Instance.Reason != probe.ReasonStarting
+		})
 		if s.Instance.Reason != probe.ReasonRuntimeUnavailable || s.Instance.Restarts != 0 {
 			t.Errorf("instance: %+v", s.Instance)
 		}

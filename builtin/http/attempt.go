@@ -33,7 +33,7 @@ type attempt struct {
 	expiry    int64         // of the certificates of all connections, the first: see dial.CertificateExpiry; 0: none
 	facts     probe.Facts   // of the latest connection and response
 	to        string        // the host of the latest redirect that was followed
-	until     time.Time     // when the first of the certificates expires of all connections: see dial.ValidUntil
+	validity  dial.Validity // of the connection with the shortest
 }
 
 type attemptKey struct{}
@@ -88,8 +88,8 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err err
 func (a *attempt) use(conn net.Conn) {
 	facts := dial.Facts(conn, a.own.Hostname())
 	a.expiry, a.facts.Peer, a.facts.TLS = earlier(a.expiry, dial.CertificateExpiry(conn)), facts.Peer, facts.TLS
-	if until := dial.ValidUntil(conn); a.until.IsZero() || !until.IsZero() && until.Before(a.until) {
-		a.until = until
+	if v := dial.ValidityOf(conn); a.validity.Until.IsZero() || !v.Until.IsZero() && v.Until.Before(a.validity.Until) {
+		a.validity = v
 	}
 }
 
@@ -157,11 +157,11 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	return r
 }
 
-// validUntil returns until when the certificates are valid that were shown to the attempt.
-func (a *attempt) validUntil() time.Time {
+// shown returns until when the certificates are valid that were shown to the attempt.
+func (a *attempt) shown() dial.Validity {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.until
+	return a.validity
 }
 
 // settle waits for a dial that the end of the attempt's context is ending: its error says

@@ -119,5 +119,5 @@ func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	body := traceBody(a.ctx, response)
 	result := a.judged(h.plan.judge(a.ctx, response))
 	body.record(a, response)
-	return h.plan.tls.Judge(result, a.validUntil())
+	return h.plan.tls.Judge(result, a.shown())
 }

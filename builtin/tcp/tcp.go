@@ -77,7 +77,7 @@ func (h *handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	result := h.block.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
+	result := h.block.Judge(h.converse(ctx, conn, took), dial.ValidityOf(conn))
 	result.CertificateExpiry = dial.CertificateExpiry(conn)
 	result.SetFacts(dial.Facts(conn, host))
 	return conn, result

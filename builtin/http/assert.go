@@ -29,6 +29,7 @@ type bodyAssertion struct {
 	// judge returns why the assertion does not hold for a body, or "", without anything of the body. Of a body that is
 	// not whole, isOpen says that what follows may decide otherwise.
 	judge func(body []byte, isWhole bool) (problem string, isOpen bool)
+	value func(body []byte) []byte // the part of a body that does not hold; nil: the whole
 }
 
 // headerAssertion says what one header of the response must be like.
@@ -67,7 +68,7 @@ func (c Config) assertions() (a assertions, err error) {
 	}
 	for _, one := range inJSON {
 		says := one.text + c.JSONEquals[one.text] + c.JSONRegex[one.text]
-		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, says, one.judge}), true
+		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, says, one.judge, one.wrongValue}), true
 	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
@@ -130,7 +131,7 @@ var endAssertion = regexp.MustCompile(`\$|\\[bBz]`)
 
 func contains(text string) bodyAssertion {
 	want := []byte(text)
-	return bodyAssertion{"body_contains", text, func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: "body_contains", says: text, judge: func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, want) {
 			return "", false
 		}
@@ -140,7 +141,7 @@ func contains(text string) bodyAssertion {
 
 func containsNot(text string) bodyAssertion {
 	unwanted := []byte(text)
-	return bodyAssertion{"body_not_contains", text, func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: "body_not_contains", says: text, judge: func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, unwanted) {
 			return "the body contains the text of body_not_contains", false
 		}
@@ -150,7 +151,7 @@ func containsNot(text string) bodyAssertion {
 
 func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
 	looksAhead := endAssertion.MatchString(re.String())
-	return bodyAssertion{field, re.String(), func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: field, says: re.String(), judge: func(body []byte, isWhole bool) (string, bool) {
 		matched, isOpen := re.Match(body), false
 		switch {
 		case isWhole:
@@ -226,9 +227,9 @@ func (a *assertions) headersProblem(h http.Header) string {
 	return ""
 }
 
-// bodyProblem returns what of a body is not as expected, or "". It has nothing of the body. If no assertion fails, open says which of
-// them cannot be decided.
-func (a *assertions) bodyProblem(body text) (problem, open string) {
+// bodyProblem returns what of a body is not as expected, or "", and the part of the body that is not. If no assertion fails, open says
+// which of them cannot be decided.
+func (a *assertions) bodyProblem(body text) (problem string, part []byte, open string) {
 	for _, one := range a.body {
 		if !body.canJudge(one.says) {
 			isUnknown := fmt.Sprintf("the charset of the body is %.40q, in which %s cannot be judged: ask for UTF-8", body.charset, one.field)
@@ -240,10 +241,13 @@ func (a *assertions) bodyProblem(body text) (problem, open string) {
 		case isOpen:
 			open = cmp.Or(open, a.tooLong(one.field))
 		case problem != "":
-			return problem, ""
+			if part = body.inUTF8; one.value != nil {
+				part = one.value(part)
+			}
+			return problem, part, ""
 		}
 	}
-	return "", open
+	return "", nil, open
 }
 
 // tooLong says that an assertion depends on more of a body than is read.

@@ -19,7 +19,8 @@ import (
 // goroutines, some of which outlive the request.
 type attempt struct {
 	ctx context.Context // of the whole attempt, with its deadline
-	own *url.URL        // as configured
+	end context.CancelFunc
+	own *url.URL // as configured
 
 	mu        sync.Mutex // guards all below
 	timings   probe.Timings

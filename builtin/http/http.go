@@ -3,8 +3,8 @@
 //
 // It sends the request as the kubelet does, with a new connection for each attempt and
 // without the proxies of the environment, but verifies certificates by default. A result
-// never contains a body, which could be a secret that the author of the configuration
-// must not read.
+// has a part of a body only if the attempt fails by it or by its status, without what
+// looks like a secret, and not of a response to a redirect or to a request for /probe.
 //
 // # Files
 //
@@ -95,7 +95,7 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u := h.plan.url(host, port)
-	a := &attempt{ctx: ctx, own: u}
+	a := &attempt{ctx: ctx, end: cancel, own: u}
 	request, err := h.plan.request(a.begin(), u)
 	if err != nil {
 		return lacksAuth(err)
@@ -117,7 +117,7 @@ func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	}
 	defer response.Body.Close()
 	body := traceBody(a.ctx, response)
-	result := a.judged(h.plan.judge(a.ctx, response))
+	result := a.judged(h.plan.judge(a.ctx, a.end, response))
 	body.record(a, response)
 	return h.plan.tls.Judge(result, a.shown())
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
@@ -19,6 +20,7 @@ type assertions struct {
 	body    []bodyAssertion   // all must hold
 	isSlow  bool              // some of those about the body are regular expressions, or about JSON
 	headers []headerAssertion // all must hold
+	maxSkew time.Duration     // of the clock of the server; 0: any
 	maxBody int
 }
 
@@ -67,12 +69,12 @@ func (c Config) assertions() (a assertions, err error) {
 		return a, err
 	}
 	for _, one := range inJSON {
-		says := one.text + c.JSONEquals[one.text] + c.JSONRegex[one.text]
-		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, says, one.judge, one.wrongValue}), true
+		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, one.text + one.want, one.judge, one.wrongValue}), true
 	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
 	}
+	a.maxSkew = c.MaxClockSkew
 	if a.maxBody = int(c.MaxBody); a.maxBody == 0 {
 		if a.maxBody = probe.MaxDetail; a.readBody() {
 			a.maxBody = maxBody
@@ -123,7 +125,7 @@ func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
 // needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
 // body: if it is longer, and must be checked, Probe makes the attempt again.
 func (a *assertions) needWorker() bool {
-	return len(a.headers) > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
+	return len(a.headers) > 0 || a.maxSkew > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
 }
 
 // endAssertion matches a regular expression that may ask what follows its match.
@@ -259,28 +261,54 @@ func (a *assertions) tooLong(field string) string {
 	return fmt.Sprintf("the body is longer than %d bytes, and %s depends on the rest: %s", a.maxBody, field, advice)
 }
 
-// jsonAssertions returns the assertions about JSON, sorted by path.
+// jsonAssertions returns the assertions about JSON, by field and path.
 func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
-	for _, text := range slices.Sorted(maps.Keys(c.JSONEquals)) {
-		path, problem := parseJSONPath(text)
-		if problem != "" {
-			return nil, jsonPathError("json_equals", text, problem)
+	for _, of := range []struct {
+		field string
+		says  map[string]string
+		parse func(want string) (holds func(jsonValue) bool, says, problem string)
+	}{
+		{"json_equals", c.JSONEquals, equals}, {"json_regex", c.JSONRegex, matchesText},
+		{"json_min", c.JSONMin, func(want string) (func(jsonValue) bool, string, string) { return isBeyond(want, "at least", 1) }},
+		{"json_max", c.JSONMax, func(want string) (func(jsonValue) bool, string, string) { return isBeyond(want, "at most", -1) }},
+	} {
+		for _, text := range slices.Sorted(maps.Keys(of.says)) {
+			path, problem := parseJSONPath(text)
+			if problem != "" {
+				return nil, jsonPathError(of.field, text, problem)
+			}
+			holds, says, problem := of.parse(of.says[text])
+			if problem != "" {
+				return nil, probe.FieldErrorf(of.field, "of %s %s", text, problem)
+			}
+			all = append(all, jsonAssertion{text, of.field, says, of.says[text], path, holds})
 		}
-		want := c.JSONEquals[text]
-		all = append(all, jsonAssertion{text, "json_equals", path, func(v jsonValue) bool { return v.equals(want) }})
-	}
-	for _, text := range slices.Sorted(maps.Keys(c.JSONRegex)) {
-		path, problem := parseJSONPath(text)
-		if problem != "" {
-			return nil, jsonPathError("json_regex", text, problem)
-		}
-		re, err := regexp.Compile(c.JSONRegex[text])
-		if err != nil {
-			return nil, probe.FieldErrorf("json_regex", "of %s cannot be parsed: %v", text, err)
-		}
-		all = append(all, jsonAssertion{text, "json_regex", path, func(v jsonValue) bool { return re.MatchString(v.text) }})
 	}
 	return all, nil
+}
+
+func equals(want string) (holds func(jsonValue) bool, says, problem string) {
+	return func(v jsonValue) bool { return v.equals(want) }, "", ""
+}
+
+func matchesText(want string) (holds func(jsonValue) bool, says, problem string) {
+	re, err := regexp.Compile(want)
+	if err != nil {
+		return nil, "", fmt.Sprintf("cannot be parsed: %v", err)
+	}
+	return func(v jsonValue) bool { return re.MatchString(v.text) }, "", ""
+}
+
+// isBeyond is for a value that compares with a bound as sign says, or equals it.
+func isBeyond(bound, words string, sign int) (holds func(jsonValue) bool, says, problem string) {
+	limit, isNumber := parseDecimal(bound)
+	if !isNumber {
+		return nil, "", fmt.Sprintf("is %q, which is not a number", bound)
+	}
+	return func(v jsonValue) bool {
+		n, isDecimal := parseDecimal(v.text)
+		return v.number && isDecimal && n.Cmp(limit)*sign >= 0
+	}, ", " + words + " " + bound, ""
 }
 
 func jsonPathError(field, path, problem string) error {

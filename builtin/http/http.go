@@ -16,6 +16,7 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
+//	clock.go       how far the clock of the server may be off
 //	decode.go      compressed bodies
 //	charset.go     bodies in another charset than UTF-8
 //	json.go        values of a JSON document by their paths
@@ -119,5 +120,5 @@ func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	body := traceBody(a.ctx, response)
 	result := a.judged(h.plan.judge(a.ctx, a.end, response))
 	body.record(a, response)
-	return h.plan.tls.Judge(result, a.shown())
+	return h.plan.tls.Judge(h.plan.asserts.judgeClock(result, response.Header), a.shown())
 }

@@ -17,6 +17,8 @@ import (
 type jsonAssertion struct {
 	text  string // of the path
 	field string // of Config
+	says  string // what a value must be: ", at most 10"; empty where the field says enough
+	want  string // as the configuration says
 	path  []jsonStep
 	holds func(jsonValue) bool
 }
@@ -161,7 +163,7 @@ func (a *jsonAssertion) look(document []byte) (problem string, value []byte) {
 	case err != nil:
 		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document)), nil
 	case value != nil:
-		return fmt.Sprintf("the value at %s is not as %s says", a.text, a.field), value
+		return fmt.Sprintf("the value at %s is not as %s says%s", a.text, a.field, a.says), value
 	case missing:
 		return fmt.Sprintf("%s finds no value at %s in one of the elements", a.field, a.text), nil
 	case !found:

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,8 +311,18 @@ func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	}
 }
 
-// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
-func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID. It waits until the
+// log says that some have started: Podman writes it later.
+func (r *Runtime) Events(t testing.TB, since time.Time, started ...string) (actions map[string][]string) {
+	t.Helper()
+	testsync.Until(t, "the log to say that a container has started", func() bool {
+		actions = r.events(t, since)
+		return !slices.ContainsFunc(started, func(id string) bool { return !slices.Contains(actions[id], "start") })
+	})
+	return actions
+}
+
+func (r *Runtime) events(t testing.TB, since time.Time) map[string][]string {
 	t.Helper()
 	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
 	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -35,6 +36,8 @@ type attempt struct {
 	facts     probe.Facts   // of the latest connection and response
 	to        string        // the host of the latest redirect that was followed
 	validity  dial.Validity // of the connection with the shortest
+	conn      net.Conn      // the latest, if it is new and leads to the target
+	lost      int           // segments that were sent again over new connections
 }
 
 type attemptKey struct{}
@@ -80,9 +83,16 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err err
 	a.failure = err
 	a.asked = time.Now()
 	a.http2, a.facts = http2, probe.Facts{Redirects: a.facts.Redirects}
-	if err == nil {
+	if a.conn = nil; err == nil {
 		a.use(conn)
 	}
+}
+
+// measure makes the segments count that are sent again over a new connection.
+func (a *attempt) measure(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conn = conn
 }
 
 // use records what is known of a connection. It needs mu.
@@ -109,7 +119,9 @@ func (a *attempt) connected(info httptrace.GotConnInfo) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.use(inner(info.Conn))
+	if a.use(inner(info.Conn)); info.Reused {
+		a.conn = nil
+	}
 }
 
 func (a *attempt) sent() {
@@ -125,6 +137,9 @@ func (a *attempt) responding() {
 	defer a.mu.Unlock()
 	a.responded, a.firstByte = true, time.Now()
 	a.timings.FirstByte += a.firstByte.Sub(a.asked)
+	if t := a.timings; a.conn != nil && t.Connect+t.TLS+t.FirstByte >= nonblock.MaySendAgain {
+		a.lost += nonblock.Retransmissions(a.conn)
+	}
 }
 
 // hasResponded reports whether a byte of the response to the latest request was received.
@@ -155,7 +170,7 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	r.Timings = a.timings
 	r.CertificateExpiry = earlier(a.expiry, r.CertificateExpiry) // which may be that of an error
 	r.SetFacts(a.facts)
-	return r
+	return nonblock.Lossy(r, a.lost)
 }
 
 // shown returns until when the certificates are valid that were shown to the attempt.

@@ -144,7 +144,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	if conn == nil {
 		return result
 	}
-	if result.Outcome != probe.Success || ctx.Err() != nil { // the deadline of ctx was set on conn too
+	if result.Outcome != probe.Success && result.Outcome != probe.Warning || ctx.Err() != nil { // the deadline of ctx was set on conn too
 		conn.Close()
 		return result
 	}

@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -137,5 +138,29 @@ func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 		for id, actions := range r.Events(t, began) {
 			t.Errorf("events of %s: %v", id, actions)
 		}
+	})
+}
+
+// A container that cannot be made since the runtime is away has the reason of the runtime: this machine lacks nothing.
+func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		w := newWorld(t, r)
+		address := dockertest.FreeAddress(t)
+		u := w.own("web", "serve", address)
+		w.run(map[string]restart.Unit{"web": u}, nil)
+		first := w.until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
+		testsync.Until(t, "the port", func() bool { conn, err := net.Dial("tcp", address); return err == nil && conn.Close() == nil })
+		rename(t, r.Socket, r.Socket+".away") // events still come by the connection that there is
+		get(t, address, "/crash")
+		w.until("web", "reason of the runtime", func(s engine.TargetStatus) bool {
+			if s.Instance.Reason == probe.ReasonResources {
+				t.Fatalf("instance: %+v", s.Instance)
+			}
+			return s.Instance.Phase == probe.Ended && s.Instance.Reason == probe.ReasonRuntimeUnavailable
+		})
+		rename(t, r.Socket+".away", r.Socket)
+		w.until("web", "another instance", func(s engine.TargetStatus) bool {
+			return s.Instance.Phase == probe.Running && s.Instance.ID != first.Instance.ID
+		})
 	})
 }

@@ -2,13 +2,13 @@ package container
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
@@ -145,22 +145,16 @@ func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w := newWorld(t, r)
-		address := dockertest.FreeAddress(t)
-		u := w.own("web", "serve", address)
-		w.run(map[string]restart.Unit{"web": u}, nil)
-		first := w.until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
-		testsync.Until(t, "the port", func() bool { conn, err := net.Dial("tcp", address); return err == nil && conn.Close() == nil })
-		rename(t, r.Socket, r.Socket+".away") // events still come by the connection that there is
-		get(t, address, "/crash")
-		w.until("web", "reason of the runtime", func(s engine.TargetStatus) bool {
-			if s.Instance.Reason == probe.ReasonResources {
-				t.Fatalf("instance: %+v", s.Instance)
-			}
-			return s.Instance.Phase == probe.Ended && s.Instance.Reason == probe.ReasonRuntimeUnavailable
-		})
-		rename(t, r.Socket+".away", r.Socket)
-		w.until("web", "another instance", func(s engine.TargetStatus) bool {
-			return s.Instance.Phase == probe.Running && s.Instance.ID != first.Instance.ID
-		})
+		// The watch has not noticed yet what calls meet.
+		w.runtimes.known = map[string]*runtime{r.Socket: {Client: docker.New(r.Socket + ".away"), watch: docker.NewWatch(r.Client)}}
+		w.run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
+		s := w.until("web", "a reason", func(s engine.TargetStatus) bool { return s.Instance.Reason != "" && s.Instance.Reason != probe.ReasonStarting })
+		if s.Instance.Reason != probe.ReasonRuntimeUnavailable || s.Instance.Restarts != 0 {
+			t.Errorf("instance: %+v", s.Instance)
+		}
+		if err := os.Symlink(r.Socket, r.Socket+".away"); err != nil {
+			t.Fatal(err)
+		}
+		w.until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
 	})
 }

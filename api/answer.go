@@ -58,29 +58,40 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// health returns status 200, or 503 with the error of check.
-func health(check func() error) answer { return readiness(check, nil) }
+// ready serves /readyz: as health does, and names the name servers and container runtimes that do not answer. They do
+// not make the engine unready: other verdicts can be trusted.
+func (s *Server) ready(http.ResponseWriter, *http.Request) (any, error) {
+	var details []string
+	for _, n := range s.config.silentNameServers() {
+		details = append(details, n.String())
+	}
+	if s.config.Runtimes != nil {
+		for _, r := range s.config.Runtimes() {
+			if r.Error != "" {
+				details = append(details, fmt.Sprintf("since %s: %s", r.Since.UTC().Format(time.RFC3339), r.Error))
+			}
+		}
+	}
+	body := map[string]string{"status": "ok"}
+	if len(details) > 0 {
+		body["detail"] = strings.Join(details, "; ")
+	}
+	if s.config.Ready != nil {
+		if err := s.config.Ready(); err != nil {
+			return nil, errorf(http.StatusServiceUnavailable, "%s", strings.Join(append([]string{err.Error()}, details...), "; "))
+		}
+	}
+	return body, nil
+}
 
-// readiness is health, with a detail that names the container runtimes that are away: the engine can be trusted, and knows nothing new of their targets.
-func readiness(check func() error, runtimes func() []Runtime) answer {
+// health returns status 200, or 503 with the error of check.
+func health(check func() error) answer {
 	return func(http.ResponseWriter, *http.Request) (any, error) {
 		if check != nil {
 			if err := check(); err != nil {
 				return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 			}
 		}
-		status := map[string]string{"status": "ok"}
-		if runtimes != nil {
-			var away []string
-			for _, r := range runtimes() {
-				if r.Error != "" {
-					away = append(away, fmt.Sprintf("since %s: %s", r.Since.UTC().Format(time.RFC3339), r.Error))
-				}
-			}
-			if len(away) > 0 {
-				status["detail"] = strings.Join(away, "; ")
-			}
-		}
-		return status, nil
+		return map[string]string{"status": "ok"}, nil
 	}
 }

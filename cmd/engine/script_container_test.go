@@ -16,7 +16,8 @@ import (
 // runtimeKey is the key of a script's *dockertest.Runtime among its values.
 type runtimeKey struct{}
 
-// startRuntime is: runtime docker|podman. It starts a container runtime, and sets SOCKET to its socket. Or it is: runtime stop|start.
+// startRuntime is: runtime docker|podman. It starts a container runtime, the one of engines from then on, and sets SOCKET to its socket. Or it is:
+// runtime stop|start.
 func startRuntime(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "runtime docker|podman|stop|start")
 	t := testOf(ts)
@@ -58,6 +59,12 @@ func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	r.ContainerOf(testOf(ts), args[0], docker.Spec{Cmd: args[1:], Labels: labels})
+}
+
+// makeShellImage is: shellimage NAME. It makes an image with /bin/sh, cat, rm, sleep and touch.
+func makeShellImage(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "shellimage NAME")
+	runtimeOf(ts).ImportShell(testOf(ts), args[0])
 }
 
 // runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no

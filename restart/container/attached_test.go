@@ -35,7 +35,7 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 				if again := w.state("web"); again.Instance.ID != second.Instance.ID || !isReady(again) {
 					t.Errorf("third instance: %+v", again)
 				}
-				events := r.Events(t, began)
+				events := r.Events(t, began, id)
 				if actions := events[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 					t.Errorf("events of the container: %v", actions)
 				}

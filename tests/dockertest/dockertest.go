@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,7 +158,7 @@ func (r *Runtime) begin(t testing.TB) *Runtime {
 	r.Client = docker.New(r.Socket)
 	t.Cleanup(func() { r.end(t) })
 	r.Start(t)
-	r.importImage(t)
+	r.importSubject(t)
 	return r
 }
 
@@ -247,30 +249,62 @@ var subject = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "subject"))
 })
 
-// importImage makes the image.
-func (r *Runtime) importImage(t testing.TB) {
+// importSubject makes the image.
+func (r *Runtime) importSubject(t testing.TB) {
 	t.Helper()
 	program, err := subject()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files bytes.Buffer
-	archive := tar.NewWriter(&files)
-	for _, h := range []*tar.Header{{Name: "tmp/", Mode: 0o777, Typeflag: tar.TypeDir}, {Name: "subject", Mode: 0o755, Size: int64(len(program))}} {
-		if err := archive.WriteHeader(h); err != nil {
+	r.importImage(t, Image, map[string][]byte{"subject": program}, `ENTRYPOINT ["/subject"]`)
+}
+
+// ImportShell makes an image with a shell and some programs of this machine, as busybox has them.
+func (r *Runtime) ImportShell(t testing.TB, image string) {
+	t.Helper()
+	tier.Needs(t, "ldd")
+	files := map[string][]byte{}
+	add := func(path, as string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		files[strings.TrimPrefix(as, "/")] = text
 	}
-	if _, err := archive.Write(program); err != nil {
+	for _, name := range []string{"sh", "cat", "rm", "sleep", "touch"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		add(path, "/bin/"+name)
+		libraries, _ := exec.Command("ldd", path).Output() // an error: it is static
+		for word := range strings.FieldsSeq(string(libraries)) {
+			if strings.HasPrefix(word, "/") {
+				add(word, word)
+			}
+		}
+	}
+	r.importImage(t, image, files)
+}
+
+// importImage makes an image of programs, with such instructions of a Dockerfile.
+func (r *Runtime) importImage(t testing.TB, image string, programs map[string][]byte, changes ...string) {
+	t.Helper()
+	var files bytes.Buffer
+	archive := tar.NewWriter(&files)
+	err := archive.WriteHeader(&tar.Header{Name: "tmp/", Mode: 0o777, Typeflag: tar.TypeDir})
+	for name, program := range programs {
+		err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(program))}))
+		_, failed := archive.Write(program)
+		err = errors.Join(err, failed)
+	}
+	if err := errors.Join(err, archive.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	name, tag, _ := strings.Cut(Image, ":")
-	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": {`ENTRYPOINT ["/subject"]`}}
+	name, tag, _ := strings.Cut(image, ":")
+	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": changes}
 	if r.Name == "podman" { // whose version of the call takes no name
-		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {Image}, "changes": {`ENTRYPOINT ["/subject"]`}}
+		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {image}, "changes": changes}
 	}
 	res, err := r.http().Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
 	if err != nil {
@@ -337,8 +371,18 @@ func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	}
 }
 
-// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
-func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID. It waits until the
+// log says that some have started: Podman writes it later.
+func (r *Runtime) Events(t testing.TB, since time.Time, started ...string) (actions map[string][]string) {
+	t.Helper()
+	testsync.Until(t, "the log to say that a container has started", func() bool {
+		actions = r.events(t, since)
+		return !slices.ContainsFunc(started, func(id string) bool { return !slices.Contains(actions[id], "start") })
+	})
+	return actions
+}
+
+func (r *Runtime) events(t testing.TB, since time.Time) map[string][]string {
 	t.Helper()
 	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
 	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())

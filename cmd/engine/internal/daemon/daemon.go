@@ -299,6 +299,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { return d.agent.Run(serving) })
 	parts.Go(func() error { d.beats.Run(serving); return nil })
+	parts.Go(func() error { logNameServers(serving, d.log, silentNameServers); return nil })
 	d.listeners.run(parts, serving, d.beats)
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })

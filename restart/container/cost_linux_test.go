@@ -89,7 +89,7 @@ func TestEngineWhoseCostIsCounted(t *testing.T) {
 // the daemons, shims, containers and checks counts, less that of the same containers without checks.
 func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
 	tier.CI(t)
-	containers, length, period, want := tier.Pick(2, 3, 20), tier.Pick(time.Second, 4*time.Second, time.Minute), tier.Pick(time.Second, time.Second, 5*time.Second), tier.Pick(1.0, 10, 500)
+	containers, length, period, want := tier.Pick(2, 3, 20), tier.Pick(time.Second, 2*time.Second, time.Minute), tier.Pick(time.Second, time.Second, 5*time.Second), tier.Pick(1.0, 2, 50)
 	daemon, own := newGroup(t, "daemon"), newGroup(t, "engine")
 	r := dockertest.DockerIn(t, string(daemon))
 	var ports []string
@@ -109,7 +109,7 @@ func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
 		}
 	}
 	count := func() (ofDaemon, ofEngine time.Duration) { // of a check
-		time.Sleep(tier.Pick(0, 2*time.Second, 10*time.Second)) // without what starts
+		time.Sleep(tier.Pick(0, time.Second, 10*time.Second)) // without what starts
 		d, e := daemon.used(t), own.used(t)
 		time.Sleep(length)
 		checks := time.Duration(containers) * length / period

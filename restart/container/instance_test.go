@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 )
 
 func TestWhereAContainerIsReached(t *testing.T) {
@@ -48,9 +49,9 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	spec.HostConfig.NetworkMode = "sonde-test"
 	id := r.ContainerOf(t, "web", spec)
 	w := newWorld(t, r)
-	w.http("web", "192.0.2.1:8080")
-	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
-	first := w.until("web", "ready", isReady)
+	w.HTTP("web", "192.0.2.1:8080")
+	w.Run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	first := w.Until("web", "ready", drivertest.IsReady)
 	if err := r.Client.Stop(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	if err := r.Client.Start(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+	second := w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 	if second.Instance.Address == first.Instance.Address || second.Instance.Address != fmt.Sprint(r.Inspect(t, id).Addresses["sonde-test"].Addr()) {
 		t.Errorf("first %+v, second %+v", first.Instance, second.Instance)
 	}

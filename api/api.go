@@ -108,6 +108,10 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
+
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
 	Discoveries func() []discover.Status

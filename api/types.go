@@ -69,6 +69,13 @@ type Target struct {
 	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name} and with ?groups=true
 }
 
+// Runtime is what is known of a container runtime whose containers are targets.
+type Runtime struct {
+	Name  string    // the path of its socket
+	Error string    // why it cannot be seen now; empty if it is
+	Since time.Time // when that began
+}
+
 // Sharing is who probes a target that the engines of a cluster share.
 type Sharing struct {
 	// Owner is the engine that probes the target, if the engines of a cluster share it; absent while none

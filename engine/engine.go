@@ -47,6 +47,7 @@
 //	worker.go       attempts that need a goroutine each
 //	attempt.go      one attempt, and Once
 //	latency.go      limits of an attempt's duration
+//	level.go        the level of Rule.WarnOnRise
 //	fault.go        Fault: the latest failure or warning, and how many of the latest attempts were like it
 //	read.go         Status, Target: what readers get
 //	gauge.go        Watch and WatchTarget: what the fastest readers get

@@ -85,8 +85,9 @@ type rare struct {
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
-	lost   int64 // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
-	waived uint8 // how many failures in a row, up to maxWaived, were waived
+	lost   int64          // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
+	level  *verdict.Level // nil unless Rule.WarnOnRise asks for it, and an attempt has passed
+	waived uint8          // how many failures in a row, up to maxWaived, were waived
 	sought sought
 }
 

@@ -140,7 +140,7 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 var discoveryMetrics = []metric[discover.Status]{
 	gauge("sonde_discovery_elements", "Number of elements that the discover block has found last.", func(d discover.Status) float64 { return float64(d.Elements) }, "discover"),
 	gauge("sonde_discovery_failing", "1 while the latest answer to the discover block is broken, incomplete or empty, otherwise 0.", func(d discover.Status) float64 { return number(d.Error != "" && d.LeftOut == 0) }, "discover"),
-	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
+	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses or labels are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
 	gauge("sonde_discovery_last_answer_timestamp_seconds", "When the last complete answer came, in seconds since 1970; 0 for never.", func(d discover.Status) float64 { return unixTime(d.Answered) }, "discover"),
 }
 

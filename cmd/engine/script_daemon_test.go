@@ -35,6 +35,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"runtime":    startRuntime,
 		"container":  makeContainer,
 		"inside":     runInside,
+		"shellimage": makeShellImage,
 	}
 }
 
@@ -69,6 +70,9 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d.process = exec.Command("sonde", append([]string{"run", "--address-file", "address", "--log-format", "text"}, args...)...)
 	d.process.Dir = ts.MkAbs(".")
 	d.process.Env = environ()
+	if socket := ts.Getenv("SOCKET"); socket != "" {
+		d.process.Env = append(d.process.Env, "DOCKER_HOST=unix://"+socket)
+	}
 	d.process.Stdout, d.process.Stderr = log, log
 	ts.Check(d.process.Start())
 	d.exited = make(chan struct{})

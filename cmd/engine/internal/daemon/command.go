@@ -17,6 +17,7 @@
 //	targets.go  the part of the targets: their probes and units
 //	saved.go    the list of what the engine remembers over a restart
 //	processes.go the drivers of targets, and the processes that the previous engine has left running
+//	containers.go the containers that it has made
 //	operate.go  what operators do to targets
 //	notifiers.go what receivers were told, between engines and for the API
 //	maintenance.go maintenances by the calendar

@@ -305,6 +305,7 @@ func (d *daemon) run(ctx context.Context) error {
 	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })
 	parts.Go(func() error { return d.saved.run(serving, d.engine) })
 	parts.Go(func() error { d.processes.endSurvivors(running, d.restarts.Driver); return nil })
+	parts.Go(func() error { d.processes.endContainers(running, d.restarts.Driver); return nil })
 	go d.watch.run(serving, func() { // the end does not wait for it, since a disk may hang
 		select {
 		case d.jobs <- &job{trigger: byWatch}:

@@ -21,6 +21,7 @@ import (
 )
 
 type flags struct {
+	runtime     string
 	address     string
 	entrypoints entrypoints
 	dns         string   // the file of the plugin dns
@@ -40,7 +41,8 @@ func Command() *cobra.Command {
 			"directories of *.yaml, *.yml and *.json files, or - for standard input. It writes a configuration to\n" +
 			"standard output, with a target for each container.\n\n" +
 			"A container with a command becomes a process of the engine, unless --address or the pod's status says\n" +
-			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
+			"that it runs elsewhere. With --runtime docker each container becomes one that the engine makes by Docker or\n" +
+			"Podman. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
 			"A single file with the modules of blackbox_exporter (blackbox.yml) becomes probe_module blocks. Hosts that\n" +
 			"they may probe are given with --allow. A module whose attempts could succeed where those of blackbox_exporter\n" +
 			"fail becomes a comment, unless --lax is given.\n\n" +
@@ -50,10 +52,12 @@ func Command() *cobra.Command {
 			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
 			"  sonde import /etc/supervisor/supervisord.conf > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
+			"  sonde import --runtime docker deploy/ > config.hcl\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
 		Args: cli.Args(1, math.MaxInt, "a FILE is required, or - for standard input"),
 		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths) },
 	}
+	cli.WordVar(c.Flags(), &f.runtime, "runtime", "", asProcess, "what containers of manifests become: process, or docker for container blocks", asProcess, inDocker)
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
@@ -73,6 +77,12 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		}
 	}
 	im := newImporter(f)
+	if f.runtime == inDocker {
+		if f.address != "" {
+			return cli.UsageError("--address is for pods that run elsewhere, and --runtime docker makes their containers here: leave out one of the two")
+		}
+		im.writeState()
+	}
 	for _, file := range files {
 		found, wrong := kube.Read(file.Name, file.Text)
 		errs = append(errs, wrong...)

@@ -36,6 +36,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"container":  makeContainer,
 		"inside":     runInside,
 		"shellimage": makeShellImage,
+		"compose":    runCompose,
 	}
 }
 

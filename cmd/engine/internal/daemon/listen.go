@@ -23,7 +23,6 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/group"
@@ -213,7 +212,7 @@ func (d *daemon) self() string {
 	}
 	paths := d.paths
 	if !d.flags.isOnlyPods(paths) {
-		paths = handlers.OrDefault(paths)
+		paths = d.flags.inputs.Paths(paths)
 	}
 	for _, path := range paths {
 		if full, err := filepath.Abs(path); err == nil {

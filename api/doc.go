@@ -18,6 +18,7 @@
 //	POST /v1/notifiers/{name}/test  sends a test notice to the receivers of a notifier: a NotifierTest
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
+//	POST /v1/report          takes what a gateway says of the requests to a target: a TrafficTaken; ?target=, by=, requests=, failures= and detail=
 //	POST /v1/plan            a Plan: what a reload would do; ?config=
 //	GET /v1/stats            a Stats
 //	GET /badge/{name}.svg    the state of a target as a picture; /badge/group/{name}.svg that of a group

@@ -148,6 +148,7 @@ func (d *daemon) apiConfig() api.Config {
 		LastReload:   d.reloads,
 		Operate:      operator.operate,
 		Pause:        operator.pause,
+		Traffic:      d.engine.Admin().ReportTraffic,
 		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,

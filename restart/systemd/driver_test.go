@@ -51,7 +51,7 @@ func TestAFailingUnitIsRestartedOnce(t *testing.T) {
 func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 	w := newWorld(t)
 	unit, address := w.service("web", "Restart=no", "ExecStartPost=/bin/sleep 0.3") // until it listens
-	for key, p := range w.Probes { // so that only signals tell
+	for key, p := range w.Probes {                                                  // so that only signals tell
 		p.Rule.Period = time.Minute
 		w.Probes[key] = p
 	}

@@ -17,7 +17,8 @@
 //
 // Files: container.go, names.go, handlers.go and expand.go convert a container;
 // defaults.go and package validate do what the API server does first; manifest.go,
-// split.go and ignored.go read manifests; process.go turns a container into a process;
-// set.go, instances.go and restarts.go are for the engine; status.go and conditions.go
-// are for the pod's status; manager.go joins them.
+// split.go and ignored.go read manifests; process.go turns a container into a process,
+// contained.go into one of a container runtime; set.go, instances.go and restarts.go
+// are for the engine; status.go and conditions.go are for the pod's status; manager.go
+// joins them.
 package kube

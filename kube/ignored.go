@@ -43,15 +43,42 @@ var containerFields = fields{
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 
-// hostNetwork has no effect: a pod's address is that of its status.
+// Of processes hostNetwork has no effect: a pod's address is that of its status.
 var podFields = fields{
 	"containers": nil, "initContainers": nil, "restartPolicy": nil, "terminationGracePeriodSeconds": nil,
 	"hostNetwork": nil, "securityContext": userFields, "os": {"name": nil},
 }
 
-// findIgnored sets Ignored and IgnoredOf. Spec is the path of the pod's spec, such as
-// "spec.template.spec".
-func (m *Manifest) findIgnored(o map[string]any, spec string) {
+// containedFields and containedPodFields are those of containers of a container runtime.
+var (
+	containedFields = with(containerFields, fields{
+		"imagePullPolicy": nil, "resources": {"limits": {"cpu": nil, "memory": nil}},
+		"ports": {"name": nil, "containerPort": nil, "protocol": nil, "hostPort": nil, "hostIP": nil},
+	})
+	containedPodFields = with(podFields, fields{"volumes": nil})
+)
+
+// with returns fields with others added or replaced.
+func with(all, more fields) fields {
+	all = maps.Clone(all)
+	maps.Copy(all, more)
+	return all
+}
+
+// ForContainers says that containers of the manifest become those of a container runtime: Ignored and IgnoredOf are the fields that
+// Containers and Contained do not support, and nothing is known of where the pod runs.
+func (m *Manifest) ForContainers() {
+	if m.Pod == nil {
+		return
+	}
+	m.Pod.Status.PodIP, m.Pod.Status.HostIP = "", ""
+	m.SetAddress("")
+	m.findIgnored(containedPodFields, containedFields)
+}
+
+// findIgnored sets Ignored and IgnoredOf.
+func (m *Manifest) findIgnored(podFields, containerFields fields) {
+	o, spec := m.object, strings.TrimPrefix(m.spec.String(), ".")
 	known := fields{"apiVersion": nil, "kind": nil, "metadata": serverFields, "status": nil}
 	below := known
 	path := strings.Split(spec, ".")

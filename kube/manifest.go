@@ -36,7 +36,8 @@ type Manifest struct {
 	// container's name.
 	IgnoredOf map[string][]string
 
-	spec *field.Path // of the pod's spec
+	spec   *field.Path    // of the pod's spec
+	object map[string]any // of which it is read
 }
 
 // String returns the kind, namespace and name, such as "Deployment shop/web".
@@ -207,7 +208,8 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 	if len(w.template) > 0 {
 		m.spec = field.NewPath(w.template[0], append(slices.Clone(w.template[1:]), "spec")...)
 	}
-	m.findIgnored(o, strings.Join(append(slices.Clone(w.template), "spec"), "."))
+	m.object = o
+	m.findIgnored(podFields, containerFields)
 	policy := Default(pod).Spec.RestartPolicy
 	if len(w.policies) == 0 || slices.Contains(w.policies, policy) {
 		return nil

@@ -15,6 +15,16 @@ import (
 // obstacles returns what a container needs and a process of this machine cannot have.
 // Unknown are the variables whose values the manifest does not determine.
 func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
+	return obstaclesOf(pod, c, unknown, func(m v1.VolumeMount) string {
+		if isHostPath(pod, m) {
+			return ""
+		}
+		return fmt.Sprintf("volume %q is mounted at %s", m.Name, m.MountPath)
+	})
+}
+
+// obstaclesOf is obstacles, with a function that says what is wrong with a mount.
+func obstaclesOf(pod *v1.Pod, c v1.Container, unknown []string, mount func(v1.VolumeMount) string) []string {
 	var found []string
 	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
 	if os := pod.Spec.OS; os != nil && os.Name == v1.Windows {
@@ -27,8 +37,8 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 		add("variables are set by envFrom")
 	}
 	for _, m := range c.VolumeMounts {
-		if !isHostPath(pod, m) {
-			add("volume %q is mounted at %s", m.Name, m.MountPath)
+		if problem := mount(m); problem != "" {
+			add("%s", problem)
 		}
 	}
 	for _, d := range c.VolumeDevices {

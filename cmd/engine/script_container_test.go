@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // runtimeKey is the key of a script's *dockertest.Runtime among its values.
 type runtimeKey struct{}
 
-// startRuntime is: runtime docker|podman. It starts a container runtime, and sets SOCKET to its socket.
+// startRuntime is: runtime docker|podman. It starts a container runtime, the one of engines from then on, and sets SOCKET to its socket.
 func startRuntime(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "runtime docker|podman")
 	t := testOf(ts)
@@ -35,15 +37,44 @@ func runtimeOf(ts *testscript.TestScript) *dockertest.Runtime {
 	return *ts.Value(runtimeKey{}).(**dockertest.Runtime)
 }
 
-// makeContainer is: container NAME [ARG...]. It starts a container of the program subject.
+// makeContainer is: container [LABEL=VALUE...] NAME [ARG...]. It starts a container of the program subject. Or it is: ! container NAME. It
+// removes that container.
 func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 0, "container NAME [ARG...]")
-	runtimeOf(ts).Container(testOf(ts), args[0], args[1:]...)
+	labels := map[string]string{}
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		name, value, _ := strings.Cut(args[0], "=")
+		labels[name], args = value, args[1:]
+	}
+	usage(ts, len(args) > 0 && (!neg || len(args) == 1), "container [LABEL=VALUE...] NAME [ARG...], or ! container NAME")
+	r := runtimeOf(ts)
+	if neg {
+		ts.Check(r.Remove(context.Background(), r.Inspect(testOf(ts), args[0]).ID, true))
+		return
+	}
+	r.ContainerOf(testOf(ts), args[0], docker.Spec{Cmd: args[1:], Labels: labels})
 }
 
-// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so.
+// makeShellImage is: shellimage NAME. It makes an image with /bin/sh, cat, rm, sleep and touch.
+func makeShellImage(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "shellimage NAME")
+	runtimeOf(ts).ImportShell(testOf(ts), args[0])
+}
+
+// runCompose is: compose ARG.... It runs docker-compose in the directory of the script.
+func runCompose(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "compose ARG...")
+	tier.Needs(testOf(ts), "docker-compose")
+	c := exec.Command("docker-compose", args...)
+	c.Dir, c.Env = ts.MkAbs("."), append(os.Environ(), "DOCKER_HOST=unix://"+runtimeOf(ts).Socket)
+	output, err := c.CombinedOutput()
+	ts.Logf("%s", output)
+	ts.Check(err)
+}
+
+// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no
+// such container.
 func runInside(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 1, "inside NAME ARG...")
+	usage(ts, len(args) > 1 != neg && len(args) > 0, "inside NAME ARG..., or ! inside NAME")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r := runtimeOf(ts)
@@ -53,9 +84,15 @@ func runInside(ts *testscript.TestScript, neg bool, args []string) {
 		if !strings.HasPrefix(strings.TrimPrefix(c.Names[0], "/"), args[0]) {
 			continue
 		}
+		if neg {
+			ts.Fatalf("there is a container %s", args[0])
+		}
 		var output bytes.Buffer
 		_, err := r.Run(ctx, docker.Exec{Container: c.ID, Command: append([]string{"/subject"}, args[1:]...), Stdout: &output, Stderr: &output})
 		ts.Check(err)
+		return
+	}
+	if neg {
 		return
 	}
 	ts.Fatalf("no container has a name that begins with %s", args[0])

@@ -38,6 +38,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"systemd":    startSystemd,
 		"unit":       makeUnit,
 		"onsystem":   runOnSystem,
+		"shellimage": makeShellImage,
+		"compose":    runCompose,
 	}
 }
 
@@ -72,6 +74,9 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d.process = exec.Command("sonde", append([]string{"run", "--address-file", "address", "--log-format", "text"}, args...)...)
 	d.process.Dir = ts.MkAbs(".")
 	d.process.Env = append(environ(), busVariable+"="+ts.Getenv(busVariable))
+	if socket := ts.Getenv("SOCKET"); socket != "" {
+		d.process.Env = append(d.process.Env, "DOCKER_HOST=unix://"+socket)
+	}
 	d.process.Stdout, d.process.Stderr = log, log
 	ts.Check(d.process.Start())
 	d.exited = make(chan struct{})

@@ -18,9 +18,9 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
 	"github.com/sonde-probe/sonde/tests/dockertest"
-	"github.com/sonde-probe/sonde/tests/systemdtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/systemdtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 

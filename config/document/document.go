@@ -57,20 +57,17 @@ func (b *Body) Block(kind string, labels ...string) *Body {
 	return &Body{b.body.AppendNewBlock(kind, labels).Body()}
 }
 
-// Argument is a name with a value, which is a string, bool, int, []string,
+// Argument is a name with a value, which is a string, bool, int, float64, []string,
 // map[string]string or map[string]any.
 type Argument struct {
 	Name  string
 	Value any
 }
 
-// BlockOf adds a block of arguments without those that are an empty string or map. It is
+// BlockOf adds a block of arguments without those that are an empty string, list or map. It is
 // written in one line if it has only one. It returns the body of a block that is not.
 func (b *Body) BlockOf(kind string, arguments ...Argument) *Body {
-	arguments = slices.DeleteFunc(arguments, func(a Argument) bool {
-		v := reflect.ValueOf(a.Value)
-		return (v.Kind() == reflect.String || v.Kind() == reflect.Map) && v.Len() == 0
-	})
+	arguments = slices.DeleteFunc(arguments, Argument.isEmpty)
 	if len(arguments) == 1 {
 		if value := expression(arguments[0].Value); !strings.Contains(string(value.Bytes()), "\n") {
 			line := hclwrite.Tokens{identifier(kind), token(hclsyntax.TokenOBrace, "{"), identifier(arguments[0].Name), token(hclsyntax.TokenEqual, "=")}
@@ -79,10 +76,26 @@ func (b *Body) BlockOf(kind string, arguments ...Argument) *Body {
 		}
 	}
 	body := b.Block(kind)
-	for _, a := range arguments {
-		body.Set(a.Name, a.Value)
-	}
+	body.SetAll(arguments...)
 	return body
+}
+
+// isEmpty reports whether the value is an empty string, list or map.
+func (a Argument) isEmpty() bool {
+	switch v := reflect.ValueOf(a.Value); v.Kind() {
+	case reflect.String, reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	}
+	return false
+}
+
+// SetAll adds arguments without those that are an empty string, list or map.
+func (b *Body) SetAll(arguments ...Argument) {
+	for _, a := range arguments {
+		if !a.isEmpty() {
+			b.Set(a.Name, a.Value)
+		}
+	}
 }
 
 // Set adds an argument. For the types of value see Argument.
@@ -97,6 +110,13 @@ func (b *Body) SetWithComment(name string, value any, comment string) {
 
 // Newline adds an empty line.
 func (b *Body) Newline() { b.body.AppendNewline() }
+
+// Separate adds an empty line, unless the body is empty.
+func (b *Body) Separate() {
+	if len(b.body.BuildTokens(nil)) > 0 {
+		b.Newline()
+	}
+}
 
 // commentWidth is the length of a line of a comment in bytes, without its indent.
 const commentWidth = 96

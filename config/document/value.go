@@ -29,6 +29,8 @@ func expression(value any) hclwrite.Tokens {
 		return hclwrite.TokensForValue(cty.BoolVal(v))
 	case int:
 		return hclwrite.TokensForValue(cty.NumberIntVal(int64(v)))
+	case float64:
+		return hclwrite.TokensForValue(cty.NumberFloatVal(v))
 	case []string:
 		return list(v)
 	case map[string]string:

@@ -56,7 +56,7 @@ func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
 				drivertest.Get(t, address, "/crash")
 				w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 				time.Sleep(time.Second) // for a second start
-				if actions := r.Events(t, began)[id]; count(actions, "start") != 1 {
+				if actions := r.Events(t, began, id)[id]; count(actions, "start") != 1 {
 					t.Errorf("events: %v", actions)
 				}
 				testsync.Until(t, "exit status", func() bool { return w.State("web").Instance.Detail != "" })

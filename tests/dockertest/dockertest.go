@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,6 +72,33 @@ func each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 
 // Docker starts a Docker Engine without networks of its own, whose containers go on without it.
 func Docker(t testing.TB) *Runtime {
+	return newDocker(t).begin(t)
+}
+
+// ApartAddress is the address of the machine of DockerApart.
+const ApartAddress = "10.213.48.2"
+
+// DockerApart is Docker on what is another machine to this one, by its network: only ApartAddress is reached from here.
+func DockerApart(t testing.TB) *Runtime {
+	r := newDocker(t)
+	needs(t, "unshare", "ip", "nsenter")
+	r.command = append([]string{"unshare", "--net"}, r.command...)
+	r.begin(t)
+	pid := strconv.Itoa(r.process.Process.Pid)
+	inside := []string{"nsenter", "--net", "--target", pid, "ip"}
+	for _, command := range [][]string{
+		{"ip", "link", "add", "sonde-test1", "type", "veth", "peer", "name", "outside", "netns", pid},
+		{"ip", "address", "add", "10.213.48.1/30", "dev", "sonde-test1"}, {"ip", "link", "set", "sonde-test1", "up"},
+		append(inside, "address", "add", ApartAddress+"/30", "dev", "outside"), append(inside, "link", "set", "outside", "up"), append(inside, "link", "set", "lo", "up"),
+	} {
+		if text, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", command, err, text)
+		}
+	}
+	return r
+}
+
+func newDocker(t testing.TB) *Runtime {
 	needs(t, "dockerd", "containerd", "runc")
 	r := &Runtime{Name: "docker", dir: testsync.SocketDir(t)}
 	r.Socket = filepath.Join(r.dir, "docker.sock")
@@ -78,7 +107,7 @@ func Docker(t testing.TB) *Runtime {
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver=overlay2",
 		"--default-ulimit", "nofile=4096:4096", "--live-restore",
 	}
-	return r.begin(t)
+	return r
 }
 
 // Podman starts the API service of Podman, whose containers have the network of the machine.
@@ -129,7 +158,7 @@ func (r *Runtime) begin(t testing.TB) *Runtime {
 	r.Client = docker.New(r.Socket)
 	t.Cleanup(func() { r.end(t) })
 	r.Start(t)
-	r.importImage(t)
+	r.importSubject(t)
 	return r
 }
 
@@ -220,30 +249,62 @@ var Subject = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "subject"))
 })
 
-// importImage makes the image.
-func (r *Runtime) importImage(t testing.TB) {
+// importSubject makes the image.
+func (r *Runtime) importSubject(t testing.TB) {
 	t.Helper()
 	program, err := Subject()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files bytes.Buffer
-	archive := tar.NewWriter(&files)
-	for _, h := range []*tar.Header{{Name: "tmp/", Mode: 0o777, Typeflag: tar.TypeDir}, {Name: "subject", Mode: 0o755, Size: int64(len(program))}} {
-		if err := archive.WriteHeader(h); err != nil {
+	r.importImage(t, Image, map[string][]byte{"subject": program}, `ENTRYPOINT ["/subject"]`)
+}
+
+// ImportShell makes an image with a shell and some programs of this machine, as busybox has them.
+func (r *Runtime) ImportShell(t testing.TB, image string) {
+	t.Helper()
+	tier.Needs(t, "ldd")
+	files := map[string][]byte{}
+	add := func(path, as string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		files[strings.TrimPrefix(as, "/")] = text
 	}
-	if _, err := archive.Write(program); err != nil {
+	for _, name := range []string{"sh", "cat", "rm", "sleep", "touch"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		add(path, "/bin/"+name)
+		libraries, _ := exec.Command("ldd", path).Output() // an error: it is static
+		for word := range strings.FieldsSeq(string(libraries)) {
+			if strings.HasPrefix(word, "/") {
+				add(word, word)
+			}
+		}
+	}
+	r.importImage(t, image, files)
+}
+
+// importImage makes an image of programs, with such instructions of a Dockerfile.
+func (r *Runtime) importImage(t testing.TB, image string, programs map[string][]byte, changes ...string) {
+	t.Helper()
+	var files bytes.Buffer
+	archive := tar.NewWriter(&files)
+	err := archive.WriteHeader(&tar.Header{Name: "tmp/", Mode: 0o777, Typeflag: tar.TypeDir})
+	for name, program := range programs {
+		err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(program))}))
+		_, failed := archive.Write(program)
+		err = errors.Join(err, failed)
+	}
+	if err := errors.Join(err, archive.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	name, tag, _ := strings.Cut(Image, ":")
-	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": {`ENTRYPOINT ["/subject"]`}}
+	name, tag, _ := strings.Cut(image, ":")
+	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": changes}
 	if r.Name == "podman" { // whose version of the call takes no name
-		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {Image}, "changes": {`ENTRYPOINT ["/subject"]`}}
+		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {image}, "changes": changes}
 	}
 	res, err := r.http().Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
 	if err != nil {
@@ -310,8 +371,18 @@ func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	}
 }
 
-// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
-func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID. It waits until the
+// log says that some have started: Podman writes it later.
+func (r *Runtime) Events(t testing.TB, since time.Time, started ...string) (actions map[string][]string) {
+	t.Helper()
+	testsync.Until(t, "the log to say that a container has started", func() bool {
+		actions = r.events(t, since)
+		return !slices.ContainsFunc(started, func(id string) bool { return !slices.Contains(actions[id], "start") })
+	})
+	return actions
+}
+
+func (r *Runtime) events(t testing.TB, since time.Time) map[string][]string {
 	t.Helper()
 	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
 	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())

@@ -23,7 +23,6 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/group"
@@ -142,6 +141,7 @@ func (d *daemon) apiConfig() api.Config {
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
+		NameServers:  silentNameServers,
 		Reload:       d.requestReload,
 		Plan:         d.requestPlan,
 		LastReload:   d.reloads,
@@ -211,7 +211,7 @@ func (d *daemon) self() string {
 	}
 	paths := d.paths
 	if !d.flags.isOnlyPods(paths) {
-		paths = handlers.OrDefault(paths)
+		paths = d.flags.inputs.Paths(paths)
 	}
 	for _, path := range paths {
 		if full, err := filepath.Abs(path); err == nil {

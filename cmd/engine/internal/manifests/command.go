@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/compose"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/peerimport"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -21,6 +24,7 @@ import (
 )
 
 type flags struct {
+	runtime     string
 	address     string
 	entrypoints entrypoints
 	dns         string   // the file of the plugin dns
@@ -40,20 +44,26 @@ func Command() *cobra.Command {
 			"directories of *.yaml, *.yml and *.json files, or - for standard input. It writes a configuration to\n" +
 			"standard output, with a target for each container.\n\n" +
 			"A container with a command becomes a process of the engine, unless --address or the pod's status says\n" +
-			"that it runs elsewhere. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
+			"that it runs elsewhere. With --runtime docker each container becomes one that the engine makes by Docker or\n" +
+			"Podman. What Sonde does not support is written as a comment and shown as a warning.\n\n" +
 			"A single file with the modules of blackbox_exporter (blackbox.yml) becomes probe_module blocks. Hosts that\n" +
 			"they may probe are given with --allow. A module whose attempts could succeed where those of blackbox_exporter\n" +
 			"fail becomes a comment, unless --lax is given.\n\n" +
 			"A single supervisord.conf, monitrc or configuration of gatus becomes targets. A check that would be laxer here\n" +
-			"becomes a comment, unless --lax is given. What is not converted is a comment and a warning, too.",
+			"becomes a comment, unless --lax is given. What is not converted is a comment and a warning, too.\n\n" +
+			"A single compose file becomes targets that follow the containers of docker compose, with their health checks\n" +
+			"as probes. So does sonde run --compose, without a file.",
 		Example: "  sonde import deploy/ > config.hcl\n" +
 			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
 			"  sonde import /etc/supervisor/supervisord.conf > config.hcl\n" +
+			"  sonde import compose.yaml > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
+			"  sonde import --runtime docker deploy/ > config.hcl\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
 		Args: cli.Args(1, math.MaxInt, "a FILE is required, or - for standard input"),
 		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths) },
 	}
+	cli.WordVar(c.Flags(), &f.runtime, "runtime", "", asProcess, "what containers of manifests become: process, or docker for container blocks", asProcess, inDocker)
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
@@ -69,10 +79,20 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		case blackboximport.Recognizes(files[0].Text):
 			return importBlackbox(c, f, files[0])
 		case peerimport.Recognizes(files[0].Text):
-			return importPeer(c, f, files[0])
+			doc, warnings, err := peerimport.Write(files[0].Name, files[0].Text, peerimport.Options{Lax: f.lax})
+			return writePeer(c, doc, warnings, err)
+		case compose.Recognizes(files[0].Text):
+			doc, warnings, err := compose.Write(files[0].Name, files[0].Text, os.LookupEnv)
+			return writePeer(c, doc, warnings, err)
 		}
 	}
 	im := newImporter(f)
+	if f.runtime == inDocker {
+		if f.address != "" {
+			return cli.UsageError("--address is for pods that run elsewhere, and --runtime docker makes their containers here: leave out one of the two")
+		}
+		im.writeState()
+	}
 	for _, file := range files {
 		found, wrong := kube.Read(file.Name, file.Text)
 		errs = append(errs, wrong...)
@@ -110,9 +130,8 @@ func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	}
 }
 
-// importPeer writes the checks and programs of another tool.
-func importPeer(c *cobra.Command, f *flags, file source) error {
-	doc, warnings, err := peerimport.Write(file.Name, file.Text, peerimport.Options{Lax: f.lax})
+// writePeer writes what the configuration of another tool has become.
+func writePeer(c *cobra.Command, doc *document.Document, warnings []string, err error) error {
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)

@@ -13,6 +13,7 @@
 //
 //	command.go  the command, and the check of what it writes
 //	importer.go writes manifests and their containers
+//	contained.go writes container blocks
 //	probe.go    writes probes
 //
 // Of sonde run --pods:

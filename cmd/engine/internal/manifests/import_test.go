@@ -68,31 +68,46 @@ func runImport(stdin io.Reader, args ...string) (stdout, stderr string, err erro
 // with golden files that were reviewed.
 func TestManifestsBecomeReadableHCL(t *testing.T) {
 	for _, name := range testManifests(t) {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			out, stderr, err := runImport(nil, append(flagsOf(name), name)...)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, stderr)
-			}
-			got := filepath.ToSlash(out + warningLines(stderr))
-			golden := name + ".golden"
-			if *rewriteGolden {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
+		testGolden(t, name, name+".golden", flagsOf(name)...)
+	}
+}
+
+// TestManifestsBecomeContainers does so for containers of a container runtime. All manifests become a valid configuration.
+func TestManifestsBecomeContainers(t *testing.T) {
+	reviewed := []string{"contained.yaml", "native-sidecar.yaml", "node-exporter.yaml", "start-order.yaml", "tutorial-exec.yaml", "wordpress.yaml"}
+	for _, name := range testManifests(t) {
+		if slices.Contains(reviewed, filepath.Base(name)) {
+			testGolden(t, name, name+".docker.golden", "--runtime", "docker")
+		} else if _, stderr, err := runImport(nil, "--runtime", "docker", name); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, stderr)
+		}
+	}
+}
+
+func testGolden(t *testing.T, name, golden string, flags ...string) {
+	t.Run(filepath.Base(name), func(t *testing.T) {
+		out, stderr, err := runImport(nil, append(flags, name)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, stderr)
+		}
+		got := filepath.ToSlash(out + warningLines(stderr))
+		if *rewriteGolden {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got != string(want) {
-				t.Errorf("the output differs from %s:\n%s", golden, got)
-			}
-			laid, _ := document.Format(config.Source{Name: "x.hcl", Bytes: []byte(out)})
-			if string(laid) != out {
-				t.Error("the output is not in the canonical style")
-			}
-		})
-	}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("the output differs from %s:\n%s", golden, got)
+		}
+		laid, _ := document.Format(config.Source{Name: "x.hcl", Bytes: []byte(out)})
+		if string(laid) != out {
+			t.Error("the output is not in the canonical style")
+		}
+	})
 }
 
 // warningLines returns warnings as comments, as a golden file has them.

@@ -55,7 +55,7 @@ func (im *importer) manifest(m kube.Manifest) {
 		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
 		return
 	}
-	containers, err := im.flags.entrypoints.containers(m)
+	containers, err := im.containers(&m)
 	if err != nil {
 		for _, err := range config.Separate(err) {
 			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
@@ -70,10 +70,22 @@ func (im *importer) manifest(m kube.Manifest) {
 	if scheduling != "" {
 		im.warn(&im.doc.Body, "The scheduling gates %s do not count: the containers are started and probed at once.", scheduling)
 	}
+	if im.flags.runtime == inDocker && m.SharesNetwork() {
+		im.warn(&im.doc.Body, "The containers of this pod do not share a network, so that none reaches another one at localhost: give them a network of the runtime, in which they have names.")
+	}
 	for _, c := range containers {
 		im.from = m.Position + ": " + m.String() + ": container " + c.Name
 		im.container(m, c)
 	}
+}
+
+// containers returns the containers of a manifest, in the order in which they start.
+func (im *importer) containers(m *kube.Manifest) ([]container, error) {
+	if im.flags.runtime == asProcess {
+		return im.flags.entrypoints.containers(*m)
+	}
+	m.ForContainers()
+	return inOrder(*m, func(c kube.Container) (container, []string) { return contained(*m, c) })
 }
 
 func (im *importer) unsupported(body *document.Body, fields []string) {
@@ -94,6 +106,10 @@ func (im *importer) container(m kube.Manifest, c container) {
 		return
 	}
 	im.sources[c.Target.Name] = im.from
+	if c.In != nil {
+		im.contained(m, c)
+		return
+	}
 	place := im.placement(c)
 	if c.Init && place.command == nil {
 		im.warn(&im.doc.Body, "Init container %q is not run, since %s.", c.Name, place.reason)
@@ -121,10 +137,7 @@ func (im *importer) container(m kube.Manifest, c container) {
 		}
 		writeProcess(target, c)
 	}
-	for _, p := range c.Probes {
-		target.Newline()
-		im.probe(target, c.Container, p, place)
-	}
+	im.probes(target, c.Container, place.command != nil)
 }
 
 // sidecar warns of what a sidecar does as a target that it would not do in a pod.
@@ -169,17 +182,35 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 		}
 		c.Target.Env = nil // the variables are those of its process
 	}
-	if len(c.Target.Ports) > 0 {
+	writePorts(body, c.Target)
+}
+
+// writePorts writes the named ports of a target.
+func writePorts(body *document.Body, t probe.Target) {
+	if len(t.Ports) > 0 {
 		ports := map[string]any{}
-		for name, n := range c.Target.Ports {
+		for name, n := range t.Ports {
 			ports[name] = int(n)
 		}
 		body.Set("ports", ports)
 	}
 }
 
-// writeProcess writes how the engine runs a container.
+// writeProcess writes how the engine runs a container as a process.
 func writeProcess(body *document.Body, c container) {
+	writeUnit(body, c)
+	body.Newline()
+	body.BlockOf("process", []document.Argument{
+		{Name: "command", Value: c.Argv},
+		{Name: "env", Value: c.Target.Env},
+		{Name: "dir", Value: c.Target.Dir},
+		{Name: "user", Value: c.Target.User},
+	}...)
+	writePreStop(body, c.Unit.PreStop)
+}
+
+// writeUnit writes when the engine starts, stops and restarts a container.
+func writeUnit(body *document.Body, c container) {
 	if c.Unit.Policy != restart.Always {
 		body.Set("restart_policy", c.Unit.Policy.String())
 		if len(c.Unit.RestartExitCodes) > 0 {
@@ -198,14 +229,10 @@ func writeProcess(body *document.Body, c container) {
 	if c.Unit.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
 		body.Set("termination_grace_period", seconds(c.Unit.TerminationGracePeriod))
 	}
-	body.Newline()
-	body.BlockOf("process", []document.Argument{
-		{Name: "command", Value: c.Argv},
-		{Name: "env", Value: c.Target.Env},
-		{Name: "dir", Value: c.Target.Dir},
-		{Name: "user", Value: c.Target.User},
-	}...)
-	switch p := c.Unit.PreStop; {
+}
+
+func writePreStop(body *document.Body, p *restart.PreStop) {
+	switch {
 	case p == nil:
 	case p.Sleep > 0:
 		body.BlockOf("pre_stop", document.Argument{Name: "sleep", Value: seconds(p.Sleep)})

@@ -11,12 +11,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// probes writes the probes of a container, which the engine runs, or not.
+func (im *importer) probes(target *document.Body, c kube.Container, runs bool) {
+	for _, p := range c.Probes {
+		target.Newline()
+		im.probe(target, c, p, runs)
+	}
+}
+
 // probe writes a probe: as a comment if it cannot be used.
-func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe, place placement) {
-	if p.Handler == "exec" && place.command == nil {
+func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe, runs bool) {
+	if p.Handler == "exec" && !runs {
 		im.warn(target, "The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
 	}
-	if place.command == nil {
+	if !runs {
 		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
 	}
 	err := checkProbe(im.handlers, p, c.Target)

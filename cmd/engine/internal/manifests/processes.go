@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,13 +13,14 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// container is a container, and how it runs as a process of this machine.
+// container is a container, and how it runs as a process of this machine, or in its container runtime.
 type container struct {
 	kube.Container
-	Argv    []string     // nil: it does not
-	Reason  string       // why not
-	Unit    restart.Unit // how it is stopped and restarted
-	LeftOut string       // what of the manifest is left out, and why; "" for nothing
+	Argv    []string        // of the process; nil: there is none
+	In      *kube.Contained // how the runtime makes it; nil: it does not
+	Reason  string          // why it does not run; "" if it does
+	Unit    restart.Unit    // how it is stopped and restarted
+	LeftOut string          // what of the manifest is left out, and why; "" for nothing
 }
 
 // containers returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
@@ -26,6 +28,11 @@ type container struct {
 // nothing waits for a sidecar that cannot.
 func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
 	m.SetAddress(loopback)
+	return inOrder(m, e.process)
+}
+
+// inOrder is containers, by a function that returns how a container runs, and what keeps it from running.
+func inOrder(m kube.Manifest, convert func(kube.Container) (container, []string)) ([]container, error) {
 	containers, err := m.Containers()
 	if err != nil {
 		return nil, err
@@ -37,17 +44,16 @@ func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
 	all, blocking, missing := []container(nil), "", map[string]bool{}
 	for _, c := range containers {
 		c.StartAfter = slices.DeleteFunc(c.StartAfter, func(target string) bool { return missing[target] })
-		p, obstacles := e.process(c)
+		p, obstacles := convert(c)
 		if blocking != "" {
 			obstacles = append(obstacles, fmt.Sprintf("init container %q must run first", blocking))
 		}
 		if len(obstacles) > 0 {
 			p.Argv, missing[c.Target.Name] = nil, true
 		}
-		if p.Argv == nil && c.Init {
+		if p.Reason = strings.Join(obstacles, "; "); p.Reason != "" && c.Init {
 			blocking = cmp.Or(blocking, c.Name)
 		}
-		p.Reason = strings.Join(obstacles, "; ")
 		all = append(all, p)
 	}
 	return all, nil
@@ -55,21 +61,28 @@ func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
 
 // process returns a container as a process, and what keeps it from running here by itself.
 func (e entrypoints) process(c kube.Container) (p container, obstacles []string) {
+	argv, err := e.command(c)
+	if err != nil {
+		obstacles = append(obstacles, err.Error())
+	}
+	p, more := lifecycle(c, escaped)
+	p.Argv = argv
+	return p, slices.Concat(obstacles, c.Obstacles, more)
+}
+
+// lifecycle returns how a container is stopped and restarted, and what keeps it from running. Words returns the command of a hook.
+func lifecycle(c kube.Container, words func([]string) []string) (p container, obstacles []string) {
 	p.Container = c
 	p.Unit = restart.Unit{
 		Policy: restartPolicy(c), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init,
 	}
-	var err error
-	if p.Argv, err = e.command(c); err != nil {
-		obstacles = append(obstacles, err.Error())
-	}
-	obstacles = append(obstacles, c.Obstacles...)
 	if c.StopSignal != "" {
 		if err := p.Unit.StopSignal.UnmarshalText([]byte(c.StopSignal)); err != nil {
 			obstacles = append(obstacles, "lifecycle.stopSignal: "+err.Error())
 		}
 	}
-	if p.Unit.PreStop, err = preStop(c); err != nil {
+	var err error
+	if p.Unit.PreStop, err = preStop(c, words); err != nil {
 		p.LeftOut = "lifecycle.preStop is left out: " + err.Error()
 	}
 	if c.RestartsPod {
@@ -79,13 +92,13 @@ func (e entrypoints) process(c kube.Container) (p container, obstacles []string)
 }
 
 // preStop converts the preStop hook of a container.
-func preStop(c kube.Container) (*restart.PreStop, error) {
+func preStop(c kube.Container, words func([]string) []string) (*restart.PreStop, error) {
 	p := &restart.PreStop{}
 	switch hook := c.PreStop; {
 	case hook == nil, hook.Handler == "sleep" && hook.Sleep == 0:
 		return nil, nil
 	case hook.Handler == "exec":
-		p.Command = escaped(hook.Command)
+		p.Command = words(hook.Command)
 	case hook.Handler == "sleep":
 		p.Sleep = hook.Sleep
 	default:
@@ -96,7 +109,11 @@ func preStop(c kube.Container) (*restart.PreStop, error) {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 			return nil, fmt.Errorf("the container has no port %q", port)
 		}
-		host := net.JoinHostPort(cmp.Or(hook.Host, c.Target.Address), port)
+		address := cmp.Or(hook.Host, c.Target.Address)
+		if address == "" {
+			return nil, errors.New("its request goes to an address that the container does not have yet")
+		}
+		host := net.JoinHostPort(address, port)
 		p.URL = strings.ToLower(hook.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.Path, "/")
 		for name, values := range hook.Headers {
 			if p.Headers == nil {

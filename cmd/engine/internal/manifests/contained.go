@@ -1,0 +1,103 @@
+package manifests
+
+import (
+	"maps"
+
+	"github.com/sonde-probe/sonde/config/document"
+	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/kube"
+)
+
+// The values of the flag --runtime.
+const (
+	asProcess = "process"
+	inDocker  = "docker"
+)
+
+// contained returns a container as one of a container runtime, and what keeps the runtime from making it.
+func contained(m kube.Manifest, c kube.Container) (container, []string) {
+	in := m.Contained(c.Name)
+	c.Target.Runtime = inDocker // commands of probes run inside
+	p, obstacles := lifecycle(c, func(words []string) []string { return words })
+	p.In = &in
+	return p, append(in.Obstacles, obstacles...)
+}
+
+// writeState writes the engine block that containers of the engine need.
+func (im *importer) writeState() {
+	engine := im.doc.Block("engine")
+	engine.Comment("Containers go on without the engine, and the next one finds them by this file.")
+	engine.Set("state", "sonde.state")
+	im.doc.Newline()
+}
+
+// contained writes the target of a container that the engine makes: as a comment if the manifest does not say all of it.
+func (im *importer) contained(m kube.Manifest, c container) {
+	doc := document.New()
+	if c.Sidecar {
+		im.sidecar(m, c)
+	}
+	target := doc.Block("target", c.Target.Name)
+	im.unsupported(target, m.IgnoredOf[c.Name])
+	for _, lost := range c.In.Lost {
+		im.warn(target, "%s.", lost)
+	}
+	if c.LeftOut != "" {
+		im.warn(target, "%s.", c.LeftOut)
+	}
+	if c.In.Network == "host" {
+		if conflict := im.ports.add(c.Container); conflict != "" {
+			im.warn(target, "%s.", conflict)
+		}
+	}
+	writePorts(target, c.Target)
+	writeUnit(target, c)
+	target.Separate()
+	writeContainer(target, c)
+	writePreStop(target, c.Unit.PreStop)
+	im.probes(target, c.Container, true)
+	if c.Reason != "" {
+		im.warn(&im.doc.Body, "Container %q is left out: %s.", c.Name, c.Reason)
+		im.doc.CommentOut(doc)
+		return
+	}
+	im.doc.Append(doc)
+}
+
+// writeContainer writes the container block.
+func writeContainer(target *document.Body, c container) {
+	pull := c.In.Pull
+	if pull == "missing" { // the default
+		pull = ""
+	}
+	arguments := []document.Argument{
+		{Name: "image", Value: c.Image}, {Name: "pull", Value: pull}, {Name: "command", Value: expanded(c.Command, c.Target.Env)},
+		{Name: "args", Value: expanded(c.Args, c.Target.Env)}, {Name: "env", Value: maps.Clone(c.Target.Env)}, {Name: "working_dir", Value: c.Target.Dir},
+		{Name: "user", Value: c.Target.User}, {Name: "network", Value: c.In.Network}, {Name: "ports", Value: c.In.Ports}, {Name: "mounts", Value: c.In.Mounts},
+	}
+	if c.In.Memory == 0 && c.In.CPUs == 0 {
+		target.BlockOf("container", arguments...)
+		return
+	}
+	body := target.Block("container")
+	body.SetAll(arguments...)
+	memory := ""
+	if c.In.Memory > 0 {
+		memory = bytesize.Size(c.In.Memory).String()
+	}
+	limits := []document.Argument{{Name: "memory", Value: memory}}
+	if c.In.CPUs > 0 {
+		limits = append(limits, document.Argument{Name: "cpus", Value: c.In.CPUs})
+	}
+	body.BlockOf("resources", limits...)
+}
+
+// expanded returns words with the references that the kubelet replaces.
+func expanded(words []string, env map[string]string) []string {
+	all := make([]string, len(words))
+	for i, word := range words {
+		all[i] = command.Expand(word, env)
+	}
+	return all
+}

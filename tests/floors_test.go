@@ -47,6 +47,7 @@ var rules = []rule{
 	{path: "internal/journal", floor: 0, group: "private", order: 1},
 	{path: "internal/logfile", floor: 0},
 	{path: "internal/private", floor: 0, group: "private"},
+	{path: "internal/dbus", floor: 0},
 	{path: "internal/reexec", floor: 0},
 	{path: "internal/shortage", floor: 0},
 	{path: "internal/sparselog", floor: 0},

@@ -80,8 +80,8 @@ caddy-build: ## build bin/caddy: Caddy with the module for Sonde
 	$(GO) build -C gateway/caddy -o ../../bin/caddy ./cmd/caddy
 
 .PHONY: release
-release: ## build programs and packages for Linux and macOS into bin/release, the same bytes each time
-	@GO=$(GO) dist/release.sh
+release: ## build programs, packages, image and plugins of VERSION into bin/release, for this machine (PLATFORMS=all: for all)
+	@GO=$(GO) VERSION=$(VERSION) dist/release.sh $(PLATFORMS)
 
 .PHONY: plugins
 plugins: # the ones that config.hcl loads

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -54,6 +55,24 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(body, '\n')) // an error means that the client has gone
+}
+
+// ready serves /readyz: as health does, and names the name servers that do not answer. They do not make the engine unready.
+func (s *Server) ready(http.ResponseWriter, *http.Request) (any, error) {
+	var details []string
+	for _, n := range s.config.silentNameServers() {
+		details = append(details, n.String())
+	}
+	body := map[string]string{"status": "ok"}
+	if len(details) > 0 {
+		body["detail"] = strings.Join(details, "; ")
+	}
+	if s.config.Ready != nil {
+		if err := s.config.Ready(); err != nil {
+			return nil, errorf(http.StatusServiceUnavailable, "%s", strings.Join(append([]string{err.Error()}, details...), "; "))
+		}
+	}
+	return body, nil
 }
 
 // health returns status 200, or 503 with the error of check.

@@ -84,6 +84,10 @@ type Config struct {
 	Alive func() error
 	Ready func() error
 
+	// NameServers returns the name servers of this machine that do not answer, sorted by address. It must not block, and must be
+	// safe for concurrent use by multiple goroutines. Default: all answer.
+	NameServers func() []NameServer
+
 	// Reload reads the configuration again, and puts it into use unless it has errors or, without
 	// force, Reload.Error says that a guard forbids it. It returns when that has ended, or with an
 	// error when ctx is done: the reload may go on. LastReload returns how the last one has ended.
@@ -206,7 +210,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
 	handle("GET /badge/{name...}", s.requests.limit(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
-	handle("GET /readyz", health(s.config.Ready))
+	handle("GET /readyz", answer(s.ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))

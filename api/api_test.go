@@ -167,6 +167,9 @@ func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 		e := shop()
 		e.Records().RestoreHistory("shop/web", past)
 		s := server(t, api.Config{
+			NameServers: func() []api.NameServer {
+				return []api.NameServer{{Address: "10.0.0.1:53", Since: time.Unix(1000, 0).UTC(), Unanswered: 12}}
+			},
 			Engine: e,
 			Ready:  func() error { return errors.New("the configuration is being read") },
 			Notifiers: func() []api.Notifier {
@@ -431,4 +434,14 @@ func FuzzNoRequestIsAnsweredOtherwiseThanByJSONOrTheStatusItNames(f *testing.F) 
 			t.Errorf("%q: status %d: %s", rest, w.Code, w.Body)
 		}
 	})
+}
+
+func TestASilentNameServerDoesNotMakeTheEngineUnready(t *testing.T) {
+	s := server(t, api.Config{NameServers: func() []api.NameServer {
+		return []api.NameServer{{Address: "10.0.0.1:53", Since: time.Unix(1000, 0), Unanswered: 12}}
+	}})
+	w := request{path: "/readyz"}.do(s)
+	if want := `{"detail":"name server 10.0.0.1:53 has not answered 12 queries in a row since 1970-01-01 00:16:40 UTC","status":"ok"}`; w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
 }

@@ -69,15 +69,17 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 			return errorf(http.StatusMethodNotAllowed, "method not allowed: use %s", strings.Join(allowed, " or "))
 		}
 	}
+	owner := isOwner(r.Context())
 	switch {
-	case isOwner(r.Context()):
-	case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
+	case owner && !listener.FromBrowser(r):
+	case (owner || !s.config.guarded()) && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
 		s.logRejection(r, "host is not a loopback address")
 		return errorf(http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 	case s.config.isPublicBadge(r):
 	case listener.CrossSite(r):
 		s.logRejection(r, "cross-site request")
 		return errorf(http.StatusForbidden, "cross-site request rejected")
+	case owner: // whose browser shows the page over the control socket
 	case strings.HasPrefix(r.URL.Path, beatPath): // needs the token of its target
 	case r.Method == http.MethodPost && s.config.Token == "":
 		s.logRejection(r, "the engine has no token_file")

@@ -137,6 +137,41 @@ func bySocket(t *testing.T, s *api.Server) *api.Client {
 	return &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
 }
 
+// A browser that is led to the control socket, as by ssh -L, may show the page there, and no other page may use it.
+func TestABrowserOverTheControlSocketIsTheEnginesOwnPage(t *testing.T) {
+	restarted := 0
+	operate := func(context.Context, string, api.Operation, string) (changed, saved bool, err error) {
+		restarted++
+		return true, true, nil
+	}
+	c := bySocket(t, server(t, api.Config{Operate: operate, Self: func() string { return "engine 1" }}))
+	for _, a := range []request{
+		{name: "a command", method: "POST", host: "any", want: 200},
+		{name: "its own page", method: "POST", host: "localhost:9651", headers: map[string]string{"Origin": "http://localhost:9651", "Sec-Fetch-Site": "same-origin"}, want: 200},
+		{name: "another page", method: "POST", host: "localhost:9651", headers: map[string]string{"Origin": "http://evil.example"}, want: 403},
+		{name: "a form of another page", method: "POST", host: "localhost:9651", headers: map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "null"}, want: 403},
+		{name: "a page of a name that leads here", method: "POST", host: "evil.example", headers: map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, want: 403},
+	} {
+		r, err := http.NewRequest(a.method, c.Base+"/v1/targets/web/restart", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = a.host
+		for k, v := range a.headers {
+			r.Header.Set(k, v)
+		}
+		before := restarted
+		res, err := c.HTTP.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != a.want || (restarted > before) != (a.want == 200) {
+			t.Errorf("%s: status %d, want %d; %d restarts", a.name, res.StatusCode, a.want, restarted-before)
+		}
+	}
+}
+
 // Other users of the machine cannot read the files of the configuration.
 func TestArgumentsOfHandlersAreForTheUserOfTheEngineOrATokenOnly(t *testing.T) {
 	const arguments = `command = ["mysqladmin", "--password=hunter2", "ping"]`

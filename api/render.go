@@ -174,7 +174,7 @@ func newStats(s engine.Stats) Stats {
 		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
 		Shed: s.Shed, BusySeconds: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
 		Ejected: s.Ejected, Ejections: s.Ejections, Flaps: s.Flaps, Damped: s.Damped, Dampings: s.Dampings,
-		Health:   Health{s.Health.Score, s.Health.Isolated, s.Health.NamesIsolated, s.Health.Degraded(), s.Health.Stalls, s.Health.Stalled.Seconds()},
+		Health:   Health{s.Health.Score, s.Health.Isolated, s.Health.NamesIsolated, s.Health.Degraded(), s.Health.Stalls, s.Health.Stalled.Seconds(), nil},
 		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
 	}
 	for _, a := range s.Attempts {

@@ -147,9 +147,17 @@ func (s *Server) history(name string) (any, error) {
 	return h, nil
 }
 
+// silentNameServers is Config.NameServers, or nil.
+func (c *Config) silentNameServers() []NameServer {
+	if c.NameServers == nil {
+		return nil
+	}
+	return c.NameServers()
+}
+
 // stats serves /v1/stats.
 func (s *Server) stats(http.ResponseWriter, *http.Request) (any, error) {
 	stats := newStats(s.config.Engine.Stats())
-	stats.Version = s.config.Version
+	stats.Version, stats.Health.SilentNameServers = s.config.Version, s.config.silentNameServers()
 	return stats, nil
 }

@@ -394,6 +394,20 @@ type Health struct {
 	Degraded       bool    `json:"degraded"`       // nothing is restarted now
 	Stalls         uint64  `json:"stalls"`         // how many times the engine was stalled
 	StalledSeconds float64 `json:"stalledSeconds"` // for how long in all
+
+	SilentNameServers []NameServer `json:"silentNameServers,omitempty"` // of the machine of the engine, sorted by address
+}
+
+// NameServer is a name server that does not answer.
+type NameServer struct {
+	Address    string    `json:"address"`    // with its port
+	Since      time.Time `json:"since"`      // when it was first asked without an answer
+	Unanswered int       `json:"unanswered"` // queries in a row
+}
+
+// String returns a sentence without its full stop.
+func (n NameServer) String() string {
+	return fmt.Sprintf("name server %s has not answered %d queries in a row since %s", n.Address, n.Unanswered, n.Since.UTC().Format("2006-01-02 15:04:05 MST"))
 }
 
 // AttemptStats counts the attempts of a kind, handler and outcome, by duration.

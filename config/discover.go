@@ -16,9 +16,11 @@ import (
 
 // Discovery is what a discover block says.
 type Discovery struct {
-	Name       string // its kind, a slash, and the label of its target block, such as "file/web"
-	Settings   any    // of the kind: a discover.File, discover.HTTP, discover.DNS or discover.Consul
+	Name       string // its kind, a slash, and the label of its target block, such as "file/web"; "docker", and a host if it has one
+	Settings   any    // of the kind: a discover.File, discover.HTTP, discover.DNS, discover.Consul or discover.Docker
 	AllowEmpty bool   // an answer without elements removes all targets
+
+	LeftOut *discover.LeftOutError // the containers whose labels cannot be used; nil for none
 }
 
 // Source returns where the elements are found.
@@ -35,6 +37,7 @@ var discoverKinds = map[string]Settings{
 	"http":   SettingsOf(discover.HTTP.Check),
 	"dns":    SettingsOf(discover.DNS.Check),
 	"consul": SettingsOf(discover.Consul.Check),
+	"docker": SettingsOf(discover.Docker.Check),
 }
 
 // discoverSchemas returns the schemas of discover blocks by their kinds, and one with the arguments of all of them.
@@ -85,18 +88,25 @@ func (t *targetDecoder) decodeDiscoveries(blocks []*tree.Block) (all []Discovery
 		if !ok {
 			continue
 		}
-		if other := first[d.Name]; other != nil {
+		if other := first[d.Name]; other != nil && template == nil {
+			t.e.addTwice(report{at: b.Header, body: &b.Body, summary: "there are two discover blocks for the containers of one socket", hint: "give all containers one label, and match that"}, other.Header)
+			continue
+		} else if other != nil {
 			t.e.addTwice(report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("there are two discover blocks %q for target %q", b.Label(0), template.Label(0)), hint: "give one target another name"}, other.Header)
 			continue
 		}
 		first[d.Name] = b
+		if template == nil {
+			d.LeftOut = t.decodeContainers(d.Settings.(discover.Docker), t.options.Discovered(d), b.Header)
+		} else {
+			t.decodeEach(template, t.options.Discovered(d))
+		}
 		all = append(all, d)
-		t.decodeEach(template, t.options.Discovered(d))
 	}
 	return all
 }
 
-// discovery decodes a discover block, and returns its target block.
+// discovery decodes a discover block, and returns its target block; nil for one of containers.
 func (t *targetDecoder) discovery(b *tree.Block) (d Discovery, template *tree.Block, ok bool) {
 	kind := b.Label(0)
 	schema := t.language.discover[kind]
@@ -123,6 +133,14 @@ func (t *targetDecoder) discovery(b *tree.Block) (d Discovery, template *tree.Bl
 			t.e.addTwice(report{at: inner.Header, body: &b.Body, summary: "there are two target blocks in discover", hint: "write another discover block"}, template.Header)
 			ok = false
 		}
+	}
+	if of, isDocker := d.Settings.(discover.Docker); isDocker {
+		if template != nil {
+			t.e.add(report{at: template.Header, body: &b.Body, summary: "discover \"docker\" takes no target block", hint: "the labels of each container say how it is probed; write a target with container { match = { … } } for one that has none"})
+			return d, nil, false
+		}
+		d.Name = kind + strings.TrimPrefix(of.Host, "unix://")
+		return d, nil, ok && decoded.ok
 	}
 	if template == nil {
 		t.e.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("discover %q has no target block", kind), hint: "add target \"web\" { address = each.value.address … }: it is one target for each element"})

@@ -129,6 +129,7 @@
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
 //	discover.go    discover blocks, whose elements were found
+//	containers.go  targets of containers, by their labels
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends

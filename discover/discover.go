@@ -1,4 +1,5 @@
-// Package discover finds the addresses of targets: in files, by HTTP, in DNS, and in the catalog of Consul.
+// Package discover finds the addresses of targets: in files, by HTTP, in DNS, in the catalog of Consul, and
+// among containers.
 //
 //	discover.go  Source, and what it finds
 //	finder.go    Finder: runs Sources, and keeps what they have found last
@@ -7,6 +8,7 @@
 //	http.go      a server that answers in that format
 //	dns.go       addresses and services of DNS
 //	consul.go    services of Consul
+//	docker.go    containers of Docker and Podman
 package discover
 
 import (
@@ -23,13 +25,13 @@ import (
 
 // Element is what is found about one target.
 type Element struct {
-	Address string            `json:"address"`          // an IP address or a host name
+	Address string            `json:"address"`          // an IP address or a host name; empty for a container
 	Port    uint16            `json:"port,omitempty"`   // 0 if it is not known
 	Labels  map[string]string `json:"labels,omitempty"` // what the source says of it, as labels that a target may have
 	Meta    map[string]string `json:"meta,omitempty"`   // other labels, such as job and __meta_rack, and what the source knows besides
 }
 
-// Elements are what a source has found, by keys: the address, a colon and the port, or only the address without one.
+// Elements are what a source has found, by keys: the address, a colon and the port, or only the address without one; the name of a container.
 type Elements map[string]Element
 
 // Source is where elements are found.
@@ -49,7 +51,7 @@ const (
 	maxLabel    = 4096     // bytes of a name and a value
 )
 
-// LeftOutError says that elements of an answer have invalid addresses, and are left out. The others are complete.
+// LeftOutError says that elements of an answer have invalid addresses or labels, and are left out. The others are complete.
 type LeftOutError struct {
 	N     int
 	First string // one of them, and what is wrong with it
@@ -57,6 +59,9 @@ type LeftOutError struct {
 
 // Error implements error.
 func (e *LeftOutError) Error() string {
+	if e.N == 1 {
+		return "one element is left out: " + e.First
+	}
 	return fmt.Sprintf("%d elements are left out; the first: %s", e.N, e.First)
 }
 

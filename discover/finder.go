@@ -18,6 +18,8 @@ import (
 type Spec struct {
 	Source     Source // compared by its content: a Source with other settings is another one
 	AllowEmpty bool   // an answer without elements removes all; otherwise it changes nothing
+
+	LeftOut *LeftOutError // the elements that the configuration cannot use, of those that are known; nil for none
 }
 
 // Status is what a Finder knows of a Source.
@@ -27,7 +29,7 @@ type Status struct {
 	Answered   time.Time `json:"answered,omitzero"`   // when the last complete answer came; zero for none
 	Error      string    `json:"error,omitempty"`     // why the latest answer is not complete; empty if it is
 	ErrorSince time.Time `json:"errorSince,omitzero"` // since when no answer was
-	LeftOut    int       `json:"leftOut,omitzero"`    // how many elements of the latest answer have an invalid address
+	LeftOut    int       `json:"leftOut,omitzero"`    // how many elements of the latest answer have an invalid address or invalid labels
 }
 
 // FinderConfig configures a Finder.
@@ -54,6 +56,7 @@ type Finder struct {
 type search struct {
 	Spec
 	status   Status
+	err      error // of the latest answer; nil if it is complete
 	elements Elements
 	stop     context.CancelFunc // nil before it runs
 }
@@ -90,6 +93,7 @@ func (f *Finder) Plan(specs map[string]Spec) (commit func()) {
 				f.searches[name] = s
 			}
 			s.Spec = spec
+			f.note(s)
 			f.start(s)
 		}
 		f.left = nil
@@ -158,7 +162,6 @@ func (f *Finder) found(ctx context.Context, s *search, all Elements, err error) 
 func (f *Finder) take(s *search, all Elements, err error) (changed bool) {
 	var left *LeftOutError
 	isPartial := err != nil && !errors.As(err, &left)
-	s.status.LeftOut = 0
 	switch {
 	case isPartial: // it says nothing about those that it lacks
 		before := s.elements
@@ -175,11 +178,9 @@ func (f *Finder) take(s *search, all Elements, err error) (changed bool) {
 		err, all = errEmpty, s.elements
 	default:
 		s.status.Answered = time.Now()
-		if left != nil {
-			s.status.LeftOut = left.N
-		}
 	}
-	f.note(s, err)
+	s.err = err
+	f.note(s)
 	if changed = !reflect.DeepEqual(all, s.elements) && len(all)+len(s.elements) > 0; changed {
 		s.elements, s.status.Elements = all, len(all)
 	}
@@ -189,16 +190,25 @@ func (f *Finder) take(s *search, all Elements, err error) (changed bool) {
 // maxError bounds Status.Error, in bytes.
 const maxError = 500
 
-// note notes what is wrong with the latest answer, and logs it when it has begun or ended.
-func (f *Finder) note(s *search, err error) {
-	switch before := s.status.Error; {
+// note notes what is wrong with the latest answer, and logs it when it has begun or ended. It needs searchesMu.
+func (f *Finder) note(s *search) {
+	err := s.err
+	if err == nil && s.Spec.LeftOut != nil {
+		err = s.Spec.LeftOut
+	}
+	before, message := s.status.Error, "discovery has no complete answer, keeping what was found before"
+	s.status.LeftOut = 0
+	if left, ok := errors.AsType[*LeftOutError](err); ok {
+		s.status.LeftOut, message = left.N, "discovery leaves out elements"
+	}
+	switch {
 	case err == nil && before != "":
 		f.config.Logger.Info("discovery works again", "discover", s.status.Name, "elements", len(s.elements))
 		s.status.Error, s.status.ErrorSince = "", time.Time{}
 	case err != nil:
 		if s.status.Error = probe.OneLine(err.Error(), maxError); before == "" {
 			s.status.ErrorSince = time.Now()
-			f.config.Logger.Warn("discovery has no complete answer, keeping what was found before", "discover", s.status.Name, "error", s.status.Error, "elements", len(s.elements))
+			f.config.Logger.Warn(message, "discover", s.status.Name, "error", s.status.Error, "elements", len(s.elements))
 		}
 	}
 }

@@ -17,7 +17,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
-	mayBeChanged map[probe.ID]bool         // the probes that have succeeded, perhaps with another definition, or that wait at their owner after a reload
+	mayBeChanged map[probe.ID]bool         // the probes that have succeeded, perhaps with another definition, or whose targets wait at their owner after a reload
 	shown        map[string]shown          // by target: since when it is in its state
 	told         map[string][]byte         // by target: what receivers know of it
 	toldOfGroups map[string][]byte         // by group
@@ -63,7 +63,7 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	u, isUnit := now.Units[target]
 	for _, p := range t.Probes {
 		id, memory := p.id(target), p.Memory
-		c.mayBeChanged[id] = p.Unproven || memory.Proven != 0
+		c.mayBeChanged[id] = memory.Proven != 0 || t.Restarts != nil && t.Restarts.Unproven
 		if desired, exists := now.Probes[id]; !exists || memory.Check(desired.Rule) != nil {
 			continue
 		}

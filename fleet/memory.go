@@ -45,7 +45,6 @@ type probeMemory struct {
 	Cause    cause         `json:"cause,omitzero"`
 	Blind    cause         `json:"blind,omitzero"` // why its attempts cannot be made
 	Ejection *ejection     `json:"ejection,omitempty"`
-	Unproven bool          `json:"unproven,omitempty"` // see restart.Controller.IsUnproven
 }
 
 // of returns the memory of a target, which is empty if there was none.

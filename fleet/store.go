@@ -322,7 +322,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 			continue
 		}
 		m.Fault = engine.Fault{} // the cause says it, in less bytes
-		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: m, Unproven: id.Kind != probe.Readiness && l.config.Restarts.IsUnproven(id)}
+		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: m}
 		if p.Cause = l.cause(id, m, known[id]); p.Cause.isOf(m) {
 			known[id] = p.Cause
 		} else {

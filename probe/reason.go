@@ -104,6 +104,7 @@ const (
 	ReasonTCPUnreachable Reason = "tcp.unreachable" // no route to the host or network
 	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed the connection before it answered
 	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
+	ReasonTCPLoss        Reason = "tcp.loss"        // a warning: the peer answered late, after this machine had sent segments again
 	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: its source address, ports, routes or firewall
 
 	reasonUDPRefused     Reason = "udp.refused"     // no process receives at the port, as its host reports

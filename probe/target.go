@@ -15,7 +15,7 @@ import (
 type Target struct {
 	Name    string            // a unique path, "shop/web"; Apply fills it in from the ID
 	Address string            // IP address or host name; empty for a target that only exec probes reach
-	Ports   map[string]uint16 // named ports; all copies share it, do not write
+	Ports   map[string]uint16 // named ports; all copies share it, do not write; a name that is a number: see Instance.Ports
 
 	// Static says that the target runs, and that nothing observes its restarts, as for a
 	// network endpoint: Apply reports an instance with the ID StaticID if no driver has reported
@@ -58,6 +58,8 @@ func (t Target) Port(s string) (uint16, error) {
 	switch {
 	case named:
 		return 0, FieldErrorf("port", "is %q, which is 0 in target %s", s, t.Name)
+	case err == nil && n >= 1 && n <= 65535 && t.isTranslated():
+		return 0, FieldErrorf("port", "is %d, which target %s does not publish; publish it, or run the engine where the network of the target is reached", n, t.Name)
 	case err == nil && n >= 1 && n <= 65535:
 		return uint16(n), nil
 	case err == nil:
@@ -68,6 +70,18 @@ func (t Target) Port(s string) (uint16, error) {
 		known = "its ports: " + strings.Join(names, ", ")
 	}
 	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
+}
+
+// isTranslated reports whether t.Ports has a name that is a number: see Instance.Ports.
+func (t Target) isTranslated() bool {
+	for name := range t.Ports {
+		if name != "" && name[0] >= '0' && name[0] <= '9' {
+			if _, err := strconv.ParseUint(name, 10, 16); err == nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Equal reports whether two targets are the same in every field but Since and Instance.
@@ -126,7 +140,8 @@ type Instance struct {
 	Address string `json:"address,omitempty"`
 
 	// Ports are where this instance listens; attempts use them instead of those of Target.Ports that have the same names.
-	// All copies share the map, do not write. Default: the target's.
+	// A name that is a number, such as "80", is of a port that Address passes on to the instance. If there is one, no other number can be reached: it would
+	// be a port of somebody else. All copies share the map, do not write. Default: the target's.
 	Ports map[string]uint16 `json:"ports,omitempty"`
 }
 

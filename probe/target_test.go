@@ -11,12 +11,12 @@ import (
 )
 
 func TestAPortIsANumberOrAName(t *testing.T) {
-	target := probe.Target{Name: "web", Ports: map[string]uint16{"http": 8080, "9000": 9001}}
+	target := probe.Target{Name: "web", Ports: map[string]uint16{"http": 8080}}
 	cases := []struct {
 		text string
 		want uint16 // 0: refused
 	}{
-		{"http", 8080}, {"1", 1}, {"65535", 65535}, {"9000", 9001},
+		{"http", 8080}, {"1", 1}, {"65535", 65535},
 		{"", 0}, {"grpc", 0}, {"0", 0}, {"-1", 0}, {"65536", 0}, {"80.5", 0}, {" 80", 0}, {"99999999999999999999", 0},
 	}
 	for _, c := range cases {
@@ -37,6 +37,17 @@ func TestAMissingPortIsNamed(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("Port(%q): got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A port of the machine that is not passed on to the instance is somebody else's.
+func TestAPortThatIsNotPublishedIsRefused(t *testing.T) {
+	target := probe.Target{Name: "web", Ports: map[string]uint16{"http": 32768, "8080": 32768}}
+	if got, err := target.Port("8080"); got != 32768 || err != nil {
+		t.Errorf("Port(8080) = %d, %v", got, err)
+	}
+	if got, err := target.Port("22"); got != 0 || err == nil || !strings.Contains(err.Error(), "port is 22, which target web does not publish") {
+		t.Errorf("Port(22) = %d, %v", got, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package restart
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +26,6 @@ type Reload struct {
 // than five probes. Call it before the engine makes the change, and for a start only if there are memories of probes: without
 // them nothing is known to have changed, and a machine that was down must recover.
 func (c *Controller) Reloading(r Reload) { c.brake.reloading(r, time.Now()) }
-
-// IsUnproven reports whether a reload has changed a probe that has not succeeded since, and restarts by it wait therefore, or may:
-// not of one that fails as few others do. An engine that takes the probe over goes on with that. It may be called at any time.
-func (c *Controller) IsUnproven(id probe.ID) bool { return c.brake.mayWithhold(id, time.Now()) }
 
 // Limits of the brake.
 const (
@@ -154,24 +151,26 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	return fmt.Sprintf("%s has changed the probe, and more than %v of the probes that it has changed fail", t.name, maxUnproven)
 }
 
-// mayWithhold reports whether the restart waits that a failing probe wants, or for one that does not fail: whether it may, later.
-func (b *brake) mayWithhold(id probe.ID, now time.Time) bool {
+// mayWithhold returns Memory.Unproven of a target.
+func (b *brake) mayWithhold(target string, now time.Time) bool {
 	b.brakeMu.Lock()
 	defer b.brakeMu.Unlock()
-	t := b.unproven[id].by
-	if t == nil {
+	if len(b.unproven) == 0 {
 		return false
 	}
-	p, exists := b.engine.Status(id)
-	switch {
-	case !exists, p.Tried == probe.Success, p.Rule.Compatibility == probe.Kubelet:
-		return false
-	case p.Verdict != probe.Failing:
+	of, _ := b.engine.Target(target)
+	return slices.ContainsFunc(of.Probes, func(p engine.Status) bool {
+		t := b.unproven[p.ID].by
+		if t == nil || p.Tried == probe.Success || p.Rule.Compatibility == probe.Kubelet {
+			return false
+		}
+		if p.Verdict == probe.Failing {
+			b.recount(t, now)
+			b.decide(t, now)
+			return t.isOn
+		}
 		return true
-	}
-	b.recount(t, now)
-	b.decide(t, now)
-	return t.isOn
+	})
 }
 
 // recount counts the probes of a reload if the latest count is too old. It needs brakeMu.

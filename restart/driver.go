@@ -112,6 +112,27 @@ var ErrNotTakenOver = errors.New("running instance cannot be watched")
 // could not begin to terminate the instance. A Resumer calls began with the same ID again.
 var ErrShortage = errors.New("the engine cannot start it now")
 
+// ShortageError is an ErrShortage with a reason: it is not this machine that lacks something, but a container runtime or service manager
+// that does not answer.
+type ShortageError struct {
+	Reason probe.Reason // such as runtime.unavailable
+	Err    error
+}
+
+// Error implements error.
+func (e *ShortageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns ErrShortage and the cause.
+func (e *ShortageError) Unwrap() []error { return []error{ErrShortage, e.Err} }
+
+// shortageReason returns the reason of an ErrShortage.
+func shortageReason(err error) probe.Reason {
+	if s, ok := errors.AsType[*ShortageError](err); ok {
+		return s.Reason
+	}
+	return probe.ReasonResources
+}
+
 // ErrInterrupted is in the error of an Exit of an External driver that was stopped while it terminated an
 // instance, or before, because this engine may not do that now: another one of its fleet may own the target. The
 // instance goes on: the controller calls Run again a second later, and reports restart.ownership until then.

@@ -27,6 +27,8 @@ type Memory struct {
 	Budgeted  bool      `json:"budgeted,omitempty"`  // its restart because a probe fails was taken from the budget
 	Charged   time.Time `json:"charged,omitzero"`    // when a restart of the target was last charged to the budget
 
+	Unproven bool `json:"unproven,omitempty"` // a reload has changed a probe of the target that has not succeeded since, and restarts wait for that reload, or may: see Controller.Reloading
+
 	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
@@ -211,8 +213,12 @@ func (u Unit) RevisionID() string {
 // anything. After Run has returned it is what was remembered when Run was stopped.
 func (c *Controller) Memory(target string) (Memory, bool) {
 	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	return c.memory(target)
+	m, exists := c.memory(target)
+	c.unitsMu.Unlock()
+	if exists {
+		m.Unproven = c.brake.mayWithhold(target, time.Now())
+	}
+	return m, exists
 }
 
 // memory is Memory. It needs unitsMu.

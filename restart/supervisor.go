@@ -229,7 +229,7 @@ func (s *supervisor) retryStart(err error) {
 	in := s.endedInstance(probe.Ended)
 	in.Reason, in.Detail = probe.ReasonNoStart, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
 	if errors.Is(err, ErrShortage) {
-		in.Reason = probe.ReasonResources
+		in.Reason = shortageReason(err)
 	}
 	if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
 		s.report(in)
@@ -252,7 +252,7 @@ func (s *supervisor) retryRestart(err error) {
 	}
 	in := s.reported
 	s.resumes, s.since = in.ID, in.Since
-	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", atMost, err)
+	in.Managed, in.Reason, in.Detail = false, shortageReason(err), fmt.Sprintf("retrying within %v: %v", atMost, err)
 	if errors.Is(err, ErrInterrupted) {
 		in.Reason = probe.ReasonOwnership
 	}

@@ -78,6 +78,9 @@ func (s scrape) shown(c *api.Config) {
 			send(s, maintenanceMetrics, m, m.Name)
 		}
 	}
+	if c.NameServers != nil {
+		s.gauge(silentServersDesc, float64(len(c.NameServers())))
+	}
 	if c.Cluster != nil {
 		known := c.Cluster()
 		send(s, clusterMetrics, &known)

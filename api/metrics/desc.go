@@ -73,6 +73,7 @@ var (
 	skippedDesc       = describe("sonde_attempts_skipped_total", "Total number of skipped attempts by reason: the previous attempt was in progress (overrun), the engine was late by a period or more (late), or it was overloaded and the probe was passing (shed).", "reason")
 	statesDesc        = describe("sonde_target_states", "Number of targets by state.", "state")
 	verdictsDesc      = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
+	silentServersDesc = describe("sonde_name_servers_silent", "Number of name servers of the engine's machine that have not answered the last 3 queries or more.")
 	logDroppedDesc    = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
 	droppedLinesDesc  = describe("sonde_process_log_lines_dropped_total", "Total number of lines of the output of the target's processes that were dropped because they came too fast or could not be written.", "target")
 	omittedDesc       = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
@@ -139,7 +140,7 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 var discoveryMetrics = []metric[discover.Status]{
 	gauge("sonde_discovery_elements", "Number of elements that the discover block has found last.", func(d discover.Status) float64 { return float64(d.Elements) }, "discover"),
 	gauge("sonde_discovery_failing", "1 while the latest answer to the discover block is broken, incomplete or empty, otherwise 0.", func(d discover.Status) float64 { return number(d.Error != "" && d.LeftOut == 0) }, "discover"),
-	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
+	gauge("sonde_discovery_left_out", "Number of elements of the latest answer that are left out, since their addresses or labels are invalid.", func(d discover.Status) float64 { return float64(d.LeftOut) }, "discover"),
 	gauge("sonde_discovery_last_answer_timestamp_seconds", "When the last complete answer came, in seconds since 1970; 0 for never.", func(d discover.Status) float64 { return unixTime(d.Answered) }, "discover"),
 }
 

@@ -22,6 +22,7 @@
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
 //	sonde_isolated                                           gauge, 1 while no target answers
 //	sonde_names_isolated                                     gauge, 1 while no name server answers
+//	sonde_name_servers_silent                                gauge, how many of several do not answer
 //	sonde_stalls_total, sonde_stalled_seconds_total          counters
 //	sonde_probes, sonde_verdicts{kind,verdict}               gauges
 //	sonde_targets, sonde_targets_started, _ready and _live   gauges

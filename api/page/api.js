@@ -12,11 +12,24 @@ export const hasToken = () => sessionStorage.getItem(tokenKey) !== null;
 export const setToken = (token) => sessionStorage.setItem(tokenKey, token);
 export const forgetToken = () => sessionStorage.removeItem(tokenKey);
 
-// get returns the response of a path.
-async function get(path, signal) {
+// The name by which the engine calls itself to everyone. To its own user it says more.
+const anyEngine = "sonde";
+
+let isOwner = false; // this page comes over the engine's own socket
+
+// isOperator returns whether the engine lets this page restart and pause targets.
+export const isOperator = () => isOwner || hasToken();
+
+function send(path, options) {
   const headers = {};
   if (hasToken()) headers.Authorization = "Bearer " + sessionStorage.getItem(tokenKey);
-  const response = await fetch(path, { headers, signal, cache: "no-store" });
+  return fetch(path, { ...options, headers, cache: "no-store" });
+}
+
+// get returns the response of a path.
+async function get(path, signal) {
+  const response = await send(path, { signal });
+  isOwner = (response.headers.get("Sonde-Engine") || anyEngine) !== anyEngine;
   if (response.status === 401) throw new Unauthorized();
   if (response.status === 404) throw new NotFound();
   if (!response.ok) throw new Error(path + ": status " + response.status);
@@ -26,6 +39,14 @@ async function get(path, signal) {
 // read returns the JSON of a path.
 export async function read(path, signal) {
   return (await get(path, signal)).json();
+}
+
+// post asks the engine to do something. The message of its error is the engine's.
+export async function post(path, query) {
+  const response = await send(path + "?" + new URLSearchParams(query), { method: "POST" });
+  if (response.ok) return;
+  const body = await response.json().catch(() => ({}));
+  throw new Error(body.error?.message || path + ": status " + response.status);
 }
 
 // pathOf returns the path of a target. Its name may have slashes.

@@ -4,6 +4,7 @@
 import { Unauthorized, follow, forgetToken, hasToken, read, setToken } from "./api.js";
 import { at, renewTimes, setAttribute, setText } from "./dom.js";
 import * as list from "./list.js";
+import * as operate from "./operate.js";
 import * as target from "./target.js";
 
 const listEvery = 10_000; // ms
@@ -131,6 +132,7 @@ async function live() {
 }
 
 list.start(choose);
+operate.start(loadSoon);
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
   setToken(at("token").value.trim());

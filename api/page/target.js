@@ -3,6 +3,7 @@
 import { NotFound, pathOf, read } from "./api.js";
 import * as latency from "./latency.js";
 import { why } from "./list.js";
+import * as operate from "./operate.js";
 import * as uptime from "./uptime.js";
 import { arrange, at, duration, element, plain, setAttribute, setText, showSpark, showTime, span, sparkElement, timeElement, words } from "./dom.js";
 
@@ -23,6 +24,7 @@ export async function load(name, signal) {
   }
   latency.note(target);
   showTarget(target);
+  operate.show(target);
   showProbes(target);
   showHistory(history);
 }
@@ -42,6 +44,7 @@ function clear(name) {
 }
 
 function showRemoved() {
+  operate.show(null);
   for (const id of ["target-state", "target-lead", "target-code"]) setText(at(id), "");
   at("target-why").replaceChildren(element("li", "", "There is no such target: the configuration does not have it, or no longer."));
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
@@ -19,6 +20,7 @@ type assertions struct {
 	body    []bodyAssertion   // all must hold
 	isSlow  bool              // some of those about the body are regular expressions, or about JSON
 	headers []headerAssertion // all must hold
+	maxSkew time.Duration     // of the clock of the server; 0: any
 	maxBody int
 }
 
@@ -29,6 +31,7 @@ type bodyAssertion struct {
 	// judge returns why the assertion does not hold for a body, or "", without anything of the body. Of a body that is
 	// not whole, isOpen says that what follows may decide otherwise.
 	judge func(body []byte, isWhole bool) (problem string, isOpen bool)
+	value func(body []byte) []byte // the part of a body that does not hold; nil: the whole
 }
 
 // headerAssertion says what one header of the response must be like.
@@ -66,12 +69,12 @@ func (c Config) assertions() (a assertions, err error) {
 		return a, err
 	}
 	for _, one := range inJSON {
-		says := one.text + c.JSONEquals[one.text] + c.JSONRegex[one.text]
-		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, says, one.judge}), true
+		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, one.text + one.want, one.judge, one.wrongValue}), true
 	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
 	}
+	a.maxSkew = c.MaxClockSkew
 	if a.maxBody = int(c.MaxBody); a.maxBody == 0 {
 		if a.maxBody = probe.MaxDetail; a.readBody() {
 			a.maxBody = maxBody
@@ -122,7 +125,7 @@ func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
 // needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
 // body: if it is longer, and must be checked, Probe makes the attempt again.
 func (a *assertions) needWorker() bool {
-	return len(a.headers) > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
+	return len(a.headers) > 0 || a.maxSkew > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
 }
 
 // endAssertion matches a regular expression that may ask what follows its match.
@@ -130,7 +133,7 @@ var endAssertion = regexp.MustCompile(`\$|\\[bBz]`)
 
 func contains(text string) bodyAssertion {
 	want := []byte(text)
-	return bodyAssertion{"body_contains", text, func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: "body_contains", says: text, judge: func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, want) {
 			return "", false
 		}
@@ -140,7 +143,7 @@ func contains(text string) bodyAssertion {
 
 func containsNot(text string) bodyAssertion {
 	unwanted := []byte(text)
-	return bodyAssertion{"body_not_contains", text, func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: "body_not_contains", says: text, judge: func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, unwanted) {
 			return "the body contains the text of body_not_contains", false
 		}
@@ -150,7 +153,7 @@ func containsNot(text string) bodyAssertion {
 
 func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
 	looksAhead := endAssertion.MatchString(re.String())
-	return bodyAssertion{field, re.String(), func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field: field, says: re.String(), judge: func(body []byte, isWhole bool) (string, bool) {
 		matched, isOpen := re.Match(body), false
 		switch {
 		case isWhole:
@@ -226,9 +229,9 @@ func (a *assertions) headersProblem(h http.Header) string {
 	return ""
 }
 
-// bodyProblem returns what of a body is not as expected, or "". It has nothing of the body. If no assertion fails, open says which of
-// them cannot be decided.
-func (a *assertions) bodyProblem(body text) (problem, open string) {
+// bodyProblem returns what of a body is not as expected, or "", and the part of the body that is not. If no assertion fails, open says
+// which of them cannot be decided.
+func (a *assertions) bodyProblem(body text) (problem string, part []byte, open string) {
 	for _, one := range a.body {
 		if !body.canJudge(one.says) {
 			isUnknown := fmt.Sprintf("the charset of the body is %.40q, in which %s cannot be judged: ask for UTF-8", body.charset, one.field)
@@ -240,10 +243,13 @@ func (a *assertions) bodyProblem(body text) (problem, open string) {
 		case isOpen:
 			open = cmp.Or(open, a.tooLong(one.field))
 		case problem != "":
-			return problem, ""
+			if part = body.inUTF8; one.value != nil {
+				part = one.value(part)
+			}
+			return problem, part, ""
 		}
 	}
-	return "", open
+	return "", nil, open
 }
 
 // tooLong says that an assertion depends on more of a body than is read.
@@ -255,28 +261,54 @@ func (a *assertions) tooLong(field string) string {
 	return fmt.Sprintf("the body is longer than %d bytes, and %s depends on the rest: %s", a.maxBody, field, advice)
 }
 
-// jsonAssertions returns the assertions about JSON, sorted by path.
+// jsonAssertions returns the assertions about JSON, by field and path.
 func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
-	for _, text := range slices.Sorted(maps.Keys(c.JSONEquals)) {
-		path, problem := parseJSONPath(text)
-		if problem != "" {
-			return nil, jsonPathError("json_equals", text, problem)
+	for _, of := range []struct {
+		field string
+		says  map[string]string
+		parse func(want string) (holds func(jsonValue) bool, says, problem string)
+	}{
+		{"json_equals", c.JSONEquals, equals}, {"json_regex", c.JSONRegex, matchesText},
+		{"json_min", c.JSONMin, func(want string) (func(jsonValue) bool, string, string) { return isBeyond(want, "at least", 1) }},
+		{"json_max", c.JSONMax, func(want string) (func(jsonValue) bool, string, string) { return isBeyond(want, "at most", -1) }},
+	} {
+		for _, text := range slices.Sorted(maps.Keys(of.says)) {
+			path, problem := parseJSONPath(text)
+			if problem != "" {
+				return nil, jsonPathError(of.field, text, problem)
+			}
+			holds, says, problem := of.parse(of.says[text])
+			if problem != "" {
+				return nil, probe.FieldErrorf(of.field, "of %s %s", text, problem)
+			}
+			all = append(all, jsonAssertion{text, of.field, says, of.says[text], path, holds})
 		}
-		want := c.JSONEquals[text]
-		all = append(all, jsonAssertion{text, "json_equals", path, func(v jsonValue) bool { return v.equals(want) }})
-	}
-	for _, text := range slices.Sorted(maps.Keys(c.JSONRegex)) {
-		path, problem := parseJSONPath(text)
-		if problem != "" {
-			return nil, jsonPathError("json_regex", text, problem)
-		}
-		re, err := regexp.Compile(c.JSONRegex[text])
-		if err != nil {
-			return nil, probe.FieldErrorf("json_regex", "of %s cannot be parsed: %v", text, err)
-		}
-		all = append(all, jsonAssertion{text, "json_regex", path, func(v jsonValue) bool { return re.MatchString(v.text) }})
 	}
 	return all, nil
+}
+
+func equals(want string) (holds func(jsonValue) bool, says, problem string) {
+	return func(v jsonValue) bool { return v.equals(want) }, "", ""
+}
+
+func matchesText(want string) (holds func(jsonValue) bool, says, problem string) {
+	re, err := regexp.Compile(want)
+	if err != nil {
+		return nil, "", fmt.Sprintf("cannot be parsed: %v", err)
+	}
+	return func(v jsonValue) bool { return re.MatchString(v.text) }, "", ""
+}
+
+// isBeyond is for a value that compares with a bound as sign says, or equals it.
+func isBeyond(bound, words string, sign int) (holds func(jsonValue) bool, says, problem string) {
+	limit, isNumber := parseDecimal(bound)
+	if !isNumber {
+		return nil, "", fmt.Sprintf("is %q, which is not a number", bound)
+	}
+	return func(v jsonValue) bool {
+		n, isDecimal := parseDecimal(v.text)
+		return v.number && isDecimal && n.Cmp(limit)*sign >= 0
+	}, ", " + words + " " + bound, ""
 }
 
 func jsonPathError(field, path, problem string) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -19,7 +20,8 @@ import (
 // goroutines, some of which outlive the request.
 type attempt struct {
 	ctx context.Context // of the whole attempt, with its deadline
-	own *url.URL        // as configured
+	end context.CancelFunc
+	own *url.URL // as configured
 
 	mu        sync.Mutex // guards all below
 	timings   probe.Timings
@@ -33,7 +35,9 @@ type attempt struct {
 	expiry    int64         // of the certificates of all connections, the first: see dial.CertificateExpiry; 0: none
 	facts     probe.Facts   // of the latest connection and response
 	to        string        // the host of the latest redirect that was followed
-	until     time.Time     // when the first of the certificates expires of all connections: see dial.ValidUntil
+	validity  dial.Validity // of the connection with the shortest
+	conn      net.Conn      // the latest, if it is new and leads to the target
+	lost      int           // segments that were sent again over new connections
 }
 
 type attemptKey struct{}
@@ -79,17 +83,24 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err err
 	a.failure = err
 	a.asked = time.Now()
 	a.http2, a.facts = http2, probe.Facts{Redirects: a.facts.Redirects}
-	if err == nil {
+	if a.conn = nil; err == nil {
 		a.use(conn)
 	}
+}
+
+// measure makes the segments count that are sent again over a new connection.
+func (a *attempt) measure(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conn = conn
 }
 
 // use records what is known of a connection. It needs mu.
 func (a *attempt) use(conn net.Conn) {
 	facts := dial.Facts(conn, a.own.Hostname())
 	a.expiry, a.facts.Peer, a.facts.TLS = earlier(a.expiry, dial.CertificateExpiry(conn)), facts.Peer, facts.TLS
-	if until := dial.ValidUntil(conn); a.until.IsZero() || !until.IsZero() && until.Before(a.until) {
-		a.until = until
+	if v := dial.ValidityOf(conn); a.validity.Until.IsZero() || !v.Until.IsZero() && v.Until.Before(a.validity.Until) {
+		a.validity = v
 	}
 }
 
@@ -108,7 +119,9 @@ func (a *attempt) connected(info httptrace.GotConnInfo) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.use(inner(info.Conn))
+	if a.use(inner(info.Conn)); info.Reused {
+		a.conn = nil
+	}
 }
 
 func (a *attempt) sent() {
@@ -124,6 +137,9 @@ func (a *attempt) responding() {
 	defer a.mu.Unlock()
 	a.responded, a.firstByte = true, time.Now()
 	a.timings.FirstByte += a.firstByte.Sub(a.asked)
+	if t := a.timings; a.conn != nil && t.Connect+t.TLS+t.FirstByte >= nonblock.MaySendAgain {
+		a.lost += nonblock.Retransmissions(a.conn)
+	}
 }
 
 // hasResponded reports whether a byte of the response to the latest request was received.
@@ -154,14 +170,14 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	r.Timings = a.timings
 	r.CertificateExpiry = earlier(a.expiry, r.CertificateExpiry) // which may be that of an error
 	r.SetFacts(a.facts)
-	return r
+	return nonblock.Lossy(r, a.lost)
 }
 
-// validUntil returns until when the certificates are valid that were shown to the attempt.
-func (a *attempt) validUntil() time.Time {
+// shown returns until when the certificates are valid that were shown to the attempt.
+func (a *attempt) shown() dial.Validity {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.until
+	return a.validity
 }
 
 // settle waits for a dial that the end of the attempt's context is ending: its error says

@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -187,34 +189,58 @@ func TestAnAssertionThatDependsOnTheRestOfABodyIsUnknown(t *testing.T) {
 	}
 }
 
-func TestNoResultContainsTheBody(t *testing.T) {
-	const secret = "hunter2"
-	tests := map[string]httpprobe.Config{
-		"accepted":   {},
-		"unaccepted": {Status: []string{"204"}},
-		"asserted":   {BodyContains: "other"},
-		"redirected": {Path: "/redirect"},
-		"not http":   {Path: "/garbage"},
-	}
+// A failure shows the beginning of the body that it is about, and the path; a success, a response to a redirect, and an attempt for a
+// stranger show nothing. What looks like a secret is never shown.
+func TestAFailureShowsTheBodyWithoutSecrets(t *testing.T) {
+	const body = `{"error":"down","password":"hunter2"}`
+	const shown = `: {"error":"down","password":(sensitive)}`
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/redirect":
 			w.WriteHeader(302)
+		case "/to":
+			w.Header().Set("Location", "/")
+			w.WriteHeader(302)
+		case "/zip":
+			w.Header().Set("Content-Encoding", "gzip")
+			w.WriteHeader(500)
 		case "/garbage":
 			conn, _, _ := w.(http.Hijacker).Hijack()
-			io.WriteString(conn, secret+"\r\n\r\n")
+			io.WriteString(conn, body+"\r\n\r\n")
 			conn.Close()
 			return
 		}
-		io.WriteString(w, secret)
+		io.WriteString(w, body)
 	})
-	for name, c := range tests {
+	tests := map[string]struct {
+		config httpprobe.Config
+		want   string
+	}{
+		"accepted":       {httpprobe.Config{}, "status 200"},
+		"unaccepted":     {httpprobe.Config{Path: "/health", Status: []string{"204"}}, "status 200 of /health, want 204" + shown},
+		"asserted":       {httpprobe.Config{BodyContains: "other"}, "status 200, but the body of 37 bytes does not contain the expected text" + shown},
+		"a value":        {httpprobe.Config{JSONEquals: map[string]string{"error": "up"}}, "status 200, but the value at error is not as json_equals says: error = down"},
+		"a secret value": {httpprobe.Config{JSONEquals: map[string]string{"password": "x"}}, "status 200, but the value at password is not as json_equals says: password = (sensitive)"},
+		"no value":       {httpprobe.Config{JSONEquals: map[string]string{"status": "up"}}, "status 200, but json_equals finds no value at status" + shown},
+		"compressed":     {httpprobe.Config{Path: "/zip"}, "status 500 of /zip, want 200-399"},
+		"redirected":     {httpprobe.Config{Path: "/redirect"}, "status 302: redirect not followed"},
+		"after one":      {httpprobe.Config{Path: "/to", BodyContains: "other"}, "after a redirect to " + handler(t, httpprobe.Config{Port: "web"}).Endpoint(target) + ": status 200, but the body of 37 bytes does not contain the expected text"},
+		"not http":       {httpprobe.Config{Path: "/garbage"}, ""},
+		"the kubelet":    {httpprobe.Config{Path: "/health", Status: []string{"204"}, Compatibility: probe.Kubelet}, "status 200, want 204"},
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c.Port = "web"
-			if got := attempt(t, c, target, plenty); strings.Contains(got.Detail, secret) {
-				t.Errorf("the detail tells the body: %q", got.Detail)
+			test.config.Port = "web"
+			got := attempt(t, test.config, target, plenty)
+			if strings.Contains(got.Detail, "hunter2") || test.want != "" && got.Detail != test.want {
+				t.Errorf("got the detail %q, want %q", got.Detail, test.want)
 			}
 		})
+	}
+	restricted := dial.WithAllow(t.Context(), func(string, netip.AddrPort) error { return nil })
+	got := handler(t, httpprobe.Config{Port: "web", Path: "/health", Status: []string{"204"}}).Handler.Probe(restricted, target)
+	if got.Detail != "status 200, want 204" {
+		t.Errorf("a stranger gets the detail %q", got.Detail)
 	}
 }
 

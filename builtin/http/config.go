@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/httpauth"
@@ -37,11 +38,14 @@ type Config struct {
 	BodyNotRegex    string              `hcl:"body_not_regex,optional" doc:"regular expression that must not match in the body" default:"any body"`
 	JSONEquals      map[string]string   `hcl:"json_equals,optional" doc:"what values of the body, a JSON document, must be, by their paths: { \"status\" = \"ok\", \"checks[*].up\" = \"true\" }. Each path must lead to a value; with [*], all elements must have one, and all be as said. A number of the document is compared as a number, a text as a text: 1.0 equals \"1\", and the text \"007\" does not equal \"7\"" default:"any body"`
 	JSONRegex       map[string]string   `hcl:"json_regex,optional" doc:"regular expressions that must match values of the body, a JSON document, by their paths" default:"any body"`
+	JSONMin         map[string]string   `hcl:"json_min,optional" doc:"what values of the body, a JSON document, must be at least, by their paths. A value must be a number" default:"any body"`
+	JSONMax         map[string]string   `hcl:"json_max,optional" doc:"what values of the body, a JSON document, must be at most, by their paths: { \"replication.lag_seconds\" = 10 }. A value must be a number" default:"any body"`
 	MaxBody         int64               `hcl:"max_body,optional,nonzero,bytes" doc:"how much of the body is read and checked. Of one that is compressed by gzip or deflate, as its Content-Encoding says, that is what it is decoded; another one is unknown (http.body) if something is asserted of it. If it is longer, and what is asserted of it depends on the rest, the attempt is unknown (http.body). Some values cost more: see Cost above" default:"1MiB if something is asserted of the body, otherwise 10KiB" min:"1KiB" max:"1MiB"`
 	HeaderEquals    map[string]string   `hcl:"header_equals,optional" doc:"what headers of the response must be: { Content-Type = \"text/plain\" }. If there are several of a name, one must be. An attempt costs more then: see Cost above" default:"any headers"`
 	HeaderRegex     map[string]string   `hcl:"header_regex,optional" doc:"regular expressions that must match headers of the response, one of several of a name. An attempt costs more then: see Cost above" default:"any headers"`
 	HeaderNotRegex  map[string]string   `hcl:"header_not_regex,optional" doc:"regular expressions that must not match headers of the response, none of several of a name. An attempt costs more then: see Cost above" default:"any headers"`
 	HeaderAbsent    []string            `hcl:"header_absent,optional" doc:"headers that the response must not have. An attempt costs more then: see Cost above" default:"any headers"`
+	MaxClockSkew    time.Duration       `hcl:"max_clock_skew,optional,nonzero" doc:"how far the clock of the server may be from the clock of this machine, by the header Date of the response (with Age, of a cache). Of an attempt that succeeds, more is a warning (http.clock_skew), and so is no Date. For an hour after the clock of this machine was set, its time before counts, too. An attempt costs more then: see Cost above" default:"any" min:"1s" max:"8784h"`
 	Redirects       string              `hcl:"redirects,optional" oneof:"local none all" doc:"which redirects are followed, up to 10: local (to the same host, with any port and scheme), none, or all. The name in a header Host is that of the same server if the scheme is the same, too: such a redirect goes to the target, whatever the name leads to. Only the same server, with the same scheme, host and port, gets headers other than User-Agent and Accept, and the client certificate; a body is sent again to the same host only, and not from https to http. Within an attempt a server gets back the cookies that it has set. The status of a redirect that is not followed decides; if the range that accepts it starts below 300, the outcome is a warning" default:"local"`
 	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present"`
 	HTTPVersion     string              `hcl:"http_version,optional" oneof:"1.1 2" doc:"version of HTTP to speak. 2 with the scheme http is HTTP/2 without TLS and without an upgrade (h2c, prior knowledge); with https it is all that is offered to the server, as is 1.1. An attempt costs more then: see Cost above" default:"1.1 with http; with https 2 if the server offers it, else 1.1"`

@@ -32,7 +32,7 @@ func ExampleNew() {
 		Ports:   map[string]uint16{"web": at.Port()},
 	})
 	fmt.Println(result.Outcome, result.Reason, result.Detail)
-	// Output: failure http.status status 503, want 200-399
+	// Output: failure http.status status 503 of /healthz, want 200-399
 }
 
 func ExampleNew_wrong() {

@@ -3,8 +3,8 @@
 //
 // It sends the request as the kubelet does, with a new connection for each attempt and
 // without the proxies of the environment, but verifies certificates by default. A result
-// never contains a body, which could be a secret that the author of the configuration
-// must not read.
+// has a part of a body only if the attempt fails by it or by its status, without what
+// looks like a secret, and not of a response to a redirect or to a request for /probe.
 //
 // # Files
 //
@@ -16,6 +16,7 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
+//	clock.go       how far the clock of the server may be off
 //	decode.go      compressed bodies
 //	charset.go     bodies in another charset than UTF-8
 //	json.go        values of a JSON document by their paths
@@ -95,7 +96,7 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u := h.plan.url(host, port)
-	a := &attempt{ctx: ctx, own: u}
+	a := &attempt{ctx: ctx, end: cancel, own: u}
 	request, err := h.plan.request(a.begin(), u)
 	if err != nil {
 		return lacksAuth(err)
@@ -117,7 +118,7 @@ func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	}
 	defer response.Body.Close()
 	body := traceBody(a.ctx, response)
-	result := a.judged(h.plan.judge(a.ctx, response))
+	result := a.judged(h.plan.judge(a.ctx, a.end, response))
 	body.record(a, response)
-	return h.plan.tls.Judge(result, a.validUntil())
+	return h.plan.tls.Judge(h.plan.asserts.judgeClock(result, response.Header), a.shown())
 }

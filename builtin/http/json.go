@@ -17,6 +17,8 @@ import (
 type jsonAssertion struct {
 	text  string // of the path
 	field string // of Config
+	says  string // what a value must be: ", at most 10"; empty where the field says enough
+	want  string // as the configuration says
 	path  []jsonStep
 	holds func(jsonValue) bool
 }
@@ -126,13 +128,29 @@ func (a *jsonAssertion) judge(document []byte, isWhole bool) (problem string, is
 
 // problem returns why the assertion does not hold for a document, or "". It has nothing of the
 // document.
-func (a *jsonAssertion) problem(document []byte) string {
-	wrong, missing := false, false
+func (a *jsonAssertion) problem(document []byte) (problem string) {
+	problem, _ = a.look(document)
+	return problem
+}
+
+// wrongValue returns the first value of a document for which the assertion does not hold, after its path; without any, the document.
+func (a *jsonAssertion) wrongValue(document []byte) []byte {
+	if _, value := a.look(document); value != nil {
+		return value
+	}
+	return document
+}
+
+// look returns why the assertion does not hold for a document, or "", and the first value that is to blame, after its path.
+func (a *jsonAssertion) look(document []byte) (problem string, value []byte) {
+	missing := false
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
-	found, err := visitJSON(d, a.path, 0, func(value jsonValue) {
-		missing = missing || value.missing
-		wrong = wrong || !value.missing && !a.holds(value)
+	found, err := visitJSON(d, a.path, 0, func(v jsonValue) {
+		missing = missing || v.missing
+		if value == nil && !v.missing && !a.holds(v) {
+			value = []byte(a.text + " = " + v.text)
+		}
 	})
 	if err == nil {
 		if _, err = d.Token(); err == nil {
@@ -143,15 +161,15 @@ func (a *jsonAssertion) problem(document []byte) string {
 	}
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document))
-	case wrong:
-		return fmt.Sprintf("the value at %s is not as %s says", a.text, a.field)
+		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document)), nil
+	case value != nil:
+		return fmt.Sprintf("the value at %s is not as %s says%s", a.text, a.field, a.says), value
 	case missing:
-		return fmt.Sprintf("%s finds no value at %s in one of the elements", a.field, a.text)
+		return fmt.Sprintf("%s finds no value at %s in one of the elements", a.field, a.text), nil
 	case !found:
-		return fmt.Sprintf("%s finds no value at %s", a.field, a.text)
+		return fmt.Sprintf("%s finds no value at %s", a.field, a.text), nil
 	}
-	return ""
+	return "", nil
 }
 
 var errTooDeep = errors.New("too deep")

@@ -1,6 +1,7 @@
 package httpprobe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -55,7 +56,7 @@ func TestNumbersAreComparedAsNumbersAndTextsAsTexts(t *testing.T) {
 
 func TestADocumentMustBeWholeAndAlone(t *testing.T) {
 	path, _ := parseJSONPath("a")
-	is := jsonAssertion{"a", "json_equals", path, func(v jsonValue) bool { return v.text == "1" }}
+	is := jsonAssertion{text: "a", field: "json_equals", path: path, holds: func(v jsonValue) bool { return v.text == "1" }}
 	deep := strings.Repeat("[", maxJSONDepth+1) + strings.Repeat("]", maxJSONDepth+1)
 	for document, holds := range map[string]bool{
 		`{"a": 1}`: true, ` {"a":1} ` + "\n": true, `{"a": 1, "b": [{"a": 2}]}`: true, `{"a": 1} 2`: false, `{"a": 1`: false, ``: false, `[1]`: false,
@@ -126,6 +127,38 @@ func slowJSON(v any, path []jsonStep) (all []string, whole bool) {
 	return all, whole && len(all) > 0
 }
 
+func TestNumbersMustBeWithinTheirBounds(t *testing.T) {
+	all, err := Config{JSONMax: map[string]string{"lag": "10"}, JSONMin: map[string]string{"free[*]": "0.5"}}.jsonAssertions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, want := range map[string]string{
+		`{"lag": 10, "free": [0.5, 5e-1, 7]}`:       "",
+		`{"lag": -1e3, "free": [1]}`:                "",
+		`{"lag": 10.001, "free": [1]}`:              "the value at lag is not as json_max says, at most 10",
+		`{"lag": "3", "free": [1]}`:                 "the value at lag is not as json_max says, at most 10",
+		`{"lag": null, "free": [1]}`:                "the value at lag is not as json_max says, at most 10",
+		`{"lag": 3, "free": [1, 0.49]}`:             "the value at free[*] is not as json_min says, at least 0.5",
+		`{"free": [1]}`:                             "json_max finds no value at lag",
+		`{"lag": 1e999, "free": [1]}`:               "the value at lag is not as json_max says, at most 10",
+		`{"lag": 1e9999, "free": [1]}`:              "the value at lag is not as json_max says, at most 10",
+		`{"lag": ` + strings.Repeat("9", 101) + `}`: "json_min finds no value at free[*]",
+	} {
+		got := ""
+		for _, a := range all {
+			got = cmp.Or(got, a.problem([]byte(document)))
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", document, got, want)
+		}
+	}
+	for _, bound := range []string{"", "x", "10s", "0x10", "NaN", "1 "} {
+		if _, err := (Config{JSONMax: map[string]string{"lag": bound}}).jsonAssertions(); err == nil || !strings.Contains(err.Error(), "which is not a number") {
+			t.Errorf("%q: got %v", bound, err)
+		}
+	}
+}
+
 func FuzzJSONPath(f *testing.F) {
 	f.Add(`a[0]["b.c"].d`, `{"a": [{"b.c": {"d": 1}}]}`)
 	f.Add(`[*].x`, `[{"x": "y"}, {"x": null}, 3]`)
@@ -137,7 +170,7 @@ func FuzzJSONPath(f *testing.F) {
 			return
 		}
 		var got []string
-		a := jsonAssertion{text, "json_equals", path, func(v jsonValue) bool { got = append(got, v.text); return true }}
+		a := jsonAssertion{text: text, field: "json_equals", path: path, holds: func(v jsonValue) bool { got = append(got, v.text); return true }}
 		found := a.problem([]byte(document)) == ""
 		var v any
 		d := json.NewDecoder(strings.NewReader(document))

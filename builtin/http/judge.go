@@ -5,22 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // judge returns the result of a response. A status that is not accepted decides alone;
-// with probe.Kubelet the body must be complete too.
-func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
-	description := describe(r)
+// with probe.Kubelet the body must be complete too. End may end the request.
+func (p *plan) judge(ctx context.Context, end context.CancelFunc, r *http.Response) probe.Result {
+	about := p.about(r.StatusCode)
+	about.description = describe(r)
+	if r.Request.Response != nil || dial.IsRestricted(ctx) {
+		about.where, about.isPrivate = "", true
+	}
 	if !p.checksBody(r.StatusCode) {
-		return p.wrongStatus(r.StatusCode, description)
+		return p.wrongStatus(about, beginning(r, about, end))
 	}
 	if problem := p.asserts.headersProblem(r.Header); problem != "" && p.isAccepted(r.StatusCode) {
-		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s, but %s", description, problem), r.StatusCode)
+		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s%s, but %s", about.description, about.where, problem), r.StatusCode)
 	}
 	body := text{isWhole: true}
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
@@ -29,7 +37,51 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 			return p.unread(ctx, r.StatusCode, err)
 		}
 	}
-	return p.check(r.StatusCode, description, body)
+	return p.check(about, body)
+}
+
+// about is what the text of a result has of a response.
+type about struct {
+	status      int
+	description string // "status 200"
+	where       string // " of /healthz"
+	isPrivate   bool   // its body must not be shown
+}
+
+// about returns what a result says of a response to the request of the plan. The kubelet shows no more than the status.
+func (p *plan) about(status int) about {
+	return about{status, describeStatus(status), p.where, p.kubelet}
+}
+
+// Limits of the path and of the part of a body in the text of a result, in bytes.
+const (
+	maxWhere   = 80
+	maxExcerpt = 120
+)
+
+// excerpt returns a part of a body as the end of a text: ": out of memory". It is "" without any that may be shown.
+func (a about) excerpt(body []byte) string {
+	if a.isPrivate {
+		return ""
+	}
+	if s := redact.Excerpt(body, maxExcerpt); s != "" {
+		return ": " + s
+	}
+	return ""
+}
+
+// patience is how long an attempt waits for a body that is only shown: its status has decided already.
+const patience = 20 * time.Millisecond
+
+// beginning returns what comes in time of the first redact.MaxSource bytes of a body, and a byte more; nil if it is encoded. It may end
+// the request.
+func beginning(r *http.Response, a about, end context.CancelFunc) []byte {
+	if a.isPrivate || len(r.Header["Content-Encoding"]) > 0 || !slices.Contains(charsetsOfUTF8, charsetOf(r.Header.Get("Content-Type"))) {
+		return nil
+	}
+	defer time.AfterFunc(patience, end).Stop()
+	body, _ := io.ReadAll(io.LimitReader(r.Body, redact.MaxSource+1))
+	return body
 }
 
 // unread returns the result of a response whose body cannot be read.
@@ -51,8 +103,8 @@ func (p *plan) isAccepted(status int) bool {
 }
 
 // check returns the result of a response whose body, up to its maximum, is complete.
-func (p *plan) check(status int, description string, body text) probe.Result {
-	return withStatus(p.checkBody(status, description, body), status)
+func (p *plan) check(a about, body text) probe.Result {
+	return withStatus(p.checkBody(a, body), a.status)
 }
 
 func withStatus(r probe.Result, status int) probe.Result {
@@ -60,25 +112,25 @@ func withStatus(r probe.Result, status int) probe.Result {
 	return r
 }
 
-func (p *plan) checkBody(status int, description string, body text) probe.Result {
-	accepted, explicit := p.accept.has(status)
+func (p *plan) checkBody(a about, body text) probe.Result {
+	accepted, explicit := p.accept.has(a.status)
 	if !accepted {
-		return p.wrongStatus(status, description)
+		return p.wrongStatus(a, body.inUTF8)
 	}
-	switch problem, open := p.asserts.bodyProblem(body); {
+	switch problem, part, open := p.asserts.bodyProblem(body); {
 	case problem != "":
-		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but %s", status, problem)
+		return probe.Fail(probe.ReasonHTTPAssert, "status %d%s, but %s%s", a.status, a.where, problem, a.excerpt(part))
 	case open != "":
-		return probe.Result{Outcome: probe.Unknown, Reason: probe.ReasonHTTPBody, Detail: fmt.Sprintf("status %d, but %s", status, open)}
+		return probe.Result{Outcome: probe.Unknown, Reason: probe.ReasonHTTPBody, Detail: fmt.Sprintf("status %d, but %s", a.status, open)}
 	}
-	if isRedirect(status) && !explicit {
-		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", description)
+	if isRedirect(a.status) && !explicit {
+		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", a.description)
 	}
-	return probe.Succeed(description)
+	return probe.Succeed(a.description)
 }
 
-func (p *plan) wrongStatus(status int, description string) probe.Result {
-	return withStatus(probe.Fail(probe.ReasonHTTPStatus, "%s, want %s", description, p.accept.text), status)
+func (p *plan) wrongStatus(a about, body []byte) probe.Result {
+	return withStatus(probe.Fail(probe.ReasonHTTPStatus, "%s%s, want %s%s", a.description, a.where, p.accept.text, a.excerpt(body)), a.status)
 }
 
 func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.Result {

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/limits"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -22,6 +23,7 @@ import (
 type plan struct {
 	method     string
 	ref        url.URL // without its host
+	where      string  // in the text of a failure: " of /healthz"; empty for /
 	host       string  // for a unix socket
 	hostHeader string  // empty: the host of the URL
 	header     http.Header
@@ -59,6 +61,9 @@ func newPlan(c Config) (*plan, error) {
 		return nil, probe.FieldErrorf("headers", "must not have Connection or Upgrade with http_version = \"2\", which has no such headers")
 	}
 	p.ref = parsePath(c.Path)
+	if path := p.ref.EscapedPath(); path != "/" && !p.kubelet {
+		p.where = " of " + redact.Excerpt([]byte(path), maxWhere)
+	}
 	p.ref.Scheme = strings.ToLower(cmp.Or(c.Scheme, "http"))
 	if c.ReuseConnection {
 		// It is not sent. It lets net/http ask again on a new connection when the

@@ -84,7 +84,7 @@ func TestARedirectThatIsNotFollowedNamesTheHost(t *testing.T) {
 		t.Errorf("got the detail %q", got.Detail)
 	}
 	c.Status = []string{"200-299"}
-	if got := attempt(t, c, target, plenty); got.Detail != `status 302 to host "login.example", want 200-299` {
+	if got := attempt(t, c, target, plenty); got.Detail != `status 302 to host "login.example" of /to, want 200-299` {
 		t.Errorf("got the detail %q", got.Detail)
 	}
 }

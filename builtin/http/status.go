@@ -59,6 +59,10 @@ func (s statuses) checkBody(c Config) error {
 		name = "json_equals"
 	case len(c.JSONRegex) > 0:
 		name = "json_regex"
+	case len(c.JSONMin) > 0:
+		name = "json_min"
+	case len(c.JSONMax) > 0:
+		name = "json_max"
 	default:
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -63,11 +64,11 @@ func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 	case r.unsupported, isRedirect(r.status), p.asserts.slow(len(r.body)):
 		return probe.Result{}, nonblock.StepBlock
 	case r.status != 0 && !p.checksBody(r.status):
-		return p.wrongStatus(r.status, describeStatus(r.status)), nonblock.StepDone
+		return p.wrongStatus(p.about(r.status), r.plain()), nonblock.StepDone
 	case r.complete && (r.cut || r.encoded || isUTF16(r.body)) && p.asserts.readBody():
 		return probe.Result{}, nonblock.StepBlock
 	case r.complete:
-		return p.check(r.status, describeStatus(r.status), textOf(r.body, true, "")), nonblock.StepDone
+		return p.check(p.about(r.status), textOf(r.body, true, "")), nonblock.StepDone
 	case !eof:
 		return probe.Result{}, nonblock.StepWait
 	case r.status == 0:
@@ -97,6 +98,14 @@ func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progr
 	result = h.plan.incompleteBody(context.Background(), status, io.ErrUnexpectedEOF)
 	result.SetFacts(r.facts())
 	return result, nonblock.StepDone
+}
+
+// plain returns what has come of a body with the head, up to redact.MaxSource and a byte; nil if it is encoded.
+func (r *response) plain() []byte {
+	if r.encoded {
+		return nil
+	}
+	return r.body[:min(len(r.body), redact.MaxSource+1)]
 }
 
 // facts returns the facts of an attempt with that response.

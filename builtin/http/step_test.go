@@ -51,7 +51,7 @@ func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 		"assertions":           TestAssertionsAreAboutTheWholeBody,
 		"more assertions":      TestHeadersAndBodiesMustBeAsConfigured,
 		"charsets":             TestABodyIsJudgedInItsCharset,
-		"secret":               TestNoResultContainsTheBody,
+		"secret":               TestAFailureShowsTheBodyWithoutSecrets,
 		"cancelled":            TestACancelledAttemptIsUnknown,
 		"trouble":              TestInvalidResponsesHaveReasons,
 		"speaks first":         TestBytesBeforeTheRequestAreJudgedAndNotLogged,

@@ -143,6 +143,9 @@ func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Con
 	if err != nil {
 		return nil, err
 	}
+	if t.proxy == nil {
+		a.measure(conn)
+	}
 	return writeFirst(conn), nil
 }
 

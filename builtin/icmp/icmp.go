@@ -39,6 +39,7 @@ type Config struct {
 	SourceAddress string `hcl:"source_address,optional" doc:"IP address of this machine to send from" default:"the system chooses"`
 	IPFamily      string `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
 	Addresses     string `hcl:"addresses,optional" oneof:"any some all" doc:"what a name with several addresses takes: any of them, tried in order until one replies, or an attempt at all of them, at most eight, which share the timeout. With all the worst one decides. With some the target passes if one does, and an address that fails is a warning. The detail shows each" default:"any"`
+	Count         int    `hcl:"count,optional,nonzero" doc:"how many requests an attempt sends, one after the other; they share the timeout. It fails if none is replied to, and is a warning (icmp.loss) if some are not" default:"1" min:"1" max:"20"`
 	PayloadSize   int    `hcl:"payload_size,optional,nonzero" doc:"bytes of the request behind its header of 8 bytes; the reply must have the same" default:"56" min:"16" max:"65507"`
 	TTL           int    `hcl:"ttl,optional,nonzero" doc:"how many routers may pass the request on, plus one: its time to live, or hop limit over IPv6" default:"that of the system, often 64" min:"1" max:"255"`
 	DontFragment  bool   `hcl:"dont_fragment,optional" doc:"the attempt fails if the request does not fit through a network on the way as a whole" default:"false"`
@@ -48,6 +49,7 @@ type Config struct {
 // use by multiple goroutines.
 type handler struct {
 	dialer       *dial.Dialer
+	count        int
 	payloadSize  int
 	ttl          int // 0: that of the system
 	dontFragment bool
@@ -66,7 +68,7 @@ func New(c Config) (probe.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handler{dialer: dialer, payloadSize: cmp.Or(c.PayloadSize, defaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
+	return &handler{dialer: dialer, count: cmp.Or(c.Count, 1), payloadSize: cmp.Or(c.PayloadSize, defaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a
@@ -123,12 +125,12 @@ func (h *handler) ping(ctx context.Context, host string, took *probe.Timings) pr
 		return dial.Result(err)
 	}
 	ips = ips[:min(len(ips), dial.MaxAddresses)]
-	peer := ips[0]
+	peer, lost := ips[0], 0
 	hops, failed := dial.FirstOf(ctx, dial.Pinging, ips, func(ctx context.Context, ip netip.Addr) (hopLimit uint8, err error) {
 		if isGroup(ip) {
 			return 0, &dial.Error{Outcome: probe.Unknown, Reason: probe.ReasonNoAddr, Err: errors.New(ip.String() + " is not the address of one host")}
 		}
-		hopLimit, err = h.exchange(ctx, ip, took)
+		hopLimit, lost, err = h.exchanges(ctx, ip, took)
 		if err == nil {
 			peer = ip
 		}
@@ -142,10 +144,42 @@ func (h *handler) ping(ctx context.Context, host string, took *probe.Timings) pr
 		return result
 	}
 	result := probe.Succeed("")
+	if lost > 0 {
+		result = probe.Warn(reasonLoss, "%d of %d requests were not replied to in time", lost, h.count)
+	}
 	if ip, err := netip.ParseAddr(host); err != nil || ip.Unmap().WithZone("") != peer {
 		result.SetFacts(probe.Facts{Peer: peer})
 	}
 	return result
+}
+
+// reasonLoss is the reason of a warning: some of several requests were not replied to.
+const reasonLoss probe.Reason = "icmp.loss"
+
+// exchanges sends the requests of an attempt to an address, and returns how many were not replied to in time. It is an error if none was,
+// or one has another error.
+func (h *handler) exchanges(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, lost int, err error) {
+	for i := range h.count {
+		share, cancel := dial.WithShare(ctx, h.count-i)
+		hops, failed := h.exchange(share, to, took)
+		known, isKnown := errors.AsType[*dial.Error](failed)
+		if failed != nil && !isKnown {
+			known = dial.Classify(share, dial.Pinging, failed)
+		}
+		cancel()
+		switch {
+		case known == nil:
+			hopLimit = hops
+		case known.Reason != probe.ReasonICMPTimeout:
+			return 0, 0, known
+		default:
+			lost, err = lost+1, known
+		}
+	}
+	if lost < h.count {
+		err = nil
+	}
+	return hopLimit, lost, err
 }
 
 // Permission returns why this process may not send echo requests, or nil. The text says

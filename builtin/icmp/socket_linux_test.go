@@ -151,6 +151,32 @@ func TestErrorsOfTheNetworkAreFailures(t *testing.T) {
 	})
 }
 
+// Of several requests some may be lost: that is a warning, which says how many.
+func TestLostRequestsAreAWarning(t *testing.T) {
+	bothSockets(t, func(t *testing.T, onlyRaw bool) {
+		h := newHandler(t, Config{Count: 3})
+		h.onlyRaw = onlyRaw
+		want(t, attempt(t, h, "127.0.0.1"), probe.Success, "", "")
+		lose := func(rate string) (remove func()) {
+			return faulttest.Filter(t, "chain c { type filter hook input priority 0; icmp type echo-request "+rate+" drop; }")
+		}
+		within := func() probe.Result {
+			ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+			defer cancel()
+			return h.Probe(ctx, probe.Target{Name: "host", Address: "127.0.0.1"})
+		}
+		remove := lose("limit rate 1/hour burst 2 packets")
+		want(t, within(), probe.Warning, "icmp.loss", "2 of 3 requests were not replied to in time")
+		remove()
+		remove = lose("")
+		want(t, within(), probe.Failure, probe.ReasonICMPTimeout, "")
+		remove()
+		remove = faulttest.Filter(t, "chain c { type filter hook input priority 0; icmp type echo-request reject with icmp type host-unreachable; }")
+		want(t, within(), probe.Failure, probe.ReasonICMPUnreachable, "host unreachable")
+		remove()
+	})
+}
+
 // What this machine does not allow, or lacks, says nothing about the target.
 func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {

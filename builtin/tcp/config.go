@@ -47,7 +47,11 @@ type Config struct {
 	KeepAlive       *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection, unless reuse_connection is set: then each attempt sends and expects, and the block has the settings of the packets only"`
 	ReuseConnection bool       `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt, which sends and expects over it: half of the cost of a new one, or less. A connection that the peer has closed meanwhile is no failure: the attempt opens a new one, and is made at once if more than one attempt had used the connection. One over which something comes that the attempt before has not read is closed. With the name of a host, each attempt opens a connection. Needs send and expect; excludes tls and unix_socket. Linux only; elsewhere each attempt opens a connection" default:"false"`
 	FreshEvery      int        `hcl:"fresh_every,optional" doc:"with reuse_connection, how many attempts use a connection. The next one opens a new one, and so notices a server that accepts none. 0: any number" default:"0" min:"2" max:"1000000"`
+	MaxEnds         int        `hcl:"max_ends,optional,nonzero" doc:"with a keepalive block, how many times the connection may end in 5 minutes. If it ends more often, as that of a server that crashes again and again between two attempts, attempts that succeed are warnings (tcp.closed)" default:"any" min:"1" max:"100"`
 }
+
+// maxMaxEnds is the max of Config.MaxEnds: as many times are kept, of 24 bytes each.
+const maxMaxEnds = 100
 
 // New makes a handler, with KeepAlive or ReuseConnection a probe.StatefulHandler. An error is a
 // *probe.FieldError with the HCL name of the field, or several.
@@ -78,7 +82,7 @@ func New(c Config) (probe.Handler, error) {
 		h.exchange.FreshEvery = c.FreshEvery
 		return &reusing{handler: h}, nil
 	case c.KeepAlive != nil:
-		return &keepAliveHandler{opener: h}, nil
+		return &keepAliveHandler{opener: h, maxEnds: c.MaxEnds}, nil
 	}
 	return h, nil
 }
@@ -105,6 +109,8 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case dial.IsEach(c.Addresses) && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
+	case c.MaxEnds != 0 && c.KeepAlive == nil:
+		return probe.FieldErrorf("max_ends", "needs a keepalive block: without it no connection is kept")
 	case c.ReuseConnection:
 		return c.checkReuse()
 	case c.FreshEvery != 0:

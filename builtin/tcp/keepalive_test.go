@@ -252,3 +252,19 @@ func TestKeepAliveIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A server that restarts between two attempts is up in each, and loses its connections each time.
+func TestConnectionsThatEndTooOftenAreAWarning(t *testing.T) {
+	server := newPeers(t)
+	k := newKeepAlive(t, tcpprobe.Config{MaxEnds: 2}, targetOf(server.listener.Addr()))
+	for n := range 4 {
+		got := k.attempt(t)
+		if isWarning := n > 2; (got.Outcome == probe.Warning) != isWarning || isWarning &&
+			(got.Reason != probe.ReasonTCPClosed || !strings.HasPrefix(got.Detail, "the connection ended 3 times in ") || !strings.HasSuffix(got.Detail, "max_ends is 2")) {
+			t.Errorf("after %d ends: got %v %s: %s", n, got.Outcome, got.Reason, got.Detail)
+		}
+		(<-server.conns).Close()
+		k.woken(t)
+		wantResult(t, k.attempt(t), probe.Failure, probe.ReasonTCPClosed)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +19,12 @@ import (
 // keepAliveHandler makes attempts over a connection that it keeps between them. The
 // connection belongs to one probe: see ForProbe.
 type keepAliveHandler struct {
-	opener *handler // opens connections
+	opener  *handler // opens connections
+	maxEnds int      // Config.MaxEnds
 
-	mu     sync.Mutex // guards what follows; it is not held while a connection is used
-	conn   *keptConn  // nil: none is kept
+	mu     sync.Mutex  // guards what follows; it is not held while a connection is used
+	conn   *keptConn   // nil: none is kept
+	ends   []time.Time // of connections, the last maxEnds and one more
 	closed bool
 }
 
@@ -38,7 +41,7 @@ var (
 
 // ForProbe returns a handler that keeps a connection of its own.
 func (h *keepAliveHandler) ForProbe() probe.Handler {
-	return &keepAliveHandler{opener: h.opener}
+	return &keepAliveHandler{opener: h.opener, maxEnds: h.maxEnds}
 }
 
 // Check is handler.Check.
@@ -83,7 +86,7 @@ func (h *keepAliveHandler) Step(a *nonblock.Attempt) nonblock.Progress {
 	if c == nil || c.endpoint != h.Endpoint(a.Target) || c.watch.Ended() || c.mayHaveUnread() {
 		return nonblock.StepBlock
 	}
-	a.Result = c.result()
+	a.Result = h.judge(c.result())
 	return nonblock.StepDone
 }
 
@@ -97,7 +100,35 @@ func (h *keepAliveHandler) ProbeWaking(ctx context.Context, t probe.Target, wake
 	var took probe.Timings
 	result := h.attempt(ctx, t, &took, wake)
 	result.Timings = took
-	return result
+	return h.judge(result)
+}
+
+// endsWithin is in which time the ends of connections are counted.
+const endsWithin = 5 * time.Minute
+
+// judge returns the result of an attempt: a success is a warning if connections have ended too often.
+func (h *keepAliveHandler) judge(r probe.Result) probe.Result {
+	if h.maxEnds == 0 || r.Outcome != probe.Success {
+		return r
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends = slices.DeleteFunc(h.ends, func(at time.Time) bool { return time.Since(at) > endsWithin })
+	if n := len(h.ends); n > h.maxEnds {
+		r.Outcome, r.Reason = probe.Warning, probe.ReasonTCPClosed
+		r.Detail = fmt.Sprintf("the connection ended %d times in %s, the last time %s ago: does the server restart? max_ends is %d",
+			n, probe.Brief(time.Since(h.ends[0])), probe.Brief(time.Since(h.ends[n-1])), h.maxEnds)
+	}
+	return r
+}
+
+// noteEnd notes that a connection has ended.
+func (h *keepAliveHandler) noteEnd() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.maxEnds > 0 {
+		h.ends = append(h.ends[max(0, len(h.ends)-maxMaxEnds):], time.Now())
+	}
 }
 
 func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *probe.Timings, wake func()) probe.Result {
@@ -113,7 +144,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	if conn == nil {
 		return result
 	}
-	if result.Outcome != probe.Success || ctx.Err() != nil { // the deadline of ctx was set on conn too
+	if result.Outcome != probe.Success && result.Outcome != probe.Warning || ctx.Err() != nil { // the deadline of ctx was set on conn too
 		conn.Close()
 		return result
 	}
@@ -140,6 +171,7 @@ func (h *keepAliveHandler) check(endpoint string) (probe.Result, bool) {
 	case !h.drop(c): // Close has closed it, or another attempt has found its end
 		return dial.Result(dial.Cancelled()), true
 	}
+	h.noteEnd()
 	known := dial.Classify(context.Background(), dial.Transferring, err)
 	result := dial.Result(known)
 	result.Detail = fmt.Sprintf("the connection was open for %v, then: %v", time.Since(c.since).Round(time.Millisecond), known)

@@ -77,7 +77,11 @@ func (h *handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	result := h.block.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
+	result := h.converse(ctx, conn, took)
+	if result.Outcome == probe.Success && took.Connect+took.TLS+took.FirstByte >= nonblock.MaySendAgain {
+		result = nonblock.Lossy(result, nonblock.Retransmissions(conn))
+	}
+	result = h.block.Judge(result, dial.ValidityOf(conn))
 	result.CertificateExpiry = dial.CertificateExpiry(conn)
 	result.SetFacts(dial.Facts(conn, host))
 	return conn, result

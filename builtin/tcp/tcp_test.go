@@ -273,3 +273,33 @@ func TestARejectedClientCertificateIsNoticedIfAResponseIsExpected(t *testing.T) 
 	c := tcpprobe.Config{Port: "db", TLS: &tcpprobe.TLS{CAFile: ca.File}, Expect: "PONG"}
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), plenty), probe.Failure, probe.ReasonTLSFailed)
 }
+
+// Which of the certificates ends is said, whether it still is valid or not, and the chain need not be verified.
+func TestTheCertificateThatExpiresIsNamed(t *testing.T) {
+	ca, no := dialtest.NewAuthority(t), false
+	served := func(by *dialtest.Authority) probe.Target {
+		cert := by.Sign(t, 48*time.Hour, "127.0.0.1")
+		listener := tls.NewListener(listen(t, "tcp", "127.0.0.1:0"), &tls.Config{Certificates: []tls.Certificate{cert}})
+		serve(t, listener, pong)
+		return targetOf(listener.Addr())
+	}
+	soon, over := served(ca.Intermediate(t, "R\x1b3\n"+strings.Repeat("x", 100), 20*time.Minute)), served(ca.Intermediate(t, "R4", -time.Hour))
+	for name, test := range map[string]struct {
+		tls    tcpprobe.TLS
+		target probe.Target
+		reason probe.Reason
+		want   string
+	}{
+		"an intermediate":          {tcpprobe.TLS{CAFile: ca.File, MinValidity: 30 * time.Minute}, soon, probe.ReasonTLSExpiring, "certificate 2 of 2 (CN=R\ufffd3 " + strings.Repeat("x", 74) + ") expires in "},
+		"not verified":             {tcpprobe.TLS{Verify: &no, MinValidity: 30 * time.Minute}, soon, probe.ReasonTLSExpiring, "certificate 2 of 2 (CN=R\ufffd3 "},
+		"that is over":             {tcpprobe.TLS{CAFile: ca.File}, over, probe.ReasonTLSExpired, "tls handshake: certificate 2 of 2 (CN=R4): tls: failed to verify certificate: x509: certificate has expired"},
+		"over, and not verified":   {tcpprobe.TLS{Verify: &no, MinValidity: time.Minute}, over, probe.ReasonTLSExpiring, "certificate 2 of 2 (CN=R4) expired 1h ago ("},
+		"of an authority":          {tcpprobe.TLS{CAFile: ca.File, MinValidity: 2 * time.Hour}, served(ca), probe.ReasonTLSExpiring, "the authority (CN=test authority) expires in "},
+		"over, and nothing judged": {tcpprobe.TLS{Verify: &no}, over, "", ""},
+	} {
+		got := attempt(t, tcpprobe.Config{Port: "db", TLS: &test.tls, Send: "PING", Expect: "PONG"}, test.target, plenty)
+		if got.Reason != test.reason || !strings.HasPrefix(got.Detail, test.want) {
+			t.Errorf("%s: got %s: %q, want %s: %s", name, got.Reason, got.Detail, test.reason, test.want)
+		}
+	}
+}

@@ -37,10 +37,21 @@ func runtimeOf(ts *testscript.TestScript) *dockertest.Runtime {
 	return *ts.Value(runtimeKey{}).(**dockertest.Runtime)
 }
 
-// makeContainer is: container NAME [ARG...]. It starts a container of the program subject.
+// makeContainer is: container [LABEL=VALUE...] NAME [ARG...]. It starts a container of the program subject. Or it is: ! container NAME. It
+// removes that container.
 func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 0, "container NAME [ARG...]")
-	runtimeOf(ts).Container(testOf(ts), args[0], args[1:]...)
+	labels := map[string]string{}
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		name, value, _ := strings.Cut(args[0], "=")
+		labels[name], args = value, args[1:]
+	}
+	usage(ts, len(args) > 0 && (!neg || len(args) == 1), "container [LABEL=VALUE...] NAME [ARG...], or ! container NAME")
+	r := runtimeOf(ts)
+	if neg {
+		ts.Check(r.Remove(context.Background(), r.Inspect(testOf(ts), args[0]).ID, true))
+		return
+	}
+	r.ContainerOf(testOf(ts), args[0], docker.Spec{Cmd: args[1:], Labels: labels})
 }
 
 // makeShellImage is: shellimage NAME. It makes an image with /bin/sh, cat, rm, sleep and touch.
@@ -60,9 +71,10 @@ func runCompose(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so.
+// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no
+// such container.
 func runInside(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 1, "inside NAME ARG...")
+	usage(ts, len(args) > 1 != neg && len(args) > 0, "inside NAME ARG..., or ! inside NAME")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r := runtimeOf(ts)
@@ -72,9 +84,15 @@ func runInside(ts *testscript.TestScript, neg bool, args []string) {
 		if !strings.HasPrefix(strings.TrimPrefix(c.Names[0], "/"), args[0]) {
 			continue
 		}
+		if neg {
+			ts.Fatalf("there is a container %s", args[0])
+		}
 		var output bytes.Buffer
 		_, err := r.Run(ctx, docker.Exec{Container: c.ID, Command: append([]string{"/subject"}, args[1:]...), Stdout: &output, Stderr: &output})
 		ts.Check(err)
+		return
+	}
+	if neg {
 		return
 	}
 	ts.Fatalf("no container has a name that begins with %s", args[0])

@@ -51,7 +51,7 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	}
 	results := make([]probe.Result, 0, len(ips))
 	for i, ip := range ips {
-		some, cancel := withShare(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i)
+		some, cancel := WithShare(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i)
 		results = append(results, once(some))
 		cancel()
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -63,8 +63,8 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	return r
 }
 
-// withShare returns a context that ends after one of n even shares of the time that is left.
-func withShare(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+// WithShare returns a context that ends after one of n even shares of the time that is left.
+func WithShare(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok || n == 1 {
 		return ctx, func() {}

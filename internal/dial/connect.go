@@ -81,7 +81,7 @@ func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(con
 	var first *Error
 	var none T
 	for i, ip := range ips {
-		some, cancel := withShare(ctx, len(ips)-i)
+		some, cancel := WithShare(ctx, len(ips)-i)
 		found, err := try(some, ip)
 		cancel()
 		if err == nil {

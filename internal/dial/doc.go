@@ -14,6 +14,7 @@
 //	family.go      which IP addresses of a name are used
 //	addresses.go   attempts at all addresses of a name
 //	lookup.go      lookups by package net, and what it hides of their errors
+//	nameservers.go which name servers do not answer
 //	hosts.go       that package net has read the hosts file
 //	resolvconf.go  that it asks the name servers of resolv.conf only
 //	allow.go       which addresses an attempt of /probe may connect to; wasmhost/internal/grant has what a plugin may

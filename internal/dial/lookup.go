@@ -160,7 +160,7 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 		l.late = l.late || !l.deadline.IsZero() && !time.Now().Before(l.deadline)
 		return nil, err
 	}
-	query := &queryConn{Conn: conn, lookup: l, network: network, again: again, end: end}
+	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, sent: time.Now(), again: again, end: end}
 	if packets, ok := conn.(packetConn); ok {
 		return queryPacketConn{query, packets}, nil // package net asks for the interface
 	}
@@ -172,6 +172,8 @@ type queryConn struct {
 	net.Conn
 	lookup  *lookup
 	network string
+	server  string
+	sent    time.Time
 	query   []byte        // what was written last
 	again   time.Duration // until it is written again; zero for never
 	end     time.Time     // of Read
@@ -217,7 +219,11 @@ func (c *queryConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.end); err != nil {
 		return 0, err
 	}
-	return c.read(b)
+	n, err := c.read(b)
+	if err != nil && !errors.Is(err, net.ErrClosed) && !shortage.Is(err) { // package net closes a query that is cancelled
+		nameServers.record(c.server, c.sent, false)
+	}
+	return n, err
 }
 
 // read notes an answer or a lack of memory.
@@ -225,6 +231,7 @@ func (c *queryConn) read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil {
 		c.lookup.answer(c.question(), c.code(b[:n]))
+		nameServers.record(c.server, c.sent, true)
 	} else {
 		c.lookup.noteShortage(c.network, err)
 	}

@@ -292,3 +292,49 @@ func TestAQueryThatNoNameServerCouldBeSentIsNotAnswered(t *testing.T) {
 		wantError(t, Classify(t.Context(), Resolving, l.explain("name", missing)), probe.Failure, test.want)
 	}
 }
+
+func TestTheNameServerThatDoesNotAnswerIsKnown(t *testing.T) {
+	if !faulttest.InNamespaces(t) {
+		return
+	}
+	tier.Slow(t)
+	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\nnameserver 127.0.0.8\n")
+	faulttest.NameServer(t, "127.0.0.8")
+	silent, err := net.ListenPacket("udp", "127.0.0.7:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for SilentNameServers() == nil {
+		if err := resolve(t, "known.example.", soon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := SilentNameServers(); len(got) != 1 || got[0].Address != "127.0.0.7:53" || got[0].Unanswered < minUnanswered || time.Since(got[0].Since) > plenty {
+		t.Errorf("got %+v", got)
+	}
+	silent.Close()
+	faulttest.NameServer(t, "127.0.0.7")
+	if err := resolve(t, "known.example.", plenty); err != nil {
+		t.Fatal(err)
+	}
+	if got := SilentNameServers(); got != nil {
+		t.Errorf("after its answer: got %+v", got)
+	}
+}
+
+func TestANameServerIsForgottenThatIsNotAskedAnyMore(t *testing.T) {
+	var u unansweredQueries
+	now := time.Now()
+	for range minUnanswered - 1 {
+		u.record("10.0.0.1:53", now, false)
+	}
+	if u.record("10.0.0.2:53", now, false); u.silent(now) != nil {
+		t.Error("two queries without an answer are enough")
+	}
+	if u.record("10.0.0.1:53", now, false); len(u.silent(now)) != 1 {
+		t.Error("three queries without an answer are not enough")
+	}
+	if u.silent(now.Add(forgetServer+time.Minute)) != nil || len(u.all) != 0 {
+		t.Error("it is remembered")
+	}
+}

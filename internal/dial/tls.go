@@ -29,7 +29,7 @@ type TLS struct {
 	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the server (SNI) and must match its certificate" default:"the host to connect to"`
 	MinVersion string `hcl:"min_version,optional" oneof:"1.0 1.1 1.2 1.3" doc:"minimum version of TLS" default:"1.2"`
 
-	MinValidity     time.Duration `hcl:"min_validity,optional" doc:"how much longer the certificate of the server must be valid, such as \"14d\". With verification the whole chain up to a trusted authority counts, by the chain that is valid the longest, otherwise the server's own certificate. Not with connections that are kept, which do not show a renewed certificate" default:"0s" min:"0s" max:"8784h"`
+	MinValidity     time.Duration `hcl:"min_validity,optional" doc:"how much longer the certificate of the server must be valid, such as \"14d\". With verification the whole chain up to a trusted authority counts, by the chain that is valid the longest, otherwise all certificates that the server sends. The detail names the first that expires. Not with connections that are kept, which do not show a renewed certificate" default:"0s" min:"0s" max:"8784h"`
 	OnShortValidity string        `hcl:"on_short_validity,optional" oneof:"fail warn" doc:"what an attempt is that succeeds with a certificate that expires sooner than min_validity demands: a failure or a warning, with the reason tls.expiring" default:"fail"`
 }
 
@@ -179,6 +179,10 @@ func (e handshakeError) Error() string {
 	case errors.Is(e.error, io.EOF), errors.Is(e.error, io.ErrUnexpectedEOF):
 		return "tls handshake: the peer closed the connection"
 	}
+	shown, isUnverified := errors.AsType[*tls.CertificateVerificationError](e.error)
+	if invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](e.error); isUnverified && isInvalid && len(shown.UnverifiedCertificates) > 1 {
+		return "tls handshake: " + nameCertificate(invalid.Cert, shown.UnverifiedCertificates) + ": " + e.error.Error()
+	}
 	return "tls handshake: " + e.error.Error()
 }
 
@@ -232,10 +236,18 @@ func tlsVersion(conn net.Conn) uint16 {
 	return 0
 }
 
-func firstExpiry(all []*x509.Certificate) (first int64) {
+func firstExpiry(all []*x509.Certificate) int64 {
+	if first := firstToExpire(all); first != nil {
+		return first.NotAfter.Unix()
+	}
+	return 0
+}
+
+// firstToExpire returns the certificate that expires first; nil without any.
+func firstToExpire(all []*x509.Certificate) (first *x509.Certificate) {
 	for _, c := range all {
-		if at := c.NotAfter.Unix(); first == 0 || at < first {
-			first = at
+		if first == nil || c.NotAfter.Before(first.NotAfter) {
+			first = c
 		}
 	}
 	return first

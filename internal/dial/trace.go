@@ -48,11 +48,19 @@ func tlsTrace(state tls.ConnectionState) *probe.TLSTrace {
 }
 
 // lastChainExpiry returns when the last of the verified chains is no longer valid; zero without
-// one. A chain is valid until the first of its certificates expires.
-func lastChainExpiry(chains [][]*x509.Certificate) (last time.Time) {
+// one.
+func lastChainExpiry(chains [][]*x509.Certificate) time.Time {
+	if last := firstToExpire(lastChain(chains)); last != nil {
+		return last.NotAfter
+	}
+	return time.Time{}
+}
+
+// lastChain returns the chain that is valid the longest, which is until the first of its certificates expires; nil without one.
+func lastChain(chains [][]*x509.Certificate) (last []*x509.Certificate) {
 	for _, chain := range chains {
-		if at := time.Unix(firstExpiry(chain), 0); at.After(last) {
-			last = at
+		if at := firstToExpire(chain); at != nil && (last == nil || at.NotAfter.After(firstToExpire(last).NotAfter)) {
+			last = chain
 		}
 	}
 	return last

@@ -1,9 +1,13 @@
 package dial
 
 import (
+	"cmp"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -21,42 +25,71 @@ func (t *TLS) CheckFresh(argument string) error {
 	}
 }
 
-// ValidUntil returns until when the certificate of the peer is valid: the chain of those that were
-// verified which is valid the longest or, without verification, the peer's own certificate. It is
-// the zero Time without TLS.
-func ValidUntil(conn net.Conn) time.Time {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return time.Time{}
-	}
-	state := secure.ConnectionState()
-	if last := lastChainExpiry(state.VerifiedChains); !last.IsZero() || len(state.PeerCertificates) == 0 {
-		return last
-	}
-	return state.PeerCertificates[0].NotAfter
+// Validity is until when the certificates of a server are valid. The zero Validity is that of a connection without TLS.
+type Validity struct {
+	Until time.Time
+	First string // the certificate that expires first: "certificate 2 of 3 (CN=R3)"
 }
 
-// Judge returns the result of an attempt in which a certificate was shown that is valid until a
-// time; the zero Time for none. Only a success or a warning changes, if the block demands a longer
-// validity; a nil t demands nothing. A clock that was set does not make the validity too short: see
-// wallClock.
-func (t *TLS) Judge(r probe.Result, until time.Time) probe.Result {
+// maxSubject bounds the subject of a certificate in a text, in bytes. It comes from the peer.
+const maxSubject = 80
+
+// ValidityOf returns until when the certificates of the peer are valid: those of the verified chain that is valid the longest or,
+// without verification, all that the peer has sent.
+func ValidityOf(conn net.Conn) Validity {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return Validity{}
+	}
+	state := secure.ConnectionState()
+	chain := lastChain(state.VerifiedChains)
+	if chain == nil {
+		chain = state.PeerCertificates
+	}
+	first := firstToExpire(chain)
+	if first == nil {
+		return Validity{}
+	}
+	return Validity{first.NotAfter, nameCertificate(first, state.PeerCertificates)}
+}
+
+// nameCertificate returns which of the certificates that a server has sent one is: "the certificate" if it is the only one, and
+// an authority if the server has not sent it.
+func nameCertificate(c *x509.Certificate, sent []*x509.Certificate) string {
+	i := slices.IndexFunc(sent, c.Equal)
+	if i == 0 && len(sent) == 1 {
+		return "the certificate"
+	}
+	which := "the authority"
+	if i >= 0 {
+		which = fmt.Sprintf("certificate %d of %d", i+1, len(sent))
+	}
+	if name := cmp.Or(c.Subject.CommonName, strings.Join(c.DNSNames[:min(len(c.DNSNames), 1)], "")); name != "" {
+		which += " (CN=" + probe.OneLine(name, maxSubject) + ")"
+	}
+	return which
+}
+
+// Judge returns the result of an attempt in which certificates were shown with a validity. Only a success or a warning
+// changes, if the block demands a longer validity; a nil t demands nothing. A clock that was set does not make the validity
+// too short: see wallClock.
+func (t *TLS) Judge(r probe.Result, v Validity) probe.Result {
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
-	if t == nil || t.MinValidity == 0 || until.IsZero() || !passed {
+	if t == nil || t.MinValidity == 0 || v.Until.IsZero() || !passed {
 		return r
 	}
 	earliest, _ := observeClock()
-	if until.Sub(earliest) >= t.MinValidity {
+	if v.Until.Sub(earliest) >= t.MinValidity {
 		return r
 	}
 	r.Outcome, r.Reason = probe.Failure, probe.ReasonTLSExpiring
 	if t.OnShortValidity == "warn" {
 		r.Outcome = probe.Warning
 	}
-	when := "expires in " + probe.Brief(until.Sub(earliest))
-	if until.Before(earliest) {
-		when = "expired " + probe.Brief(earliest.Sub(until)) + " ago"
+	when := "expires in " + probe.Brief(v.Until.Sub(earliest))
+	if v.Until.Before(earliest) {
+		when = "expired " + probe.Brief(earliest.Sub(v.Until)) + " ago"
 	}
-	r.Detail = fmt.Sprintf("the certificate %s (%s); min_validity is %s", when, until.UTC().Format("2006-01-02 15:04 MST"), probe.Brief(t.MinValidity))
+	r.Detail = fmt.Sprintf("%s %s (%s); min_validity is %s", v.First, when, v.Until.UTC().Format("2006-01-02 15:04 MST"), probe.Brief(t.MinValidity))
 	return r
 }

@@ -34,6 +34,13 @@ var (
 	started = time.Now()
 )
 
+// Now returns the earliest and the latest time that it may be now, by a clock that may have been set by mistake, and false if the clock
+// is certainly wrong.
+func Now() (earliest, latest time.Time, isSane bool) {
+	earliest, latest = observeClock()
+	return earliest, latest, latest.Year() >= firstYear
+}
+
 // observeClock returns the earliest and the latest time that it may be now.
 func observeClock() (earliest, latest time.Time) {
 	now := time.Now()

@@ -93,14 +93,14 @@ func TestACertificateThatIsNotValidYetIsNoFailureIfTheClockWasSetBack(t *testing
 
 func TestValidityIsJudgedByTheEarliestTimeThatItMayBe(t *testing.T) {
 	v := &TLS{MinValidity: 24 * time.Hour}
-	until := time.Now().Add(23 * time.Hour)
+	until := Validity{Until: time.Now().Add(23 * time.Hour)}
 	if got := v.Judge(probe.Succeed(""), until); got.Reason != probe.ReasonTLSExpiring {
 		t.Errorf("got %v %v", got.Outcome, got.Reason)
 	}
 	if setClock(t, 2*time.Hour); v.Judge(probe.Succeed(""), until).Outcome != probe.Success {
 		t.Error("a clock that was set ahead by 2h makes the validity too short")
 	}
-	if failure := probe.Fail(probe.ReasonHTTPStatus, "status 500"); v.Judge(failure, time.Now()).Reason != probe.ReasonHTTPStatus {
+	if failure := probe.Fail(probe.ReasonHTTPStatus, "status 500"); v.Judge(failure, Validity{Until: time.Now()}).Reason != probe.ReasonHTTPStatus {
 		t.Error("a failure got another reason")
 	}
 }

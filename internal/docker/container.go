@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type Container struct {
 	StopSignal  string                    // name or number; empty for SIGTERM
 	Addresses   map[string]netip.Prefix   // by network, with the length of the network's prefix
 	Published   map[string]netip.AddrPort // "8080/tcp" to where this machine listens for it
+	Exposed     []uint16                  // TCP ports that the image, or who has made the container, names
 }
 
 // State is what a container does.
@@ -53,6 +55,8 @@ type inspected struct {
 		Labels     map[string]string
 		Tty        bool
 		StopSignal string
+
+		ExposedPorts map[string]struct{}
 	}
 	HostConfig struct {
 		NetworkMode   string
@@ -91,7 +95,7 @@ func (in inspected) container() Container {
 			OOMKilled: in.State.OOMKilled, Error: oneLine(in.State.Error), StartedAt: started,
 		},
 		Policy: in.HostConfig.RestartPolicy.Name, TTY: in.Config.Tty, NetworkMode: in.HostConfig.NetworkMode, StopSignal: in.Config.StopSignal,
-		Addresses: in.addresses(), Published: in.published(),
+		Addresses: in.addresses(), Published: in.published(), Exposed: in.exposed(),
 	}
 }
 
@@ -131,6 +135,18 @@ func (in inspected) published() map[string]netip.AddrPort {
 		}
 	}
 	return published
+}
+
+// exposed returns the TCP ports that the container is said to listen at, sorted.
+func (in inspected) exposed() (ports []uint16) {
+	for port := range in.Config.ExposedPorts {
+		number, protocol, _ := strings.Cut(port, "/")
+		if n, err := strconv.ParseUint(number, 10, 16); err == nil && n > 0 && protocol == "tcp" {
+			ports = append(ports, uint16(n))
+		}
+	}
+	slices.Sort(ports)
+	return ports
 }
 
 // Listed is a container in a list.

@@ -2,6 +2,7 @@
 // socket: what a driver of containers needs of it, and a watch of all containers of a socket.
 //
 //	docker.go         Client: calls, the version, bounds
+//	socket.go         where the runtime listens
 //	errors.go         what went wrong, typed
 //	container.go      Container: inspect and list
 //	lifecycle.go      create, start, restart, kill and remove

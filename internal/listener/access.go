@@ -77,6 +77,11 @@ func Bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
+// FromBrowser reports whether a browser sends r, which may do so for any site's page.
+func FromBrowser(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
 // CrossSite reports whether a browser sends r for another site's page. A link to this site
 // that a user follows is not cross-site.
 func CrossSite(r *http.Request) bool {

@@ -17,5 +17,7 @@
 //	kept.go            Kept: a connection that attempts use in turn
 //	set_linux.go       Set: an epoll set
 //	socket_linux.go    system calls on sockets
+//	loss.go            Lossy: segments that were sent again are a warning
+//	loss_*.go          how many there were
 //	watcher.go         Watcher: reports the end of connections
 package nonblock

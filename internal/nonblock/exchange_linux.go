@@ -208,6 +208,7 @@ func (x *Exchange) reopen(a *Attempt) Progress {
 
 // keep is done for a connection that another attempt may use.
 func (x *Exchange) keep(a *Attempt, r probe.Result) Progress {
+	r = x.judgeLoss(a, r)
 	c := a.exchange.conn
 	if c.isNone() {
 		c = keptConn{fd: a.FD, to: a.exchange.to, watch: kept.watch(descriptor(a.FD))}
@@ -312,10 +313,23 @@ func (x *Exchange) fallBack(a *Attempt) Progress {
 // the peer has closed it, a reset leaves the peer no connection to remember and this
 // side a socket to use again.
 func (x *Exchange) finish(a *Attempt, r probe.Result) Progress {
+	r = x.judgeLoss(a, r)
 	if a.exchange.reusable && (x.Socket.HalfOpen || x.ReuseSocket && atEOF(a.FD)) && disconnect(a.FD) == 0 && a.Spares.Put(a.FD) {
 		a.FD = -1
 	}
 	return x.done(a, r)
+}
+
+// judgeLoss returns the result of an attempt with what was lost of it over a new connection. The socket of a lossy one is not used
+// again: before Linux 5.6 it would count on.
+func (x *Exchange) judgeLoss(a *Attempt, r probe.Result) probe.Result {
+	t := &a.Result.Timings
+	if r.Outcome != probe.Success || t.Connect+t.FirstByte < MaySendAgain || !a.exchange.conn.isNone() {
+		return r
+	}
+	n := retransmissions(a.FD)
+	a.exchange.reusable = a.exchange.reusable && n == 0
+	return Lossy(r, n)
 }
 
 // atEOF reports whether the peer has closed a connection of which all data is read.

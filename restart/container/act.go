@@ -14,6 +14,7 @@ import (
 // act is a restart of a container that was asked for.
 type act struct {
 	done   chan error // capacity 1: nil when the instance has been terminated, as far as that is ours
+	isDone bool       // nil was received from done; of the goroutine that has begun the act
 	cancel context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below
@@ -77,7 +78,7 @@ func (a *act) shorten(d time.Duration) {
 // settle returns the error of the act, when it has ended. A restart by the runtime goes on: half of one would leave the
 // container stopped.
 func (a *act) settle() error {
-	if a == nil {
+	if a == nil || a.isDone {
 		return nil
 	}
 	if a.manner() != byAPI {

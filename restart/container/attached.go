@@ -194,13 +194,17 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 				act.shorten(grace)
 			}
 		case err := <-act.finished():
-			act = nil
-			if errors.Is(err, docker.ErrChanged) {
+			switch {
+			case err == nil:
+				act.isDone = true // the event of the exit comes later
+				continue
+			case errors.Is(err, docker.ErrChanged):
 				rt.watch.Recheck(c.ID) // events have not told yet
-			} else if err != nil {
+			default:
 				d.log.Warn("container not restarted", "container", c.Name, "instance", instanceID(c), "error", err)
 				d.failed(fmt.Errorf("container %s was not restarted: %w", c.Name, err))
 			}
+			act = nil
 		}
 	}
 }

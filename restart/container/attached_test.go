@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 )
@@ -34,12 +35,15 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 				if again := w.state("web"); again.Instance.ID != second.Instance.ID || !isReady(again) {
 					t.Errorf("third instance: %+v", again)
 				}
-				events := r.Events(t, began)
+				events := r.Events(t, began, id)
 				if actions := events[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 					t.Errorf("events of the container: %v", actions)
 				}
 				if n := count(events[other], "die") + count(events[other], "start"); n != 0 {
 					t.Errorf("events of the other container: %v", events[other])
+				}
+				if log := w.log.String(); strings.Contains(log, string(probe.ReasonOperatorRestart)) || !strings.Contains(log, string(probe.ReasonEnded)) {
+					t.Error("the restart is not one because of a probe")
 				}
 				if c := r.Inspect(t, id); instanceID(c) != second.Instance.ID {
 					t.Errorf("the container is %s, the instance %+v", instanceID(c), second.Instance)

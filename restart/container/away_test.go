@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
@@ -137,5 +138,23 @@ func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 		for id, actions := range r.Events(t, began) {
 			t.Errorf("events of %s: %v", id, actions)
 		}
+	})
+}
+
+// A container that cannot be made since the runtime is away has the reason of the runtime: this machine lacks nothing.
+func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
+	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
+		w := newWorld(t, r)
+		// The watch has not noticed yet what calls meet.
+		w.runtimes.known = map[string]*runtime{r.Socket: {Client: docker.New(r.Socket + ".away"), watch: docker.NewWatch(r.Client)}}
+		w.run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
+		s := w.until("web", "a reason", func(s engine.TargetStatus) bool { return s.Instance.Reason != "" && s.Instance.Reason != probe.ReasonStarting })
+		if s.Instance.Reason != probe.ReasonRuntimeUnavailable || s.Instance.Restarts != 0 {
+			t.Errorf("instance: %+v", s.Instance)
+		}
+		if err := os.Symlink(r.Socket, r.Socket+".away"); err != nil {
+			t.Fatal(err)
+		}
+		w.until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
 	})
 }

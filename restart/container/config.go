@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,7 +64,7 @@ var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$`) // as D
 // Check returns what is wrong with the configuration's text: probe.FieldErrors, or nil. It asks no runtime.
 func (c Config) Check() error {
 	wrong := limits.Check(c, "")
-	if _, err := socketOf(c.Host); err != nil {
+	if err := docker.CheckHost(c.Host); err != nil {
 		wrong.Add("host", "%v", err)
 	}
 	if n := c.Resources.CPUs; n != 0 && !(n >= minCPUs && n <= maxCPUs) {
@@ -145,13 +143,6 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 // Owns reports whether the driver makes the container.
 func (c Config) Owns() bool { return c.Image != "" }
 
-// The sockets of runtimes, in the order in which they are looked for.
-const (
-	dockerSocket       = "/var/run/docker.sock"
-	podmanSocket       = "/run/podman/podman.sock"
-	podmanSocketOfUser = "podman/podman.sock" // below XDG_RUNTIME_DIR
-)
-
 // defaultRuntime is the probe.Target.Runtime of a target without Config.Host.
 const defaultRuntime = "docker"
 
@@ -166,50 +157,12 @@ func HostOf(runtime string) string {
 	return runtime
 }
 
-// Socket returns the path of the socket that Config.Host means, or an error without the name of the field.
-func Socket(host string) (string, error) {
-	socket, err := socketOf(cmp.Or(host, os.Getenv("DOCKER_HOST")))
-	if err != nil && host == "" {
-		err = fmt.Errorf("DOCKER_HOST %w", err)
-	}
-	if socket != "" || err != nil {
-		return socket, err
-	}
-	candidates := []string{dockerSocket, podmanSocket}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		candidates = slices.Insert(candidates, 1, filepath.Join(dir, podmanSocketOfUser))
-	}
-	for _, path := range candidates {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return dockerSocket, nil
-}
-
-// socketOf returns the path in a host, "" for none.
-func socketOf(host string) (string, error) {
-	scheme, rest, isURL := strings.Cut(host, "://")
-	switch {
-	case host == "":
-		return "", nil
-	case isURL && scheme == "unix":
-		host = rest
-	case isURL && (scheme == "tcp" || scheme == "http" || scheme == "https" || scheme == "ssh" || scheme == "npipe" || scheme == "fd"):
-		return "", fmt.Errorf("is %q; containers are followed at a Unix socket of this machine only, such as unix:///var/run/docker.sock: run an engine on that machine", host)
-	}
-	if !filepath.IsAbs(host) || strings.Contains(host, "\x00") {
-		return "", fmt.Errorf("is %q; write the path of a socket, such as unix:///var/run/docker.sock", host)
-	}
-	return filepath.Clean(host), nil
-}
-
 // New returns a driver, or probe.FieldErrors about Config. It asks no runtime: drivers wait for it.
 func New(c Config) (restart.Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	socket, err := Socket(c.Host)
+	socket, err := docker.Socket(c.Host)
 	if err != nil {
 		return nil, probe.FieldErrorf("host", "%v", err)
 	}

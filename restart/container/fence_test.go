@@ -71,7 +71,7 @@ func TestAContainerThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 				if again := w.state("web"); again.Instance.ID != second.Instance.ID || again.Instance.ID != instanceID(r.Inspect(t, id)) {
 					t.Errorf("instance: %+v", again.Instance)
 				}
-				if actions := r.Events(t, began)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
+				if actions := r.Events(t, began, id)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 					t.Errorf("events: %v", actions)
 				}
 				w.stop()

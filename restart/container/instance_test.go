@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strings"
 	"testing"
 
+	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/docker"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestWhereAContainerIsReached(t *testing.T) {
@@ -62,5 +67,41 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
 	if second.Instance.Address == first.Instance.Address || second.Instance.Address != fmt.Sprint(r.Inspect(t, id).Addresses["sonde-test"].Addr()) {
 		t.Errorf("first %+v, second %+v", first.Instance, second.Instance)
+	}
+}
+
+// Where the network of a container is not reached, its published ports are probed. Another port there is somebody else's: an attempt at it is
+// unknown, and restarts nothing.
+func TestPublishedPortsAreProbedWhereTheNetworkIsNotReached(t *testing.T) {
+	tier.CI(t)
+	r := dockertest.DockerApart(t)
+	r.Post(t, "/networks/create", `{"Name":"sonde-test","Driver":"bridge","IPAM":{"Config":[{"Subnet":"10.213.49.0/28"}]}}`)
+	t.Cleanup(func() { r.DeleteNetwork(t, "sonde-test") })
+	spec := docker.Spec{Cmd: []string{"serve", ":8080"}, ExposedPorts: map[string]struct{}{"8080/tcp": {}}}
+	spec.HostConfig.NetworkMode = "sonde-test"
+	spec.HostConfig.PortBindings = map[string][]docker.PortBinding{"8080/tcp": {{HostIP: dockertest.ApartAddress, HostPort: "18080"}}}
+	r.ContainerOf(t, "web", spec)
+	w := newWorld(t, r)
+	w.http("web", "192.0.2.1:8080")
+	other, err := tcpprobe.New(tcpprobe.Config{Port: "18080"}) // of the machine, which listens there for port 8080 of the container
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "other"}
+	w.probes[id] = probe.Probe{Rule: rule, Handler: other, HandlerName: "tcp"}
+	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	s := w.until("web", "ready", isReady)
+	if s.Instance.Address != dockertest.ApartAddress || s.Instance.Ports["8080"] != 18080 {
+		t.Errorf("instance: %+v", s.Instance)
+	}
+	testsync.Until(t, "an attempt at the other port", func() bool { p, _ := w.engine.Status(id); return p.Result.Reason == probe.ReasonNoPort })
+	if p, _ := w.engine.Status(id); p.Verdict == probe.Failing || !strings.Contains(p.Result.Detail, "does not publish") {
+		t.Errorf("probe of the other port: %+v", p)
+	}
+	before := r.Inspect(t, "web")
+	get(t, dockertest.ApartAddress+":18080", "/fail")
+	w.until("web", "restart", func(now engine.TargetStatus) bool { return isReady(now) && now.Instance.ID != s.Instance.ID })
+	if after := r.Inspect(t, "web"); after.State.StartedAt.Equal(before.State.StartedAt) {
+		t.Errorf("the container was not restarted: %+v", after.State)
 	}
 }

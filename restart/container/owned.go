@@ -94,8 +94,8 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
-		if reasonOf(err) != probe.ReasonRuntimeFailed && !errors.Is(err, docker.ErrNotFound) { // the runtime is away
-			err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer { // the runtime is away
+			err = &restart.ShortageError{Reason: reason, Err: err}
 		}
 		return restart.Exit{Code: -1, Err: err}
 	}
@@ -347,14 +347,27 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 	}
 }
 
+// MadeAt returns the socket of the runtime at which a driver makes containers; false if it makes none.
+func MadeAt(d restart.Driver) (socket string, ok bool) {
+	o, ok := d.(*owned)
+	if ok {
+		socket = o.socket
+	}
+	return socket, ok
+}
+
 // RemoveOthers ends and removes the containers that an engine has made at a socket for targets that it does not have any more, since its
-// configuration has changed while it did not run. It returns those targets.
+// configuration has changed while it did not run. It returns those targets. A runtime that does not answer, or that refuses, is an error:
+// then call it again.
 func (r *Runtimes) RemoveOthers(ctx context.Context, socket, engine string, has func(target string) bool) (removed []string, err error) {
 	rt := r.get(socket)
 	list, err := rt.List(ctx, map[string]string{labelEngine: engine})
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range list {
 		target := l.Labels[labelTarget]
-		if has(target) {
+		if target == "" || l.Labels[labelEngine] != engine || has(target) {
 			continue
 		}
 		if failed := errors.Join(rt.Stop(ctx, l.ID, restart.DefaultTerminationGracePeriod), rt.Remove(ctx, l.ID, true)); failed != nil {

@@ -48,7 +48,7 @@ func TestAnEngineThatMayNotSignalHasTheRuntimeRestart(t *testing.T) {
 		if out, err := nobody.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		if actions := r.Events(t, began)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
+		if actions := r.Events(t, began, id)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 			t.Errorf("events: %v", actions)
 		}
 	})

@@ -55,7 +55,7 @@ func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
 				get(t, address, "/crash")
 				w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
 				time.Sleep(time.Second) // for a second start
-				if actions := r.Events(t, began)[id]; count(actions, "start") != 1 {
+				if actions := r.Events(t, began, id)[id]; count(actions, "start") != 1 {
 					t.Errorf("events: %v", actions)
 				}
 				testsync.Until(t, "exit status", func() bool { return w.state("web").Instance.Detail != "" })

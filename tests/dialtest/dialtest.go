@@ -24,6 +24,7 @@ type Authority struct {
 	File string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	sent [][]byte // with what it signs
 }
 
 // NewAuthority makes an authority that is trusted only by its File.
@@ -31,8 +32,22 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)
 	cert := template("test authority", time.Hour)
+	return newAuthority(t, cert, cert, key, key)
+}
+
+// Intermediate makes an authority that a has signed and that ends after validFor, which may be negative. What it signs is sent with
+// its own certificate.
+func (a *Authority) Intermediate(t testing.TB, name string, validFor time.Duration) *Authority {
+	t.Helper()
+	made := newAuthority(t, template(name, validFor), a.cert, newKey(t), a.key)
+	made.sent = [][]byte{made.cert.Raw}
+	return made
+}
+
+func newAuthority(t testing.TB, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) *Authority {
+	t.Helper()
 	cert.IsCA, cert.BasicConstraintsValid, cert.KeyUsage = true, true, x509.KeyUsageCertSign
-	der := sign(t, cert, cert, key, key)
+	der := sign(t, cert, parent, key, parentKey)
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +74,7 @@ func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key, Leaf: leaf}
+	return tls.Certificate{Certificate: append([][]byte{signed}, a.sent...), PrivateKey: key, Leaf: leaf}
 }
 
 // WithNegativeSerial returns a certificate as appliances have it, whose serial number is negative. No authority has signed it.

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,6 +72,33 @@ func each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 
 // Docker starts a Docker Engine without networks of its own, whose containers go on without it.
 func Docker(t testing.TB) *Runtime {
+	return newDocker(t).begin(t)
+}
+
+// ApartAddress is the address of the machine of DockerApart.
+const ApartAddress = "10.213.48.2"
+
+// DockerApart is Docker on what is another machine to this one, by its network: only ApartAddress is reached from here.
+func DockerApart(t testing.TB) *Runtime {
+	r := newDocker(t)
+	needs(t, "unshare", "ip", "nsenter")
+	r.command = append([]string{"unshare", "--net"}, r.command...)
+	r.begin(t)
+	pid := strconv.Itoa(r.process.Process.Pid)
+	inside := []string{"nsenter", "--net", "--target", pid, "ip"}
+	for _, command := range [][]string{
+		{"ip", "link", "add", "sonde-test1", "type", "veth", "peer", "name", "outside", "netns", pid},
+		{"ip", "address", "add", "10.213.48.1/30", "dev", "sonde-test1"}, {"ip", "link", "set", "sonde-test1", "up"},
+		append(inside, "address", "add", ApartAddress+"/30", "dev", "outside"), append(inside, "link", "set", "outside", "up"), append(inside, "link", "set", "lo", "up"),
+	} {
+		if text, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", command, err, text)
+		}
+	}
+	return r
+}
+
+func newDocker(t testing.TB) *Runtime {
 	needs(t, "dockerd", "containerd", "runc")
 	r := &Runtime{Name: "docker", dir: testsync.SocketDir(t)}
 	r.Socket = filepath.Join(r.dir, "docker.sock")
@@ -79,7 +107,7 @@ func Docker(t testing.TB) *Runtime {
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver=overlay2",
 		"--default-ulimit", "nofile=4096:4096", "--live-restore",
 	}
-	return r.begin(t)
+	return r
 }
 
 // Podman starts the API service of Podman, whose containers have the network of the machine.
@@ -343,8 +371,18 @@ func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	}
 }
 
-// Events returns what the runtime's own log says that has happened to containers since then: actions by ID.
-func (r *Runtime) Events(t testing.TB, since time.Time) map[string][]string {
+// Events returns what the runtime's own log says that has happened to containers since then: actions by ID. It waits until the
+// log says that some have started: Podman writes it later.
+func (r *Runtime) Events(t testing.TB, since time.Time, started ...string) (actions map[string][]string) {
+	t.Helper()
+	testsync.Until(t, "the log to say that a container has started", func() bool {
+		actions = r.events(t, since)
+		return !slices.ContainsFunc(started, func(id string) bool { return !slices.Contains(actions[id], "start") })
+	})
+	return actions
+}
+
+func (r *Runtime) events(t testing.TB, since time.Time) map[string][]string {
 	t.Helper()
 	query := url.Values{"filters": {`{"type":["container"]}`}, "since": {strconv.FormatInt(since.Unix(), 10)}, "until": {strconv.FormatInt(time.Now().Unix()+1, 10)}}
 	res, err := r.http().Get("http://runtime/v1.41/events?" + query.Encode())

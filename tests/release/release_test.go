@@ -4,12 +4,14 @@ package release
 import (
 	"bufio"
 	"debug/elf"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +32,7 @@ func release(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	runIn(t, dir, "git", "clone", "--quiet", top, "sonde")
-	runIn(t, filepath.Join(dir, "sonde"), "dist/release.sh", "linux/"+runtime.GOARCH)
+	runIn(t, filepath.Join(dir, "sonde"), "env", "VERSION=v0.1.0", "dist/release.sh")
 	return filepath.Join(dir, "sonde", "bin", "release")
 }
 
@@ -64,20 +66,19 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	if one != other {
 		t.Errorf("two builds differ:\n%s\n%s", one, other)
 	}
-	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-fleet", "sonde-fleet.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "man-fleet/sonde-fleet-push.1", "completion/sonde.bash"} {
+	for _, name := range []string{".deb", ".rpm", ".tar.gz", ".oci.tar", "plugins/redis.wasm", "sonde.cdx.json", "/sonde-fleet", "sonde-fleet.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "man-fleet/sonde-fleet-push.1", "completion/sonde.bash"} {
 		if !strings.Contains(one, name+"\n") {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}
 	}
 	program := first + "/linux-" + runtime.GOARCH + "/sonde"
 	checkProgram(t, program)
-	t.Run("alone", func(t *testing.T) { runAlone(t, program) })
+	t.Run("image", func(t *testing.T) { runImage(t, first) })
 	t.Run("deb", func(t *testing.T) { install(t, first) })
 	t.Run("rpm", func(t *testing.T) { installRPM(t, first) })
 }
 
-// checkProgram checks that a program runs in a container without any other file, such as the
-// one of dist/Containerfile.
+// checkProgram checks that a program is static, and says its version.
 func checkProgram(t *testing.T, program string) {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -90,21 +91,56 @@ func checkProgram(t *testing.T, program string) {
 			t.Error("the program is not static")
 		}
 	}
-	if copied := "COPY sonde /usr/bin/sonde\n"; !strings.Contains(readText(t, "../../dist/Containerfile"), copied) {
-		t.Errorf("dist/Containerfile does not copy the program: %s", copied)
+	if said, err := exec.Command(program, "version").Output(); err != nil || !strings.HasPrefix(string(said), "sonde v0.1.0 ") {
+		t.Errorf("sonde version says %q, %v", said, err)
 	}
 }
 
-// runAlone runs a program as the image of dist/Containerfile does: as its user, with its
-// command line, and in a root directory that has the program and a configuration only.
-func runAlone(t *testing.T, program string) {
+// image is the container image of a release, with its files below root.
+type image struct {
+	root   string
+	Config struct {
+		User            string
+		Env             []string
+		Entrypoint, Cmd []string
+	} `json:"config"`
+}
+
+// unpack unpacks the image of a release, as a container runtime does.
+func unpack(t *testing.T, release string) (i image) {
+	t.Helper()
+	dir := t.TempDir()
+	i.root = t.TempDir()
+	runIn(t, dir, "tar", "-xf", packageNamed(t, release, "sonde", ".oci.tar"))
+	blob := func(d struct{ Digest string }) string {
+		return filepath.Join(dir, "blobs", strings.ReplaceAll(d.Digest, ":", "/"))
+	}
+	decode := func(file string, v any) {
+		if err := json.Unmarshal([]byte(readText(t, file)), v); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	var index struct{ Manifests []struct{ Digest string } }
+	decode(dir+"/index.json", &index)
+	var manifest struct {
+		Config struct{ Digest string }
+		Layers []struct{ Digest string }
+	}
+	decode(blob(index.Manifests[0]), &manifest)
+	decode(blob(manifest.Config), &i)
+	for _, layer := range manifest.Layers {
+		runIn(t, i.root, "tar", "-xzf", blob(layer))
+	}
+	return i
+}
+
+// runImage runs the image of a release, in a root directory that has its files and a configuration only.
+func runImage(t *testing.T, release string) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: no other root directory is permitted")
 	}
-	root := t.TempDir()
-	runIn(t, root, "install", "-D", "-m", "0755", program, "usr/bin/sonde")
-	runIn(t, root, "install", "-d", "-m", "1777", "tmp")
-	runIn(t, root, "install", "-d", "-m", "0755", "etc/sonde")
+	of := unpack(t, release)
+	root := of.root
 	text := `
 engine { listen = "127.0.0.1:0" }
 target "itself" {
@@ -112,6 +148,9 @@ target "itself" {
   probe "readiness" {
     tcp { port = 1 }
     period = "100ms"
+  }
+  probe "liveness" {
+    redis { port = 1 } # a plugin of the image
   }
 }
 `
@@ -121,15 +160,13 @@ target "itself" {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file := readText(t, "../../dist/Containerfile")
-	words := regexp.MustCompile(`"([^"]*)"`).FindAllStringSubmatch(file[strings.Index(file, "\nENTRYPOINT"):], -1)
-	user := regexp.MustCompile(`(?m)^USER (\d+):`).FindStringSubmatch(file)
-	id, err := strconv.ParseUint(user[1], 10, 32)
-	if err != nil || len(words) != 3 {
-		t.Fatalf("dist/Containerfile has the user %q and the command line %q", user, words)
+	id, err := strconv.ParseUint(of.Config.User[:strings.Index(of.Config.User, ":")], 10, 32)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := exec.Command(words[0][1], words[1][1], words[2][1])
-	c.Dir, c.Env = "/", []string{"XDG_CACHE_HOME=/tmp"}
+	words := slices.Concat(of.Config.Entrypoint, of.Config.Cmd)
+	c := exec.Command(words[0], words[1:]...)
+	c.Dir, c.Env = "/", of.Config.Env
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(id), Gid: uint32(id)}}
 	seen := follow(t, c, func(line string) {
 		if strings.Contains(line, "tcp.refused") {
@@ -255,6 +292,9 @@ rm -rf "$root/etc/sonde" "$root/var/lib/sonde"
 cp "$2" "$root/sonde.deb"
 chroot "$root" dpkg -i /sonde.deb
 chroot "$root" /usr/bin/sonde validate --strict /etc/sonde
+test "$(chroot "$root" /usr/bin/sonde version | cut -d' ' -f2)" = v0.1.0
+printf 'target "cache" {\n address = "127.0.0.1"\n probe "liveness" {\n redis { port = 1 }\n }\n}\n' >"$root/cache.hcl"
+chroot "$root" /usr/bin/sonde validate --strict /cache.hcl
 chroot "$root" install -d -m 0700 -o sonde -g sonde /var/cache/sonde /run/sonde
 start "$4"
 $as_service $5

@@ -17,11 +17,13 @@
 //	targets.go  the part of the targets: their probes and units
 //	saved.go    the list of what the engine remembers over a restart
 //	processes.go the drivers of targets, and the processes that the previous engine has left running
+//	containers.go the containers that it has made
 //	operate.go  what operators do to targets
 //	notifiers.go what receivers were told, between engines and for the API
 //	maintenance.go maintenances by the calendar
 //	cluster.go  the targets that engines share
 //	servicemanager.go notifies systemd of the state of the engine
+//	nameservers.go log lines about name servers that do not answer
 package daemon
 
 import (

@@ -299,11 +299,13 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { return d.agent.Run(serving) })
 	parts.Go(func() error { d.beats.Run(serving); return nil })
+	parts.Go(func() error { logNameServers(serving, d.log, silentNameServers); return nil })
 	d.listeners.run(parts, serving, d.beats)
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })
 	parts.Go(func() error { return d.saved.run(serving, d.engine) })
 	parts.Go(func() error { d.processes.endSurvivors(running, d.restarts.Driver); return nil })
+	parts.Go(func() error { d.processes.endContainers(running, d.restarts.Driver); return nil })
 	go d.watch.run(serving, func() { // the end does not wait for it, since a disk may hang
 		select {
 		case d.jobs <- &job{trigger: byWatch}:

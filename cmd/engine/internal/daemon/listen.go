@@ -141,6 +141,7 @@ func (d *daemon) apiConfig() api.Config {
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
+		NameServers:  silentNameServers,
 		Reload:       d.requestReload,
 		Plan:         d.requestPlan,
 		LastReload:   d.reloads,

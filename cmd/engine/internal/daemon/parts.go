@@ -69,7 +69,7 @@ func modulesOf(c *config.Config) map[string]blackbox.Module {
 func specsOf(all []config.Discovery) map[string]discover.Spec {
 	specs := make(map[string]discover.Spec, len(all))
 	for _, d := range all {
-		specs[d.Name] = discover.Spec{Source: d.Source(), AllowEmpty: d.AllowEmpty}
+		specs[d.Name] = discover.Spec{Source: d.Source(), AllowEmpty: d.AllowEmpty, LeftOut: d.LeftOut}
 	}
 	return specs
 }

@@ -38,6 +38,7 @@ type processes struct {
 
 	dir       *process.Directory       // of those that outlive the engine; nil for none
 	survivors process.Survivors        // that the previous engine has left running
+	sockets   sockets                  // of the runtimes of its containers
 	outputs   process.Outputs          // what has become of lines
 	located   atomic.Pointer[location] // of dir, for the state file
 }
@@ -152,6 +153,9 @@ func (p *processes) units(c *config.Config) (map[string]restart.Unit, error) {
 		}
 		units[name] = u
 	}
+	if !c.Described && p.sockets.use(units) {
+		p.saved.mark(keySockets, true)
+	}
 	return units, nil
 }
 
@@ -265,18 +269,26 @@ func (p *processes) endSurvivors(ctx context.Context, driverOf func(target strin
 }
 
 func (p *processes) endSurvivor(ctx context.Context, s process.Survivor, isProcess func(target string) bool) {
-	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
+	repeat(ctx, func(pause time.Duration) (isDone bool) {
 		err := s.End(ctx, p.dir.Path(), p.log, isProcess)
 		if err == nil || ctx.Err() != nil {
-			return
+			return true
 		}
 		message := "process of a removed target not ended, retrying"
 		if s.Target == "" {
 			message = "description of a process not read, retrying"
 		}
 		p.log.Warn(message, "target", s.Target, "error", err, "retry_in", pause)
+		return false
+	})
+}
+
+// repeat calls try until it is done, or ctx is, with the pause until the next call.
+func repeat(ctx context.Context, try func(pause time.Duration) (isDone bool)) {
+	for pause := endPause; !try(pause); pause = min(2*pause, maxEndPause) {
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(pause):
 		}
 	}

@@ -49,6 +49,7 @@ const (
 	keySent      = "sent/"     // and a key of Registry.Sent: its value
 	keyNotify    = "notify/"   // and a key of notify.Notifiers: its value
 	keyProcesses = "processes" // a location
+	keySockets   = "sockets"   // the []string of sockets
 	keyStopped   = "stopped"   // by target: a restart.Stopped
 	keyPauses    = "pauses"    // by target: a pause.Pause
 )
@@ -57,7 +58,7 @@ const (
 func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 	s.always = store.Subjects{
 		historySubject(p.engine.Records()), s.uptimeSubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
-		p.processes.subject(),
+		p.processes.subject(), p.processes.sockets.subject(),
 	}
 	s.resumed = store.Subjects{beatSubject(p.beats), s.restartsSubject(p.restarts), s.penaltySubject(p.engine.Records())}
 	s.afterwards = store.Subjects{s.outcomesSubject(p.engine)}

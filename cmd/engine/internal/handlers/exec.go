@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
+	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart/container"
 )
@@ -44,7 +45,7 @@ func (h *exec) Probe(ctx context.Context, t probe.Target) probe.Result {
 	}
 	inside, known := h.inside.Load(t.Runtime)
 	if !known {
-		socket, err := container.Socket(container.HostOf(t.Runtime))
+		socket, err := docker.Socket(container.HostOf(t.Runtime))
 		if err != nil {
 			return probe.Broken(probe.ReasonRuntimeUnavailable, "%v", err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // builtModules has the plugin that makes grpc probes if it was built before this package.
@@ -49,6 +48,6 @@ func (p *Plugins) GRPC(e config.Engine) (config.Handler, error) {
 	if err != nil {
 		return config.Handler{}, err
 	}
-	block := config.Plugin{Name: "grpc", Source: "built in", Settings: wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}}
+	block := config.Plugin{Name: "grpc", Source: "built in", Settings: ownGrant}
 	return p.Handler(e, block, module)
 }

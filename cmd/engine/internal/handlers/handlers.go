@@ -10,6 +10,7 @@
 //	statefile.go  the directory of a state file, and that of the processes that go with it
 //	plugins.go  the modules that a configuration has loaded
 //	grpc.go     the module of grpc blocks, which is built in
+//	installed.go  the plugins that packages have installed
 //	scripts.go  script blocks, by the plugin that runs them
 package handlers
 

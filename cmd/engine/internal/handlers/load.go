@@ -133,6 +133,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	grpc := o.Handlers["grpc"]
 	grpc.Load = p.GRPC
 	o.Handlers["grpc"] = grpc
+	p.addInstalled(o.Handlers)
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
 	o.Describe, o.NoCluster, o.Discovered = p.Describe, in.NoCluster, new(accepted.Inputs).Elements
 	if p.Inputs != nil {

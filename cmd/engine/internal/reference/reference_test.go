@@ -168,6 +168,7 @@ var beside = map[string]map[string]string{
 	`http.keepalive.count`:          {"reuse_connection": "true"},
 	`http.fresh_every`:              {"reuse_connection": "true"},
 	`tcp.fresh_every`:               {"reuse_connection": "true", "send": `"EHLO x"`},
+	`tcp.max_ends`:                  {"keepalive.idle": `"60s"`},
 }
 
 func TestLimitsAreThoseThatAreChecked(t *testing.T) {

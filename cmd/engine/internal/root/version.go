@@ -27,9 +27,15 @@ func versionLine(program string) string {
 	return fmt.Sprintf("%s %s %s %s/%s\n", program, version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version returns the module's version, with the commit of a build from a
+// release is the version that dist/release.sh builds; "" for other builds.
+var release string
+
+// version returns that of the release, or else the module's, with the commit of a build from a
 // checkout, as the go command records them: "v1.2.3", "devel 1850e75+dirty".
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -264,6 +264,9 @@ func engineLines(on cli.Screen, stats api.Stats) string {
 	case stats.Health.NamesIsolated:
 		all = append(all, "isolated: no name server answers, or no target with a name; their failures without an answer do not count")
 	}
+	for _, n := range stats.Health.SilentNameServers {
+		all = append(all, n.String())
+	}
 	return listing[string]{on, len(all), "", func(string) bool { return true }}.text(all, func(line string) string { return line })
 }
 

@@ -215,6 +215,8 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 		{api.Stats{Shed: 7}, "overloaded: skipped 7 attempts of passing probes\n"},
 		{api.Stats{Health: api.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
 			"degraded (5 of 8): the engine is short of CPU, memory or descriptors; restarts are paused\n"},
+		{api.Stats{Health: api.Health{SilentNameServers: []api.NameServer{{Address: "10.0.0.1:53", Since: time.Unix(0, 0), Unanswered: 12}}}},
+			"name server 10.0.0.1:53 has not answered 12 queries in a row since 1970-01-01 00:00:00 UTC\n"},
 	} {
 		if got := engineLines(cli.Plain, c.stats); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/internal/dial"
+)
+
+// silentNameServers returns the name servers that do not answer, for the API.
+func silentNameServers() []api.NameServer {
+	var all []api.NameServer
+	for _, n := range dial.SilentNameServers() {
+		all = append(all, api.NameServer(n))
+	}
+	return all
+}
+
+// logNameServers writes a log line when a name server stops answering, and when it answers again or is not asked any more, until ctx
+// is done.
+func logNameServers(ctx context.Context, log *slog.Logger, silent func() []api.NameServer) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	before := map[string]time.Time{}
+	for ctx.Err() == nil {
+		now := map[string]time.Time{}
+		for _, n := range silent() {
+			if now[n.Address] = n.Since; before[n.Address] != n.Since {
+				log.Warn("name server does not answer", "server", n.Address, "queries", n.Unanswered, "since", n.Since)
+			}
+		}
+		for address, since := range before {
+			if _, isSilent := now[address]; !isSilent {
+				log.Info("name server answers again, or is not asked any more", "server", address, "silent", time.Since(since).Round(time.Second))
+			}
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package handlers
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// installedDir is the folder of the plugins that packages install, seen from the folder of the program: /usr/lib/sonde/plugins for
+// /usr/bin/sonde.
+const installedDir = "../lib/sonde/plugins"
+
+// ownGrant is what plugins without a plugin block may do: dial the probed target.
+var ownGrant = wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}
+
+// installedPlugins returns the plugins that are installed beside this program, by name.
+func installedPlugins() map[string]string {
+	program, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	if resolved, err := filepath.EvalSymlinks(program); err == nil {
+		program = resolved
+	}
+	paths, _ := filepath.Glob(filepath.Join(filepath.Dir(program), installedDir, "*.wasm")) // the pattern is valid
+	all := make(map[string]string, len(paths))
+	for _, path := range paths {
+		all[strings.TrimSuffix(filepath.Base(path), ".wasm")] = path
+	}
+	return all
+}
+
+// addInstalled adds the handlers of installed plugins to those that are built in. Each is loaded when a configuration uses it.
+func (p *Plugins) addInstalled(builtin map[string]config.Handler) {
+	installed := installedPlugins()
+	maps.DeleteFunc(installed, func(name, _ string) bool { _, exists := builtin[name]; return exists })
+	for name, path := range installed {
+		h := config.Handler{Load: func(e config.Engine) (config.Handler, error) {
+			_, load, err := p.open(e, config.Plugin{Name: name, Source: path, Settings: ownGrant})
+			if err != nil {
+				return config.Handler{}, fmt.Errorf("%s: %w", path, err)
+			}
+			return load()
+		}}
+		if module, err := files.ReadRegular(path, wasmhost.DefaultModuleSize); err == nil {
+			if m, err := abi.ReadManifest(module); err == nil {
+				h.Schema = schema(m.Doc, m.Settings)
+			}
+		}
+		builtin[name] = h
+	}
+}

@@ -1,0 +1,34 @@
+package docker
+
+import (
+	"strings"
+	"testing"
+)
+
+// A runtime of another machine is refused, wherever its address is written: with TLS, by SSH, or without.
+func TestOnlySocketsOfThisMachineAreUsed(t *testing.T) {
+	for host, want := range map[string]string{
+		"":                               "",
+		"unix:///run/podman/podman.sock": "",
+		"/run/podman/../docker.sock":     "",
+		"tcp://10.0.0.7:2376":            "a Unix socket of this machine only, such as unix:///var/run/docker.sock: run an engine on that machine",
+		"https://10.0.0.7:2376":          "run an engine on that machine",
+		"ssh://root@10.0.0.7":            "run an engine on that machine",
+		"npipe:////./pipe/docker_engine": "run an engine on that machine",
+		"docker.sock":                    "write the path of a socket",
+		"unix://docker.sock":             "write the path of a socket",
+		"10.0.0.7:2376":                  "write the path of a socket",
+	} {
+		err := CheckHost(host)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", host, err, want)
+		}
+		t.Setenv("DOCKER_HOST", host)
+		if _, err := Socket(""); (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), "DOCKER_HOST is") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("DOCKER_HOST=%q: %v, want %q", host, err, want)
+		}
+	}
+	if socket, err := Socket("/run/podman/../docker.sock"); err != nil || socket != "/run/docker.sock" {
+		t.Errorf("got %s, %v", socket, err)
+	}
+}

@@ -202,6 +202,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonRuntimeTimeout:     "Its runtime does not answer in time, so that it is not restarted until it does",
 	probe.ReasonRuntimePermission:  "The engine may not use its runtime, so that it is not restarted",
 	probe.ReasonRuntimeNoContainer: "Its runtime has no such container",
+	probe.ReasonRuntimeNoUnit:      "systemd has no such unit",
 	probe.ReasonRuntimeFailed:      "Its runtime reports an error",
 	probe.ReasonStarting:           "The process of the next one runs, and has not reported yet that it is ready",
 }

@@ -151,6 +151,7 @@ const (
 	ReasonRuntimeTimeout     Reason = "runtime.timeout"      // it did not answer in time
 	ReasonRuntimePermission  Reason = "runtime.permission"   // the engine may not connect to its socket, or may not do that
 	ReasonRuntimeNoContainer Reason = "runtime.no_container" // it has no such container, or several that match
+	ReasonRuntimeNoUnit      Reason = "runtime.no_unit"      // systemd has no such unit, or cannot load it
 	ReasonRuntimeFailed      Reason = "runtime.failed"       // it answered with any other error
 )
 

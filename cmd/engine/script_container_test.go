@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -65,6 +67,17 @@ func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
 func makeShellImage(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "shellimage NAME")
 	runtimeOf(ts).ImportShell(testOf(ts), args[0])
+}
+
+// runCompose is: compose ARG.... It runs docker-compose in the directory of the script.
+func runCompose(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "compose ARG...")
+	tier.Needs(testOf(ts), "docker-compose")
+	c := exec.Command("docker-compose", args...)
+	c.Dir, c.Env = ts.MkAbs("."), append(os.Environ(), "DOCKER_HOST=unix://"+runtimeOf(ts).Socket)
+	output, err := c.CombinedOutput()
+	ts.Logf("%s", output)
+	ts.Check(err)
 }
 
 // runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no

@@ -47,7 +47,7 @@ func goneState(in *probe.Instance) probe.TargetState {
 // waitingState returns the state of a target whose next instance has not started.
 func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
-	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources || in.Reason == probe.ReasonRuntimeNoContainer:
+	case in.Reason == probe.ReasonNoStart, in.Reason == probe.ReasonResources, in.Reason == probe.ReasonRuntimeNoContainer, in.Reason == probe.ReasonRuntimeNoUnit:
 		return probe.StateCannotStart
 	case in.Reason.BlamesRuntime():
 		return probe.StateBlind

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 )
 
 func TestAFailingContainerIsRestartedOnce(t *testing.T) {
@@ -22,9 +23,9 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 				id := r.ContainerOf(t, name, spec)
 				other := r.Container(t, "other-"+policy, "sleep", "1000")
 				w := newWorld(t, r)
-				w.http("web", address)
-				w.run(map[string]restart.Unit{"web": w.attach(name)}, nil)
-				first := w.until("web", "ready", isReady)
+				w.HTTP("web", address)
+				w.Run(map[string]restart.Unit{"web": w.attach(name)}, nil)
+				first := w.Until("web", "ready", drivertest.IsReady)
 				who := Config{Name: name, Host: r.Socket}.WhoRestarts(t.Context())
 				if strings.Contains(who, `by the restart policy "`+policy+`" of `+name) != (policy != "no") || strings.Contains(who, "has no restart policy") != (policy == "no") {
 					t.Error(who)
@@ -33,10 +34,10 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 					t.Errorf("first instance: %+v", first.Instance)
 				}
 				began := time.Now()
-				get(t, address, "/fail")
-				second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+				drivertest.Get(t, address, "/fail")
+				second := w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 				time.Sleep(time.Second) // for another start
-				if again := w.state("web"); again.Instance.ID != second.Instance.ID || !isReady(again) {
+				if again := w.State("web"); again.Instance.ID != second.Instance.ID || !drivertest.IsReady(again) {
 					t.Errorf("third instance: %+v", again)
 				}
 				events := r.Events(t, began, id)
@@ -46,13 +47,13 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 				if n := count(events[other], "die") + count(events[other], "start"); n != 0 {
 					t.Errorf("events of the other container: %v", events[other])
 				}
-				if log := w.log.String(); strings.Contains(log, string(probe.ReasonOperatorRestart)) || !strings.Contains(log, string(probe.ReasonEnded)) {
+				if log := w.Log.String(); strings.Contains(log, string(probe.ReasonOperatorRestart)) || !strings.Contains(log, string(probe.ReasonEnded)) {
 					t.Error("the restart is not one because of a probe")
 				}
 				if c := r.Inspect(t, id); instanceID(c) != second.Instance.ID {
 					t.Errorf("the container is %s, the instance %+v", instanceID(c), second.Instance)
 				}
-				w.stop()
+				w.Stop()
 				if c := r.Inspect(t, id); !c.State.Running || instanceID(c) != second.Instance.ID {
 					t.Errorf("after the engine has stopped: %+v", c.State)
 				}
@@ -66,33 +67,33 @@ func TestACrashIsSeenAtOnce(t *testing.T) {
 		address := dockertest.FreeAddress(t)
 		r.Container(t, "web", "serve", address)
 		w := newWorld(t, r)
-		w.http("web", address)
-		for key, p := range w.probes { // so that only events tell
+		w.HTTP("web", address)
+		for key, p := range w.Probes { // so that only events tell
 			p.Rule.Period = time.Minute
-			w.probes[key] = p
+			w.Probes[key] = p
 		}
 		u := w.attach("web")
 		u.BackOff = restart.BackOff{Initial: time.Millisecond, Max: 10 * time.Millisecond}
-		w.run(map[string]restart.Unit{"web": u}, nil)
+		w.Run(map[string]restart.Unit{"web": u}, nil)
 		limit := 100 * time.Millisecond // after an event, which is up to 250 ms late with Podman
 		if r.Name == "podman" {
 			limit += 250 * time.Millisecond
 		}
 		best := time.Hour
 		for try := 0; try < 10 && best > limit; try++ { // on a loaded machine some tries take longer
-			w.until("web", "ready", isReady)
-			get(t, address, "/crash")
+			w.Until("web", "ready", drivertest.IsReady)
+			drivertest.Get(t, address, "/crash")
 			crashed := time.Now()
-			for w.state("web").Ready {
+			for w.State("web").Ready {
 				time.Sleep(time.Millisecond)
 			}
 			best = min(best, time.Since(crashed))
-			w.until("web", "exit status", func(s engine.TargetStatus) bool { return strings.Contains(s.Instance.Detail, "exit status 3") })
+			w.Until("web", "exit status", func(s engine.TargetStatus) bool { return strings.Contains(s.Instance.Detail, "exit status 3") })
 		}
 		t.Logf("not ready after %v", best)
 		if best > limit {
 			t.Errorf("not ready after %v at best, want %v", best, limit)
 		}
-		w.until("web", "ready again", isReady)
+		w.Until("web", "ready again", drivertest.IsReady)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -25,7 +26,7 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 		for n := range containers {
 			name, address := fmt.Sprintf("web-%d", n), dockertest.FreeAddress(t)
 			addresses = append(addresses, address)
-			w.http(name, address)
+			w.HTTP(name, address)
 			// A command takes a tenth of a second of a processor.
 			w.exec(name, probe.Rule{Period: time.Duration(containers) * 500 * time.Millisecond, Timeout: 2 * time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
 			if n%2 == 0 {
@@ -35,11 +36,11 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 				units[name] = w.own(name, "serve", address)
 			}
 		}
-		w.run(units, nil)
+		w.Run(units, nil)
 		before := map[string]engine.TargetStatus{}
 		for name := range units {
-			before[name] = w.until(name, "ready and live by a command", func(s engine.TargetStatus) bool {
-				return isReady(s) && allPass(s)
+			before[name] = w.Until(name, "ready and live by a command", func(s engine.TargetStatus) bool {
+				return drivertest.IsReady(s) && allPass(s)
 			})
 		}
 		began := time.Now()
@@ -53,18 +54,18 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 		} {
 			outage.begin()
 			for name := range units {
-				w.until(name, "reason of the runtime during "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+				w.Until(name, "reason of the runtime during "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
 			}
 			time.Sleep(away) // there is nothing to wait for: nothing may happen
 			for name, was := range before {
-				s := w.state(name)
+				s := w.State(name)
 				if s.Instance.ID != was.Instance.ID || s.Instance.Phase != probe.Running || !s.Ready || !allPass(s) {
 					t.Errorf("%s, %s: %+v, before %+v", outage.name, name, s, was)
 				}
 			}
 			outage.end()
 			for name := range units {
-				w.until(name, "recovery from "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason == "" })
+				w.Until(name, "recovery from "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason == "" })
 			}
 		}
 		for id, actions := range r.Events(t, began) {
@@ -74,15 +75,17 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 		}
 		// One that fails while its runtime is away is restarted when that is back.
 		rename(t, r.Socket, r.Socket+".away")
-		w.until("web-0", "outage", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
-		get(t, addresses[0], "/fail")
-		w.until("web-0", "failing", func(s engine.TargetStatus) bool { return !s.Live })
+		w.Until("web-0", "outage", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+		drivertest.Get(t, addresses[0], "/fail")
+		w.Until("web-0", "failing", func(s engine.TargetStatus) bool { return !s.Live })
 		time.Sleep(time.Second)
-		if s := w.state("web-0"); s.Instance.ID != before["web-0"].Instance.ID {
+		if s := w.State("web-0"); s.Instance.ID != before["web-0"].Instance.ID {
 			t.Errorf("failing during an outage: %+v", s.Instance)
 		}
 		rename(t, r.Socket+".away", r.Socket)
-		w.until("web-0", "restart after the outage", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != before["web-0"].Instance.ID })
+		w.Until("web-0", "restart after the outage", func(s engine.TargetStatus) bool {
+			return drivertest.IsReady(s) && s.Instance.ID != before["web-0"].Instance.ID
+		})
 		testsync.Until(t, "one restart", func() bool { return r.Inspect(t, "web-0").State.Running })
 	})
 }
@@ -111,26 +114,26 @@ func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 			return map[string]restart.Unit{"own": w.own("own", "sleep", "1000"), "web": w.attach("web")}
 		}
 		r.Container(t, "web", "sleep", "1000")
-		first.run(units(first), nil)
+		first.Run(units(first), nil)
 		memories, before := map[string]restart.Memory{}, map[string]string{}
 		for target := range units(first) {
-			before[target] = first.until(target, "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running }).Instance.ID
-			memories[target], _ = first.control.Memory(target)
+			before[target] = first.Until(target, "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running }).Instance.ID
+			memories[target], _ = first.Control.Memory(target)
 		}
-		first.stop()
+		first.Stop()
 		rename(t, r.Socket, r.Socket+".away")
 		second := newWorld(t, r)
 		began := time.Now()
-		second.run(units(second), memories)
+		second.Run(units(second), memories)
 		for target, id := range before {
-			s := second.until(target, "reason of the runtime", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
+			s := second.Until(target, "reason of the runtime", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
 			if s.Instance.ID != id || s.Instance.Phase != probe.Running {
 				t.Errorf("%s: %+v", target, s.Instance)
 			}
 		}
 		rename(t, r.Socket+".away", r.Socket)
 		for target, id := range before {
-			s := second.until(target, "recovery", func(s engine.TargetStatus) bool { return !s.Instance.Reason.BlamesRuntime() })
+			s := second.Until(target, "recovery", func(s engine.TargetStatus) bool { return !s.Instance.Reason.BlamesRuntime() })
 			if s.Instance.ID != id || s.Instance.Phase != probe.Running || s.Instance.Restarts != 0 {
 				t.Errorf("%s: %+v", target, s.Instance)
 			}
@@ -147,8 +150,8 @@ func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
 		w := newWorld(t, r)
 		// The watch has not noticed yet what calls meet.
 		w.runtimes.known = map[string]*runtime{r.Socket: {Client: docker.New(r.Socket + ".away"), watch: docker.NewWatch(r.Client)}}
-		w.run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
-		s := w.until("web", "a reason", func(s engine.TargetStatus) bool {
+		w.Run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
+		s := w.Until("web", "a reason", func(s engine.TargetStatus) bool {
 			return s.Instance.Reason != "" && s.Instance.Reason != probe.ReasonStarting
 		})
 		if s.Instance.Reason != probe.ReasonRuntimeUnavailable || s.Instance.Restarts != 0 {
@@ -157,6 +160,6 @@ func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
 		if err := os.Symlink(r.Socket, r.Socket+".away"); err != nil {
 			t.Fatal(err)
 		}
-		w.until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
+		w.Until("web", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
 	})
 }

@@ -79,9 +79,9 @@ func TestEngineWhoseCostIsCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.probes[probe.ID{Target: name, Kind: probe.Liveness}] = probe.Probe{Rule: r, Handler: h, HandlerName: "http"}
+		w.Probes[probe.ID{Target: name, Kind: probe.Liveness}] = probe.Probe{Rule: r, Handler: h, HandlerName: "http"}
 	}
-	w.run(units, nil)
+	w.Run(units, nil)
 	select {}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -22,23 +23,23 @@ import (
 func TestAFileThatGoesAwayRestartsTheContainer(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w := newWorld(t, r)
-		w.exec("liveness", rule, "/subject", "test", "/tmp/healthy")
-		w.run(map[string]restart.Unit{"liveness": w.own("liveness", "touch", "/tmp/healthy")}, nil)
+		w.exec("liveness", drivertest.Rule, "/subject", "test", "/tmp/healthy")
+		w.Run(map[string]restart.Unit{"liveness": w.own("liveness", "touch", "/tmp/healthy")}, nil)
 		isLive := func(s engine.TargetStatus) bool {
 			return s.Instance.Phase == probe.Running && s.Probes[0].Verdict == probe.Passing && s.Probes[0].Attempts[probe.Success] > 0
 		}
-		first := w.until("liveness", "live", isLive)
+		first := w.Until("liveness", "live", isLive)
 		ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 		defer cancel()
 		var out command.Output
 		if end, err := r.Run(ctx, docker.Exec{Container: w.owned()[0].ID, Command: []string{"/subject", "rm", "/tmp/healthy"}, Stdout: &out, Stderr: &out}); err != nil || end.Code != 0 {
 			t.Fatal(end, err)
 		}
-		second := w.until("liveness", "live again", func(s engine.TargetStatus) bool { return isLive(s) && s.Instance.ID != first.Instance.ID })
+		second := w.Until("liveness", "live again", func(s engine.TargetStatus) bool { return isLive(s) && s.Instance.ID != first.Instance.ID })
 		if second.Instance.Restarts != 1 {
 			t.Errorf("restarts: %+v", second.Instance)
 		}
-		if log := w.log.String(); !strings.Contains(log, "/tmp/healthy") || strings.Count(log, "terminating instance") != 1 {
+		if log := w.Log.String(); !strings.Contains(log, "/tmp/healthy") || strings.Count(log, "terminating instance") != 1 {
 			t.Error("the log does not say once why it is restarted")
 		}
 	})

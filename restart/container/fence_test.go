@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -54,27 +55,27 @@ func TestAContainerThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				address := dockertest.FreeAddress(t)
 				w := newWorld(t, r)
-				w.http("web", address)
+				w.HTTP("web", address)
 				u, id := unit(w, address)
-				w.run(map[string]restart.Unit{"web": u}, nil)
-				first := w.until("web", "ready", isReady)
+				w.Run(map[string]restart.Unit{"web": u}, nil)
+				first := w.Until("web", "ready", drivertest.IsReady)
 				if id == "" {
 					id = w.owned()[0].ID
 				}
 				began := time.Now()
-				get(t, address, "/fail")
+				drivertest.Get(t, address, "/fail")
 				if err := r.Restart(t.Context(), id, 2*time.Second); err != nil {
 					t.Fatal(err)
 				}
-				second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+				second := w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 				time.Sleep(time.Second) // for another restart
-				if again := w.state("web"); again.Instance.ID != second.Instance.ID || again.Instance.ID != instanceID(r.Inspect(t, id)) {
+				if again := w.State("web"); again.Instance.ID != second.Instance.ID || again.Instance.ID != instanceID(r.Inspect(t, id)) {
 					t.Errorf("instance: %+v", again.Instance)
 				}
 				if actions := r.Events(t, began, id)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 					t.Errorf("events: %v", actions)
 				}
-				w.stop()
+				w.Stop()
 			})
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -53,9 +54,9 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	spec.HostConfig.NetworkMode = "sonde-test"
 	id := r.ContainerOf(t, "web", spec)
 	w := newWorld(t, r)
-	w.http("web", "192.0.2.1:8080")
-	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
-	first := w.until("web", "ready", isReady)
+	w.HTTP("web", "192.0.2.1:8080")
+	w.Run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	first := w.Until("web", "ready", drivertest.IsReady)
 	if err := r.Client.Stop(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	if err := r.Client.Start(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	second := w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+	second := w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 	if second.Instance.Address == first.Instance.Address || second.Instance.Address != fmt.Sprint(r.Inspect(t, id).Addresses["sonde-test"].Addr()) {
 		t.Errorf("first %+v, second %+v", first.Instance, second.Instance)
 	}
@@ -82,25 +83,25 @@ func TestPublishedPortsAreProbedWhereTheNetworkIsNotReached(t *testing.T) {
 	spec.HostConfig.PortBindings = map[string][]docker.PortBinding{"8080/tcp": {{HostIP: dockertest.ApartAddress, HostPort: "18080"}}}
 	r.ContainerOf(t, "web", spec)
 	w := newWorld(t, r)
-	w.http("web", "192.0.2.1:8080")
+	w.HTTP("web", "192.0.2.1:8080")
 	other, err := tcpprobe.New(tcpprobe.Config{Port: "18080"}) // of the machine, which listens there for port 8080 of the container
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "other"}
-	w.probes[id] = probe.Probe{Rule: rule, Handler: other, HandlerName: "tcp"}
-	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
-	s := w.until("web", "ready", isReady)
+	w.Probes[id] = probe.Probe{Rule: drivertest.Rule, Handler: other, HandlerName: "tcp"}
+	w.Run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	s := w.Until("web", "ready", drivertest.IsReady)
 	if s.Instance.Address != dockertest.ApartAddress || s.Instance.Ports["8080"] != 18080 {
 		t.Errorf("instance: %+v", s.Instance)
 	}
-	testsync.Until(t, "an attempt at the other port", func() bool { p, _ := w.engine.Status(id); return p.Result.Reason == probe.ReasonNoPort })
-	if p, _ := w.engine.Status(id); p.Verdict == probe.Failing || !strings.Contains(p.Result.Detail, "does not publish") {
+	testsync.Until(t, "an attempt at the other port", func() bool { p, _ := w.Engine.Status(id); return p.Result.Reason == probe.ReasonNoPort })
+	if p, _ := w.Engine.Status(id); p.Verdict == probe.Failing || !strings.Contains(p.Result.Detail, "does not publish") {
 		t.Errorf("probe of the other port: %+v", p)
 	}
 	before := r.Inspect(t, "web")
-	get(t, dockertest.ApartAddress+":18080", "/fail")
-	w.until("web", "restart", func(now engine.TargetStatus) bool { return isReady(now) && now.Instance.ID != s.Instance.ID })
+	drivertest.Get(t, dockertest.ApartAddress+":18080", "/fail")
+	w.Until("web", "restart", func(now engine.TargetStatus) bool { return drivertest.IsReady(now) && now.Instance.ID != s.Instance.ID })
 	if after := r.Inspect(t, "web"); after.State.StartedAt.Equal(before.State.StartedAt) {
 		t.Errorf("the container was not restarted: %+v", after.State)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -21,7 +22,7 @@ import (
 func (w *world) own(target string, arguments ...string) restart.Unit {
 	spec := docker.Spec{Image: dockertest.Image, Cmd: arguments}
 	spec.HostConfig.NetworkMode = "host"
-	d := newOwned(w.runtimes, w.r.Socket, "engine", target, spec, "missing", nil, slog.New(slog.NewTextHandler(&w.log, nil)))
+	d := newOwned(w.runtimes, w.r.Socket, "engine", target, spec, "missing", nil, slog.New(slog.NewTextHandler(&w.Log, nil)))
 	return restart.Unit{
 		Driver: d, Revision: fmt.Sprint(arguments), TerminationGracePeriod: 3 * time.Second,
 		BackOff: restart.BackOff{Initial: time.Second, Max: 10 * time.Second},
@@ -42,12 +43,12 @@ func TestAnOwnedContainerIsMadeAndReplaced(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		address := dockertest.FreeAddress(t)
 		w := newWorld(t, r)
-		w.http("shop/web", address)
-		w.run(map[string]restart.Unit{"shop/web": w.own("shop/web", "serve", address)}, nil)
-		first := w.until("shop/web", "ready", isReady)
+		w.HTTP("shop/web", address)
+		w.Run(map[string]restart.Unit{"shop/web": w.own("shop/web", "serve", address)}, nil)
+		first := w.Until("shop/web", "ready", drivertest.IsReady)
 		began := time.Now()
-		get(t, address, "/fail")
-		second := w.until("shop/web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+		drivertest.Get(t, address, "/fail")
+		second := w.Until("shop/web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 		if !strings.Contains(second.Instance.Detail, "got SIGTERM") {
 			t.Errorf("second instance: %+v", second.Instance)
 		}
@@ -62,10 +63,10 @@ func TestAnOwnedContainerIsMadeAndReplaced(t *testing.T) {
 		if deaths != 1 {
 			t.Errorf("%d containers have exited", deaths)
 		}
-		if _, err := w.engine.Apply(probe.Set{}); err != nil {
+		if _, err := w.Engine.Apply(probe.Set{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.control.Apply(nil); err != nil { // the unit is removed
+		if err := w.Control.Apply(nil); err != nil { // the unit is removed
 			t.Fatal(err)
 		}
 		testsync.Until(t, "the container to be removed", func() bool { return len(w.owned()) == 0 })
@@ -75,9 +76,9 @@ func TestAnOwnedContainerIsMadeAndReplaced(t *testing.T) {
 func TestAContainerInACrashLoopWaitsForItsBackOff(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w := newWorld(t, r)
-		w.run(map[string]restart.Unit{"job": w.own("job", "crash", "0", "3")}, nil)
+		w.Run(map[string]restart.Unit{"job": w.own("job", "crash", "0", "3")}, nil)
 		began := time.Now()
-		s := w.until("job", "third restart", func(s engine.TargetStatus) bool { return s.Instance.Restarts >= 3 })
+		s := w.Until("job", "third restart", func(s engine.TargetStatus) bool { return s.Instance.Restarts >= 3 })
 		if took := time.Since(began); took < 3*time.Second { // 0, 1 and 2 s
 			t.Errorf("three restarts took %v", took)
 		}
@@ -97,12 +98,12 @@ func TestWhatCannotBeMadeIsNamed(t *testing.T) {
 		program := docker.Spec{Image: dockertest.Image, Entrypoint: []string{"/no/such/program"}}
 		program.HostConfig.NetworkMode = "host"
 		log := slog.New(slog.DiscardHandler)
-		w.run(map[string]restart.Unit{
+		w.Run(map[string]restart.Unit{
 			"image":   {Driver: newOwned(w.runtimes, r.Socket, "engine", "image", missing, "never", nil, log)},
 			"program": {Driver: newOwned(w.runtimes, r.Socket, "engine", "program", program, "never", nil, log)},
 		}, nil)
 		for target, want := range map[string]string{"image": "localhost/missing:1", "program": "/no/such/program"} {
-			s := w.until(target, "reason", func(s engine.TargetStatus) bool { return s.Instance.LastExit.Known || s.Instance.Detail != "" })
+			s := w.Until(target, "reason", func(s engine.TargetStatus) bool { return s.Instance.LastExit.Known || s.Instance.Detail != "" })
 			if !strings.Contains(s.Instance.Detail, want) {
 				t.Errorf("%s: %+v", target, s.Instance)
 			}
@@ -120,7 +121,7 @@ func TestEngineInAProcess(t *testing.T) {
 		t.Skip("is run by TestContainersOutliveAnEngineThatIsKilled")
 	}
 	w := newWorld(t, &dockertest.Runtime{Socket: socket})
-	w.run(map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "1001")}, nil)
+	w.Run(map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "1001")}, nil)
 	select {}
 }
 
@@ -147,16 +148,16 @@ func TestContainersOutliveAnEngineThatIsKilled(t *testing.T) {
 			memories[target] = restart.Memory{Revision: units[target].RevisionID(), Instance: instanceID(c), Since: c.State.StartedAt, Started: 4}
 		}
 		delete(memories, "b")
-		w.run(units, memories)
-		a := w.until("a", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
-		b := w.until("b", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
+		w.Run(units, memories)
+		a := w.Until("a", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
+		b := w.Until("b", "an instance", func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running })
 		if a.Instance.ID != instanceID(before["a"]) || a.Instance.Restarts != 3 {
 			t.Errorf("a: %+v", a.Instance)
 		}
 		if b.Instance.ID == instanceID(before["b"]) {
 			t.Errorf("b: %+v", b.Instance)
 		}
-		w.stop()
+		w.Stop()
 		if events := r.Events(t, began)[before["a"].ID]; count(events, "die") != 0 {
 			t.Errorf("events of a: %v", events)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -67,12 +68,12 @@ func TestWithoutPrivileges(t *testing.T) {
 	}
 	t.Log(got.Detail)
 	w := newWorld(t, r)
-	w.http("web", address)
-	w.run(map[string]restart.Unit{"web": w.attach("web")}, nil)
-	first := w.until("web", "ready", isReady)
-	get(t, address, "/fail")
-	w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+	w.HTTP("web", address)
+	w.Run(map[string]restart.Unit{"web": w.attach("web")}, nil)
+	first := w.Until("web", "ready", drivertest.IsReady)
+	drivertest.Get(t, address, "/fail")
+	w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 	testsync.Until(t, "no act", func() bool {
-		return w.state("web").Instance.Reason == "" || w.state("web").Instance.Reason == probe.ReasonCrashLoop
+		return w.State("web").Instance.Reason == "" || w.State("web").Instance.Reason == probe.ReasonCrashLoop
 	})
 }

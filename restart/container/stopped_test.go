@@ -9,6 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -17,15 +18,15 @@ func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w, address := newWorld(t, r), dockertest.FreeAddress(t)
 		id := r.Container(t, "web", "serve", address)
-		w.http("web", address)
+		w.HTTP("web", address)
 		u := w.attach("web")
 		u.BackOff = restart.BackOff{Initial: 100 * time.Millisecond, Max: 200 * time.Millisecond}
-		w.run(map[string]restart.Unit{"web": u}, nil)
-		w.until("web", "ready", isReady)
+		w.Run(map[string]restart.Unit{"web": u}, nil)
+		w.Until("web", "ready", drivertest.IsReady)
 		if err := r.Client.Stop(t.Context(), id, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		w.until("web", "stopped", func(s engine.TargetStatus) bool {
+		w.Until("web", "stopped", func(s engine.TargetStatus) bool {
 			return s.Instance.Reason == probe.ReasonRuntimeStop && s.State == probe.StateStopped && !s.Ready
 		})
 		time.Sleep(2 * time.Second) // for a start by the engine
@@ -35,7 +36,7 @@ func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
 		if err := r.Client.Start(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		w.until("web", "ready again", isReady)
+		w.Until("web", "ready again", drivertest.IsReady)
 	})
 }
 
@@ -48,18 +49,18 @@ func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
 				spec := docker.Spec{Cmd: []string{"serve", address}}
 				spec.HostConfig.RestartPolicy.Name = policy
 				id := r.ContainerOf(t, "web-"+policy, spec)
-				w.http("web", address)
-				w.run(map[string]restart.Unit{"web": w.attach("web-" + policy)}, nil)
-				first := w.until("web", "ready", isReady)
+				w.HTTP("web", address)
+				w.Run(map[string]restart.Unit{"web": w.attach("web-" + policy)}, nil)
+				first := w.Until("web", "ready", drivertest.IsReady)
 				began := time.Now()
-				get(t, address, "/crash")
-				w.until("web", "ready again", func(s engine.TargetStatus) bool { return isReady(s) && s.Instance.ID != first.Instance.ID })
+				drivertest.Get(t, address, "/crash")
+				w.Until("web", "ready again", func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != first.Instance.ID })
 				time.Sleep(time.Second) // for a second start
 				if actions := r.Events(t, began, id)[id]; count(actions, "start") != 1 {
 					t.Errorf("events: %v", actions)
 				}
-				testsync.Until(t, "exit status", func() bool { return w.state("web").Instance.Detail != "" })
-				w.stop()
+				testsync.Until(t, "exit status", func() bool { return w.State("web").Instance.Detail != "" })
+				w.Stop()
 			})
 		}
 	})

@@ -242,8 +242,8 @@ func (r *Runtime) killRest() {
 	}
 }
 
-// subject returns the program subject, which is built once.
-var subject = sync.OnceValues(func() ([]byte, error) {
+// Subject returns the program subject, which is built once.
+var Subject = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "subject")
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ var subject = sync.OnceValues(func() ([]byte, error) {
 // importSubject makes the image.
 func (r *Runtime) importSubject(t testing.TB) {
 	t.Helper()
-	program, err := subject()
+	program, err := Subject()
 	if err != nil {
 		t.Fatal(err)
 	}

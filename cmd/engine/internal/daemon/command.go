@@ -80,10 +80,12 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"at all.\n\n" +
 			"Run notifies systemd when it is ready, reloads and stops, and that it is alive: with WatchdogSec in its unit, systemd\n" +
 			"restarts an engine that hangs. Elsewhere let a liveness check read /healthz.",
-		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
-		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version, openStore) },
+		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json\n" +
+			"  sonde run --compose compose.yaml",
+		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version, openStore) },
 	}
 	f.inputs.Register(c)
+	f.inputs.RegisterCompose(c)
 	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
 	cli.WordVar(c.Flags(), &f.level, "log-level", "", "", "lowest `level` to log: debug, info, warn or error", "debug", "info", "warn", "error")
 	cli.WordVar(c.Flags(), &f.format, "log-format", "", "", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", "auto", "text", "json")
@@ -192,7 +194,8 @@ func (f *flags) load(paths []string, pushed *accepted.Inputs, found map[string]d
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(slices.Concat(sources, p.Inputs.Sources), files, p)
+	loaded, more := f.parse(slices.Concat(sources, p.Inputs.Sources), files, p)
+	return loaded, append(diags, more...)
 }
 
 // parse parses a configuration that was read, and files with variables.
@@ -209,7 +212,9 @@ func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*con
 }
 
 // isOnlyPods reports whether there is no configuration file.
-func (f *flags) isOnlyPods(paths []string) bool { return f.pods.Path != "" && len(paths) == 0 }
+func (f *flags) isOnlyPods(paths []string) bool {
+	return f.pods.Path != "" && len(paths) == 0 && !f.inputs.HasCompose()
+}
 
 // logger returns a function that returns the log. The first engine block that it is
 // called with sets the format and the level.

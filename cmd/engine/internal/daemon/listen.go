@@ -23,7 +23,6 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/discover"
 	"github.com/sonde-probe/sonde/group"
@@ -149,6 +148,7 @@ func (d *daemon) apiConfig() api.Config {
 		LastReload:   d.reloads,
 		Operate:      operator.operate,
 		Pause:        operator.pause,
+		Traffic:      d.engine.Admin().ReportTraffic,
 		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,
@@ -213,7 +213,7 @@ func (d *daemon) self() string {
 	}
 	paths := d.paths
 	if !d.flags.isOnlyPods(paths) {
-		paths = handlers.OrDefault(paths)
+		paths = d.flags.inputs.Paths(paths)
 	}
 	for _, path := range paths {
 		if full, err := filepath.Abs(path); err == nil {

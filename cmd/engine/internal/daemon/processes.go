@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/command"
 	"github.com/sonde-probe/sonde/restart/container"
 	"github.com/sonde-probe/sonde/restart/process"
+	"github.com/sonde-probe/sonde/restart/systemd"
 )
 
 // processes makes the drivers of targets. It has the directory of the processes that outlive the engine, those that the previous
@@ -32,6 +33,7 @@ import (
 type processes struct {
 	state     string // the state file of the engine block; empty for none
 	runtimes  *container.Runtimes
+	buses     systemd.Buses
 	saved     *saved
 	log       *slog.Logger
 	sensitive func(values []string) // has values replaced in outputs
@@ -191,6 +193,9 @@ func (p *processes) driver(name string, t config.Target, isDescribed bool) (rest
 	case container.Config:
 		c.Runtimes, c.Engine, c.Logger = p.runtimes, engineOf(p.state), p.log
 		return container.New(c)
+	case systemd.Config:
+		c.Target, c.Buses, c.Logger = name, &p.buses, p.log
+		return systemd.New(c)
 	case command.Config:
 		c.Target, c.Log = name, p.log
 		return command.New(c)

@@ -44,6 +44,8 @@ func (s *starter) read() loadResult {
 	alone := s.parseWith(own, nil)
 	if unread.HasErrors() {
 		alone.diags = unread // without the errors that follow from them
+	} else {
+		alone.diags = append(unread, alone.diags...)
 	}
 	alone = s.findKept(alone)
 	if !unread.HasErrors() && s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {

@@ -83,7 +83,7 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 
 // isOther reports whether the files have other content than when they were read.
 func (w *fileWatch) isOther(read *accepted.Inputs) bool {
-	for _, path := range handlers.OrDefault(w.paths) {
+	for _, path := range w.inputs.Paths(w.paths) {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 			return false // a pipe: it can be read once
 		}
@@ -116,7 +116,7 @@ func (s stamp) isAs(o stamp) bool {
 
 // look returns the stamps of all files.
 func (w *fileWatch) look(read *accepted.Inputs) (all []stamp) {
-	for _, path := range slices.Concat(handlers.OrDefault(w.paths), w.inputs.VarFiles(), read.Paths()) {
+	for _, path := range slices.Concat(w.inputs.Paths(w.paths), w.inputs.Files(), read.Paths()) {
 		s := stampOf(path)
 		all = append(all, s)
 		if !s.isDir() {

@@ -29,11 +29,12 @@ import (
 	"github.com/sonde-probe/sonde/restart/command"
 	"github.com/sonde-probe/sonde/restart/container"
 	"github.com/sonde-probe/sonde/restart/process"
+	"github.com/sonde-probe/sonde/restart/systemd"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // Options returns what a configuration can contain without plugins: the handler
-// blocks of a probe, the blocks container, process and restart of a target, those of a gateway and of a notifier, and the arguments
+// blocks of a probe, the blocks container, process, restart and unit of a target, those of a gateway and of a notifier, and the arguments
 // that packages restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
@@ -42,6 +43,7 @@ func Options() config.Options {
 			"container": containerDriver(),
 			"process":   processDriver(),
 			"restart":   restartDriver(),
+			"unit":      unitDriver(),
 		},
 		Gateways:        settingsOf(outputs),
 		GatewayConflict: gatewayConflict,
@@ -82,6 +84,14 @@ func checkContainer(c container.Config, engine config.Context) error {
 		return err
 	}
 	return probe.FieldErrorf("image", "needs a state file, since the container outlives the engine: set state in the engine block")
+}
+
+func unitDriver() config.Driver {
+	d := config.DriverOf(func(c systemd.Config, _ config.Context) error { return c.Check() }, func(systemd.Config) probe.Target {
+		return probe.Target{Address: "127.0.0.1"} // it runs on this machine
+	})
+	d.IsLocal, d.WarnOfTarget = true, warnOfUnitTarget
+	return d
 }
 
 func restartDriver() config.Driver {

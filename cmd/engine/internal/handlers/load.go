@@ -2,6 +2,9 @@ package handlers
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,7 +12,9 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/compose"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
@@ -18,8 +23,9 @@ const DefaultConfig = "config.hcl"
 
 // Inputs are the flags that give values to a configuration's variables.
 type Inputs struct {
-	vars  []config.Var
-	files []string
+	vars    []config.Var
+	files   []string
+	compose []string // compose files
 
 	// AllowEmpty permits a configuration without targets.
 	AllowEmpty bool
@@ -45,6 +51,11 @@ func (in *Inputs) Register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
+// RegisterCompose adds the flag for compose files to a command.
+func (in *Inputs) RegisterCompose(c *cobra.Command) {
+	c.Flags().StringArrayVar(&in.compose, "compose", nil, "also follow the containers of a compose `file`, with their health checks as probes; can be repeated")
+}
+
 // reading is the first step of a command with a configuration.
 const reading = "reading the configuration"
 
@@ -61,18 +72,59 @@ func (in *Inputs) Load(c *cobra.Command, paths []string, p *Plugins) (*config.Co
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return in.Parse(sources, files, p)
+	loaded, more := in.Parse(sources, files, p)
+	return loaded, append(diags, more...)
 }
 
-// Read reads the texts of a configuration, and the files with variables.
+// Read reads the texts of a configuration, and the files with variables. What a compose file becomes is one of the texts.
 func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags config.Diagnostics) {
-	sources, diags = config.Read(OrDefault(paths))
+	if len(paths) > 0 || len(in.compose) == 0 {
+		sources, diags = config.Read(OrDefault(paths))
+	}
+	for _, path := range in.compose {
+		source, more := readCompose(path)
+		sources, diags = append(sources, source), append(diags, more...)
+	}
 	files, more := config.Read(in.files)
 	return sources, files, append(diags, more...)
 }
 
-// VarFiles returns the names of the files with variables.
-func (in *Inputs) VarFiles() []string { return in.files }
+// readCompose reads a compose file as the text of a configuration.
+func readCompose(path string) (config.Source, config.Diagnostics) {
+	refuse := func(err error) (config.Source, config.Diagnostics) {
+		return config.Source{}, config.Diagnostics{{Summary: err.Error()}}
+	}
+	text, err := files.Read(path, compose.MaxBytes)
+	if err != nil {
+		return refuse(fmt.Errorf("cannot read %w", err))
+	}
+	doc, warnings, err := compose.Write(path, text, os.LookupEnv)
+	if err != nil {
+		return refuse(err)
+	}
+	var diags config.Diagnostics
+	for _, warning := range warnings {
+		diags = append(diags, config.Diagnostic{IsWarning: true, Summary: warning})
+	}
+	return config.Source{Name: path + " (as HCL)", Bytes: doc.Bytes()}, diags
+}
+
+// Paths returns the paths that a configuration is read from, among them those of compose files.
+func (in *Inputs) Paths(paths []string) []string {
+	if len(in.compose) == 0 {
+		return OrDefault(paths)
+	}
+	return slices.Concat(paths, in.compose)
+}
+
+// Files returns the names of the files that are read with those of Paths.
+func (in *Inputs) Files() []string {
+	names := slices.Clone(in.files)
+	for _, path := range in.compose {
+		names = append(names, compose.Beside(path)...)
+	}
+	return names
+}
 
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
@@ -107,6 +159,9 @@ func OrDefault(paths []string) []string {
 	}
 	return paths
 }
+
+// HasCompose reports whether there are compose files.
+func (in *Inputs) HasCompose() bool { return len(in.compose) > 0 }
 
 // setVar adds name=value.
 func (in *Inputs) setVar(s string) error {

@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/compose"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/peerimport"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -47,10 +50,13 @@ func Command() *cobra.Command {
 			"they may probe are given with --allow. A module whose attempts could succeed where those of blackbox_exporter\n" +
 			"fail becomes a comment, unless --lax is given.\n\n" +
 			"A single supervisord.conf, monitrc or configuration of gatus becomes targets. A check that would be laxer here\n" +
-			"becomes a comment, unless --lax is given. What is not converted is a comment and a warning, too.",
+			"becomes a comment, unless --lax is given. What is not converted is a comment and a warning, too.\n\n" +
+			"A single compose file becomes targets that follow the containers of docker compose, with their health checks\n" +
+			"as probes. So does sonde run --compose, without a file.",
 		Example: "  sonde import deploy/ > config.hcl\n" +
 			"  sonde import --allow '*.example.com' blackbox.yml > config.hcl\n" +
 			"  sonde import /etc/supervisor/supervisord.conf > config.hcl\n" +
+			"  sonde import compose.yaml > config.hcl\n" +
 			"  kubectl get deployment web -o yaml | sonde import --address 10.0.0.7 -\n" +
 			"  sonde import --runtime docker deploy/ > config.hcl\n" +
 			"  sonde import --entrypoint busybox= --entrypoint agnhost=/agnhost probes.yaml",
@@ -69,11 +75,11 @@ func Command() *cobra.Command {
 func run(c *cobra.Command, f *flags, paths []string) error {
 	files, errs := readFiles(c.InOrStdin(), paths)
 	if len(files) == 1 && len(errs) == 0 {
-		switch {
-		case blackboximport.Recognizes(files[0].Text):
-			return importBlackbox(c, f, files[0])
-		case peerimport.Recognizes(files[0].Text):
-			return importPeer(c, f, files[0])
+		if importTool := toolOf(files[0].Text); importTool != nil {
+			if f.runtime == inDocker {
+				return cli.UsageError("--runtime is for Kubernetes manifests, and %s is the file of another tool: leave it out", files[0].Name)
+			}
+			return importTool(c, f, files[0])
 		}
 	}
 	im := newImporter(f)
@@ -100,6 +106,25 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 	return write(c, im.doc.Bytes(), im.warnings, check(c, im.doc.Bytes()))
 }
 
+// toolOf returns what imports the file of another tool, or nil for manifests.
+func toolOf(text []byte) func(*cobra.Command, *flags, source) error {
+	switch {
+	case blackboximport.Recognizes(text):
+		return importBlackbox
+	case peerimport.Recognizes(text):
+		return func(c *cobra.Command, f *flags, file source) error {
+			doc, warnings, err := peerimport.Write(file.Name, file.Text, peerimport.Options{Lax: f.lax})
+			return writePeer(c, doc, warnings, err)
+		}
+	case compose.Recognizes(text):
+		return func(c *cobra.Command, _ *flags, file source) error {
+			doc, warnings, err := compose.Write(file.Name, file.Text, os.LookupEnv)
+			return writePeer(c, doc, warnings, err)
+		}
+	}
+	return nil
+}
+
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
 func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	dns, err := plugin(f.dns)
@@ -120,9 +145,8 @@ func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	}
 }
 
-// importPeer writes the checks and programs of another tool.
-func importPeer(c *cobra.Command, f *flags, file source) error {
-	doc, warnings, err := peerimport.Write(file.Name, file.Text, peerimport.Options{Lax: f.lax})
+// writePeer writes what the configuration of another tool has become.
+func writePeer(c *cobra.Command, doc *document.Document, warnings []string, err error) error {
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)

@@ -36,6 +36,7 @@ func validateCommand(hasStore bool) *cobra.Command {
 		RunE:    func(c *cobra.Command, paths []string) error { return validate(c, &in, paths, asJSON, strict) },
 	}
 	in.Register(c)
+	in.RegisterCompose(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write the diagnostics as JSON to standard output")
 	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	return c
@@ -64,7 +65,7 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 		fmt.Fprintln(c.ErrOrStderr(), line)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
-		strings.Join(handlers.OrDefault(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
+		strings.Join(in.Paths(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
 	return err
 }
 

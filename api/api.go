@@ -112,6 +112,10 @@ type Config struct {
 	// block, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Traffic func(target string, t engine.Traffic) bool
 
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
+
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
 	Discoveries func() []discover.Status

@@ -6,7 +6,7 @@
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true ?groups=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
-//	GET /v1/uptime           an UptimeList: the states of up to 64 targets in the last 24 hours; ?target=
+//	GET /v1/uptime           an UptimeList: the states of up to 64 targets in the last 24 hours; ?target=, ?latency=true
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=

@@ -79,6 +79,7 @@ type rare struct {
 	gauge Gauge      // for Watch
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 
+	recent   *recent   // nil while nobody looks
 	observed *observed // by gateways; nil before the first failure
 	fault    *fault    // nil before the first one on the instance
 	warnings verdict.Warnings
@@ -232,6 +233,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 	if s.rare != nil && s.rare.took != nil && passed(res) {
 		s.rare.took.add(res.Took)
+	}
+	if s.rare != nil && s.rare.recent != nil && res.Outcome != probe.Unknown && !s.rare.recent.add(res.Took, now) {
+		s.rare.recent = nil
 	}
 }
 

@@ -137,6 +137,7 @@ func (d *daemon) apiConfig() api.Config {
 		Groups:       d.groups,
 		Gateways:     d.gatewayStatuses,
 		Discoveries:  func() []discover.Status { return discoveryStatuses(d.finder, &d.queue.Secrets) },
+		Runtimes:     d.processes.runtimeStatuses,
 		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,9 +45,9 @@ func TestALatencyThatRisesIsAWarning(t *testing.T) {
 
 func TestANumberThatRisesIsAWarning(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-		lag := 0.0
+		var lag atomic.Int64
 		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
-			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{"lag": lag, "other": 3 * lag} })
+			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{"lag": float64(lag.Load()), "other": 3} })
 			return probe.Succeed("status 200")
 		}))
 		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: "lag"}
@@ -55,11 +56,11 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 		apply(t, e, probe.Set{readiness: p, named(readiness, "other"): other})
 		e.Report(instance("1"))
 		for range 500 {
-			lag = 1 - lag
+			lag.Store(1 - lag.Load())
 			pass(time.Second)
 		}
 		for range 7 {
-			lag += 20
+			lag.Add(20)
 			pass(time.Second)
 		}
 		got := status(t, e, readiness)

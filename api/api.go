@@ -218,7 +218,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
 	handle("GET /badge/{name...}", s.requests.limit(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
-	handle("GET /readyz", answer(s.ready))
+	handle("GET /readyz", answer(s.config.ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))

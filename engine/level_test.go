@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,44 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 		}
 		if got := status(t, e, named(readiness, "other")); got.Result.Outcome != probe.Success {
 			t.Errorf("without such a number: %+v", got.Result)
+		}
+	})
+}
+
+// A process that is started again between two attempts is up in each; its uptime falls.
+func TestRestartsBetweenAttemptsAreAWarning(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		var started atomic.Int64 // Unix time; 0: no uptime is measured
+		started.Store(time.Now().Unix() - 1000)
+		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+			if at := started.Load(); at != 0 {
+				probe.RecordTrace(ctx, func(t *probe.Trace) {
+					t.Measured = map[string]float64{"uptime": float64(time.Now().Unix() - at)}
+				})
+			}
+			return probe.Succeed("status 200")
+		}))
+		p.Rule = probe.Rule{Period: time.Second, MaxRestarts: 2}
+		apply(t, e, probe.Set{readiness: p})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		for n := range 5 {
+			got := status(t, e, readiness).Result
+			if isWarning := n > 2; (got.Outcome == probe.Warning) != isWarning || isWarning && (got.Reason != "target.restarts" ||
+				!strings.HasPrefix(got.Detail, fmt.Sprint(n, " restarts in ")) || !strings.HasSuffix(got.Detail, "max_restarts is 2: status 200")) {
+				t.Errorf("after %d restarts: %+v", n, got)
+			}
+			started.Store(0)
+			pass(2 * time.Second)
+			started.Store(time.Now().Unix())
+			pass(18 * time.Second)
+		}
+		if state, _ := e.Target("web"); state.State != probe.StateDegraded {
+			t.Errorf("the target is %v", state.State)
+		}
+		pass(6 * time.Minute)
+		if state, _ := e.Target("web"); state.State != probe.StateReady {
+			t.Errorf("6 minutes later the target is %v", state.State)
 		}
 	})
 }

@@ -78,15 +78,21 @@ func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 // systemd starts a unit with Restart= by its own rules. Sonde starts another one after its back-off.
 func TestAUnitThatCrashesIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
+	settings := map[string]string{"by-systemd": "Restart=on-failure\nRestartSec=200ms", "by-sonde": "Restart=no"}
 	units := map[string]restart.Unit{}
-	for name, settings := range map[string][]string{"by-systemd": {"Restart=on-failure", "RestartSec=200ms"}, "by-sonde": {"Restart=no"}} {
-		w.m.Unit(t, name+suffix, append(settings, "ExecStart="+w.subject()+" crash 0.2 3")...)
+	for name := range settings {
 		u := w.unit(name)
 		u.BackOff = restart.BackOff{Initial: 500 * time.Millisecond, Max: time.Second}
 		units[name] = u
 		w.HTTP(name, "127.0.0.1:1")
 	}
 	w.Run(units, nil)
+	for name := range units { // the engine must see the first crash
+		w.Until(name, "missing unit", func(s engine.TargetStatus) bool {
+			return s.State == probe.StateCannotStart && s.Instance.Reason == probe.ReasonRuntimeNoUnit
+		})
+		w.m.Unit(t, name+suffix, settings[name], "ExecStart="+w.subject()+" crash 0.2 3")
+	}
 	for name := range units {
 		s := w.Until(name, "three restarts", func(s engine.TargetStatus) bool { return s.Instance.Restarts >= 3 })
 		w.Until(name, "crash loop", func(s engine.TargetStatus) bool { return s.State == probe.StateCrashLooping })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -57,11 +58,19 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// ready serves /readyz: as health does, and names the name servers that do not answer. They do not make the engine unready.
+// ready serves /readyz: as health does, and names the name servers and container runtimes that do not answer. They do
+// not make the engine unready: other verdicts can be trusted.
 func (s *Server) ready(http.ResponseWriter, *http.Request) (any, error) {
 	var details []string
 	for _, n := range s.config.silentNameServers() {
 		details = append(details, n.String())
+	}
+	if s.config.Runtimes != nil {
+		for _, r := range s.config.Runtimes() {
+			if r.Error != "" {
+				details = append(details, fmt.Sprintf("since %s: %s", r.Since.UTC().Format(time.RFC3339), r.Error))
+			}
+		}
 	}
 	body := map[string]string{"status": "ok"}
 	if len(details) > 0 {

@@ -108,6 +108,14 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
+
+	// Traffic takes what a gateway says of a target, and reports whether there is such a target with a readiness probe. It must not
+	// block, and must be safe for concurrent use by multiple goroutines. Default: 404.
+	Traffic func(target string, t engine.Traffic) bool
+
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
 	Discoveries func() []discover.Status
@@ -215,6 +223,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))
 	mux.Handle("POST /v1/reload", s.changes.limit(s.reload))
+	handle("POST /v1/report", s.requests.limit(s.report))
 	mux.Handle("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
 	mux.Handle("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
 	mux.Handle("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))

@@ -59,7 +59,7 @@ func beatToken(r *http.Request) string {
 
 // refuseBeat returns the error of a beat without the token of its target.
 func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) error {
-	s.logRejection(r, "missing or wrong token of a target")
+	logRejection(s.sparse, r, "missing or wrong token of a target")
 	w.Header().Set("WWW-Authenticate", `Bearer realm="sonde beats"`)
 	w.Header().Add("WWW-Authenticate", `Basic realm="sonde beats"`) // some clients send the password of a URL only when asked
 	return errorf(http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)

@@ -6,7 +6,7 @@
 //	GET /v1/targets          a Targets; ?trouble=true ?state= ?verdict= ?kind= ?group= ?name= ?label= ?sort=trouble ?after= ?limit= ?probes=true ?groups=true
 //	GET /v1/targets/{name}   a Target with its probes and an explanation; name may contain slashes
 //	GET /v1/targets/{name}/history  a History: the latest transitions of the target
-//	GET /v1/uptime           an UptimeList: the states of up to 64 targets in the last 24 hours; ?target=
+//	GET /v1/uptime           an UptimeList: the states of up to 64 targets in the last 24 hours; ?target=, ?latency=true
 //	GET /v1/events           an Event each time a verdict changes; ?target= ?targets=true ?group= ?name= ?label= ?snapshot=true
 //	GET /v1/groups           a GroupList
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
@@ -18,6 +18,7 @@
 //	POST /v1/notifiers/{name}/test  sends a test notice to the receivers of a notifier: a NotifierTest
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended
 //	POST /v1/reload          reloads the configuration: a Reload, with status 422 if it was rejected; ?force=true
+//	POST /v1/report          takes what a gateway says of the requests to a target: a TrafficTaken; ?target=, by=, requests=, failures= and detail=
 //	POST /v1/plan            a Plan: what a reload would do; ?config=
 //	GET /v1/stats            a Stats
 //	GET /badge/{name}.svg    the state of a target as a picture; /badge/group/{name}.svg that of a group

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -73,16 +74,16 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 	switch {
 	case owner && !listener.FromBrowser(r):
 	case (owner || !s.config.guarded()) && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
-		s.logRejection(r, "host is not a loopback address")
+		logRejection(s.sparse, r, "host is not a loopback address")
 		return errorf(http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
 	case s.config.isPublicBadge(r):
 	case listener.CrossSite(r):
-		s.logRejection(r, "cross-site request")
+		logRejection(s.sparse, r, "cross-site request")
 		return errorf(http.StatusForbidden, "cross-site request rejected")
 	case owner: // whose browser shows the page over the control socket
 	case strings.HasPrefix(r.URL.Path, beatPath): // needs the token of its target
 	case r.Method == http.MethodPost && s.config.Token == "":
-		s.logRejection(r, "the engine has no token_file")
+		logRejection(s.sparse, r, "the engine has no token_file")
 		if s.config.NoControl != nil {
 			if why := s.config.NoControl(); why != nil {
 				return errorf(http.StatusForbidden, "nobody may do this: the engine has no token_file, and no control socket, since %v", why)
@@ -90,7 +91,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 		}
 		return errorf(http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
 	case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
-		s.logRejection(r, "missing or wrong token")
+		logRejection(s.sparse, r, "missing or wrong token")
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
 		return errorf(http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
 	}
@@ -113,9 +114,9 @@ func methods(mux *http.ServeMux, r *http.Request) (all []string) {
 }
 
 // logRejection logs a rejected request if it would change the engine, at most one in a minute.
-func (s *Server) logRejection(r *http.Request, why string) {
+func logRejection(log *sparselog.Logger, r *http.Request, why string) {
 	if r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, beatPath) {
-		s.sparse.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why)
+		log.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why)
 	}
 }
 

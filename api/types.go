@@ -69,6 +69,13 @@ type Target struct {
 	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name} and with ?groups=true
 }
 
+// Runtime is what is known of a container runtime whose containers are targets.
+type Runtime struct {
+	Name  string    // the path of its socket
+	Error string    // why it cannot be seen now; empty if it is
+	Since time.Time // when that began
+}
+
 // Sharing is who probes a target that the engines of a cluster share.
 type Sharing struct {
 	// Owner is the engine that probes the target, if the engines of a cluster share it; absent while none
@@ -175,6 +182,16 @@ type Uptime struct {
 	Spans  []Span   `json:"spans"`          // the oldest first, without holes
 	Day    *float64 `json:"day,omitempty"`  // the share of the last 24 hours in which it was up, from 0 to 1; absent if no state counts
 	Week   *float64 `json:"week,omitempty"` // likewise of the last 7 days, by hours
+
+	Latencies []Latency `json:"latencies,omitempty"` // of its probes, with ?latency=true
+}
+
+// Latency is how long the latest attempts of a probe took that could be made, within 5 %. The engine begins to keep that when it is first
+// asked, and stops ten minutes after it was last asked.
+type Latency struct {
+	Probe   string    `json:"probe"`   // ID of the probe
+	Seconds []float64 `json:"seconds"` // 30 at most, the latest one last
+	At      time.Time `json:"at"`      // the end of the latest attempt
 }
 
 // Span is a time in which the state of a target was one and the same. It ends with the next one.
@@ -337,6 +354,7 @@ type Rule struct {
 	TimeoutSeconds        float64      `json:"timeoutSeconds"`
 	WarnAfterSeconds      float64      `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
 	FailAfterSeconds      float64      `json:"failAfterSeconds,omitempty"` // likewise
+	WarnOnRise            string       `json:"warnOnRise,omitempty"`       // latency, or the name of a number that the handler measures
 	Policy                probe.Policy `json:"policy"`
 	SuccessThreshold      int32        `json:"successThreshold"` // 0 with the policy evidence
 	FailureThreshold      int32        `json:"failureThreshold"` // 0 with the policy evidence

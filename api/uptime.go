@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -18,9 +19,14 @@ func (s *Server) uptime(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("invalid query: %w", err)
 	}
-	names := v["target"]
-	if len(names) == 0 || len(names) > maxUptimes || len(v) > 1 {
-		return nil, fmt.Errorf("the query has %d targets: it must have 1 to %d, and no other field", len(names), maxUptimes)
+	names, latency := v["target"], v["latency"]
+	delete(v, "target")
+	delete(v, "latency")
+	if len(names) == 0 || len(names) > maxUptimes || len(v) > 0 {
+		return nil, fmt.Errorf("the query has %d targets: it must have 1 to %d, and no other field than latency", len(names), maxUptimes)
+	}
+	if len(latency) > 0 && !slices.Equal(latency, []string{"true"}) {
+		return nil, fmt.Errorf("latency is %q: it must be true, or absent", latency)
 	}
 	now := utc(time.Now())
 	list := UptimeList{From: now.Add(-24 * time.Hour), To: now, Uptimes: []Uptime{}}
@@ -30,7 +36,11 @@ func (s *Server) uptime(_ http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		if up, ok := s.config.Engine.Records().Uptime(name); ok {
 			list.From, list.To = utc(up.From), utc(up.To)
-			list.Uptimes = append(list.Uptimes, newUptime(name, up))
+			j := newUptime(name, up)
+			if len(latency) > 0 {
+				j.Latencies = latencies(s.config.Engine.Records().Latencies(name))
+			}
+			list.Uptimes = append(list.Uptimes, j)
 		}
 	}
 	return list, nil
@@ -46,6 +56,21 @@ func newUptime(name string, up engine.Uptime) Uptime {
 		j.Spans = append(j.Spans, Span{utc(s.From), state})
 	}
 	return j
+}
+
+// latencies returns those of probes that were attempted.
+func latencies(of []engine.Latency) (all []Latency) {
+	for _, l := range of {
+		if len(l.Took) == 0 {
+			continue
+		}
+		j := Latency{Probe: l.ID.String(), At: utc(l.At)}
+		for _, took := range l.Took {
+			j.Seconds = append(j.Seconds, took.Round(time.Microsecond).Seconds())
+		}
+		all = append(all, j)
+	}
+	return all
 }
 
 // share returns the share of the time in which a target was up, or nil if none counts.

@@ -19,7 +19,7 @@ func TestUptimeIsAboutAFewTargets(t *testing.T) {
 	if len(list.Uptimes) != 2 || list.Uptimes[0].Target != "shop/web-000001" || len(list.Uptimes[0].Spans) == 0 || list.Uptimes[0].Spans[0].State != "unknown" {
 		t.Errorf("got %s", w.Body)
 	}
-	for _, query := range []string{"", "?target", "?name=x&target=shop/web-000000", "?" + strings.Repeat("target=x&", 65), "?target=%zz"} {
+	for _, query := range []string{"", "?target", "?name=x&target=shop/web-000000", "?" + strings.Repeat("target=x&", 65), "?target=%zz", "?latency=true", "?target=x&latency=1"} {
 		if w := (request{path: "/v1/uptime" + query}).do(s); w.Code != http.StatusBadRequest && query != "?target" {
 			t.Errorf("%q: status %d", query, w.Code)
 		}

@@ -41,6 +41,7 @@
 //	    failing_period    = "1s"    # that of period: while the probe fails, or may
 //	    timeout           = "1s"
 //	    warn_after        = "200ms" # no limit: an attempt that takes longer is a warning
+//	    warn_on_rise      = "latency" # none: a level that rises beside its own past is a warning
 //	    fail_after        = "500ms" # no limit: likewise, and a failure
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3

@@ -194,8 +194,24 @@ func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
 	return p
 }
 
+// checkMeasured reports that a probe watches a number that its handler does not measure.
+func (p *compiledProbe) checkMeasured() {
+	name := p.rule.WarnOnRise
+	if name == "" || name == probe.RiseOfLatency || p.handler == nil || p.own.values["warn_on_rise"] == nil {
+		return
+	}
+	if m, ok := p.handler.(measurer); !ok || !m.Measures(name) {
+		p.own.reportErrors(&probe.FieldError{
+			Field: "warn_on_rise", Problem: fmt.Sprintf("is %q, which the handler does not measure", name),
+			Hint: "write latency, or a number that measure of an http block names, or that the plugin measures",
+		})
+		p.ok = false
+	}
+}
+
 // checkRule reports arguments of a probe block that make no sense with its handler.
 func (p *compiledProbe) checkRule() {
+	p.checkMeasured()
 	c, ok := p.handler.(ruleChecker)
 	if !ok {
 		return

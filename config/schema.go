@@ -20,7 +20,8 @@ type Handler struct {
 	// A handler with a method Check(probe.Target) error is asked whether it can
 	// probe each of its targets; its error is reported in the same way. So are those of the
 	// methods CheckSibling(other probe.Handler) error, which is asked about another probe of the
-	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
+	// target, CheckRule(probe.Rule) error, about arguments of the probe block, and Measures(name string) bool, which says whether
+	// attempts may record a number of that name in their probe.Trace.
 	Make func(Values, Context) (probe.Handler, error)
 
 	// Load, if it is set, returns Make and Revision when a configuration with this engine block uses the handler: only Schema is
@@ -59,6 +60,11 @@ type siblingChecker interface {
 // no sense. Those of defaults blocks are for other handlers, too.
 type ruleChecker interface {
 	CheckRule(r probe.Rule) error
+}
+
+// measurer is the optional interface of a handler that measures numbers, or may.
+type measurer interface {
+	Measures(name string) bool
 }
 
 // Settings are arguments and blocks that another package declares, as a struct with

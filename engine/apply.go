@@ -251,6 +251,9 @@ func (sc *scheduler) replace(c change) {
 		s.publish(sc.clock.Now())
 	}
 	s.mu.Unlock()
+	if s.rare != nil {
+		s.rare.level, s.rare.traffic = nil, nil
+	}
 	sc.outcomes.forget(s)
 	sc.peers.setHost(s, c.host)
 	if changed || c.labels {

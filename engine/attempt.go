@@ -26,6 +26,8 @@ type judged struct {
 	start    int64  // when it was begun to be made
 	late     bool   // the last try ended after its deadline
 
+	level float64 // what Rule.WarnOnRise is about; not a number if that is not known
+
 	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
 	// claims and waived.
 	waivedBefore uint8 // how many of the probe's failures in a row were waived before
@@ -151,6 +153,9 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 		if limitsLatency(rule) {
 			res = judgeLatency(res, end-begin, lostByTry+lostByHandler, rule)
 		}
+		if a.measures(rule) {
+			a.measureTime(end-begin, lostByTry+lostByHandler)
+		}
 		res = a.waiveDenied(res)
 		res.Tries = n
 		if hasPanicked {
@@ -178,6 +183,11 @@ func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanick
 			res, hasPanicked = panicked(r, debug.Stack()), true
 		}
 	}()
+	if rule := &a.spec.rule; rule.WarnOnRise != "" && !a.measures(rule) {
+		var trace func() probe.Trace
+		ctx, trace = probe.WithTrace(ctx)
+		defer func() { a.measure(trace().Measured, rule.WarnOnRise) }()
+	}
 	if h, ok := a.spec.handler.(probe.WakingHandler); ok {
 		res = h.ProbeWaking(ctx, a.Target, a.wake)
 	} else {

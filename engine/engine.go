@@ -29,6 +29,7 @@
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
 //	observe.go      Observe: what gateways tell the engine
+//	traffic.go      what gateways say of the requests to a target
 //	registry.go     the targets and their probes, by name
 //	index.go        the targets in the order of their names
 //	idle.go         the instances of targets that have lost their probes
@@ -47,10 +48,12 @@
 //	worker.go       attempts that need a goroutine each
 //	attempt.go      one attempt, and Once
 //	latency.go      limits of an attempt's duration
+//	level.go        the level of Rule.WarnOnRise
 //	fault.go        Fault: the latest failure or warning, and how many of the latest attempts were like it
 //	read.go         Status, Target: what readers get
 //	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	proof.go        whether attempts have succeeded with the handler and the rule that a probe has now
+//	recent.go       Latencies: how long the latest attempts took, while somebody looks
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
 //	uptime.go       Uptime: the states of each target in the last days, and its availability

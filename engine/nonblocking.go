@@ -201,6 +201,9 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	if limitsLatency(&a.spec.rule) {
 		*res = judgeLatency(*res, now-a.since, max(lost, n.delayed(a)), &a.spec.rule)
 	}
+	if a.measures(&a.spec.rule) {
+		a.measureTime(now-a.since, max(lost, n.delayed(a)))
+	}
 	if res.Outcome == probe.Unknown && a.tries < maxTries && maySucceedNow(res, n.monitor, now) {
 		n.try(a, now)
 		return

@@ -44,6 +44,8 @@ type scheduler struct {
 	subscribers subscribers
 	out         outbox
 	log         eventLog
+
+	trafficUntil int64 // until when something holds that gateways have said of targets
 }
 
 func newScheduler(c Config, r *registry) *scheduler {

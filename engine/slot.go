@@ -79,15 +79,18 @@ type rare struct {
 	gauge Gauge      // for Watch
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 
+	recent   *recent   // nil while nobody looks
 	observed *observed // by gateways; nil before the first failure
 	fault    *fault    // nil before the first one on the instance
 	warnings verdict.Warnings
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
-	lost   int64 // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
-	waived uint8 // how many failures in a row, up to maxWaived, were waived
-	sought sought
+	lost    int64          // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
+	level   *verdict.Level // nil unless Rule.WarnOnRise asks for it, and an attempt has passed
+	traffic []traffic      // what gateways say of the target, of its first readiness probe
+	waived  uint8          // how many failures in a row, up to maxWaived, were waived
+	sought  sought
 }
 
 // makeRare returns what few probes have. It needs mu.
@@ -230,6 +233,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 	if s.rare != nil && s.rare.took != nil && passed(res) {
 		s.rare.took.add(res.Took)
+	}
+	if s.rare != nil && s.rare.recent != nil && res.Outcome != probe.Unknown && !s.rare.recent.add(res.Took, now) {
+		s.rare.recent = nil
 	}
 }
 

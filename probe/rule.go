@@ -23,6 +23,7 @@ type Rule struct {
 	Timeout                time.Duration `hcl:"timeout,optional,nonzero" doc:"time that each try of an attempt may take; an attempt whose outcome is unknown is tried up to three times" min:"1ms" max:"8784h"`
 	WarnAfter              time.Duration `hcl:"warn_after,optional" doc:"an attempt that passes, but takes longer, is a warning with the reason target.slow; less than timeout. Time that the engine itself has lost does not count" default:"no limit"`
 	FailAfter              time.Duration `hcl:"fail_after,optional" doc:"an attempt that passes, but takes longer, is a failure with the reason target.too_slow; less than timeout. Up to 40ms more are a warning: so late can an engine be that counts as on time" default:"no limit"`
+	WarnOnRise             string        `hcl:"warn_on_rise,optional" doc:"what must not rise beside its own recent past, without a limit that is given in advance: latency, the durations of attempts that pass, or the name of a number that the handler measures (measure of http, or a plugin). While it has risen, attempts that pass are warnings with the reason target.risen: see docs/policy.md. Not for startup probes" default:"none"`
 	SuccessThreshold       int32         `hcl:"success_threshold,optional,nonzero" doc:"consecutive successes until the probe passes; always 1 for startup and liveness probes" min:"1"`
 	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
@@ -129,6 +130,7 @@ func (r Rule) Check() error {
 	duration("failing_period", cmp.Or(r.FailingPeriod, MinPeriod), MinPeriod)
 	duration("timeout", r.Timeout, time.Millisecond)
 	r.checkLatency(&wrong)
+	r.checkRise(&wrong)
 	duration("termination_grace_period", r.TerminationGracePeriod, 0)
 	r.checkPolicy(&wrong)
 	if r.OnError > ErrorFails {
@@ -152,6 +154,22 @@ func (r Rule) checkEffect(wrong *FieldErrors) {
 		wrong.Add("termination_grace_period", `has no effect with effect = "warn": the probe terminates no instance`)
 	}
 }
+
+// RiseOfLatency is the Rule.WarnOnRise of the durations of attempts.
+const RiseOfLatency = "latency"
+
+// checkRise checks what must not rise.
+func (r Rule) checkRise(wrong *FieldErrors) {
+	switch {
+	case r.WarnOnRise != "" && r.Kind == Startup:
+		wrong.Add("warn_on_rise", "has no effect on a startup probe, which has no past")
+	case len(r.WarnOnRise) > maxMeasured:
+		wrong.Add("warn_on_rise", "is %d bytes long; it must be latency, or a name of up to %d bytes", len(r.WarnOnRise), maxMeasured)
+	}
+}
+
+// maxMeasured bounds the name of a number that a handler measures, in bytes.
+const maxMeasured = 64
 
 // checkPolicy adds what is wrong with the policy and the thresholds.
 func (r Rule) checkPolicy(wrong *FieldErrors) {

@@ -42,7 +42,7 @@ const (
 )
 
 // bodies are the types of the API's responses and events. Types in them follow.
-var bodies = []any{api.GroupList{}, api.Group{}, api.GatewayList{}, api.MaintenanceList{}, api.Cluster{}, api.NotifierList{}, api.NotifierTest{}, api.Targets{}, api.History{}, api.UptimeList{}, api.Reload{}, api.Plan{}, api.Operated{}, api.Paused{}, api.BeatTaken{}, api.Probe{}, api.Stats{}, api.Error{}}
+var bodies = []any{api.GroupList{}, api.Group{}, api.GatewayList{}, api.MaintenanceList{}, api.Cluster{}, api.NotifierList{}, api.NotifierTest{}, api.Targets{}, api.History{}, api.UptimeList{}, api.Reload{}, api.Plan{}, api.Operated{}, api.Paused{}, api.TrafficTaken{}, api.BeatTaken{}, api.Probe{}, api.Stats{}, api.Error{}}
 
 func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
 	written := readText(t, openapi)

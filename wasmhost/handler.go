@@ -51,6 +51,9 @@ func (h *Handler) ForProbe() probe.Handler {
 	return newHandler(h.plugin, h.settings, h.checked)
 }
 
+// Measures reports that an attempt may measure a number of any name: that is up to the plugin.
+func (h *Handler) Measures(string) bool { return true }
+
 // WithoutPrepared returns a handler with the same settings for a test of the plugin. Its attempts do
 // not get what the module has prepared when it checked the settings, as if this machine lacked the
 // memory for that.

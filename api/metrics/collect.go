@@ -63,6 +63,11 @@ func (s scrape) shown(c *api.Config) {
 			send(s, gatewayMetrics, g, g.Gateway, g.Output)
 		}
 	}
+	if c.Runtimes != nil {
+		for _, r := range c.Runtimes() {
+			send(s, runtimeMetrics, r, r.Name)
+		}
+	}
 	if c.Discoveries != nil {
 		for _, d := range c.Discoveries() {
 			send(s, discoveryMetrics, d, d.Name)

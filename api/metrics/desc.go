@@ -136,6 +136,11 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 { return unixTime(g.Last) }, "gateway", "output"),
 }
 
+// Metrics of each container runtime.
+var runtimeMetrics = []metric[api.Runtime]{
+	gauge("sonde_runtime_up", "1 while the container runtime answers, otherwise 0: then nothing is known of its containers, and none is restarted.", func(r api.Runtime) float64 { return number(r.Error == "") }, "runtime"),
+}
+
 // Metrics of each source of targets.
 var discoveryMetrics = []metric[discover.Status]{
 	gauge("sonde_discovery_elements", "Number of elements that the discover block has found last.", func(d discover.Status) float64 { return float64(d.Elements) }, "discover"),

@@ -1,5 +1,5 @@
-// The latencies of the probes that are shown. The engine keeps only the latest attempt of each
-// probe, so that this page collects what it has seen.
+// The latencies of the probes that are shown: those that the engine keeps while a page asks for them, and what this page has seen
+// since. Of targets that other engines probe, it is only the latter.
 
 import { sparkLength } from "./dom.js";
 
@@ -15,6 +15,18 @@ export function note(target) {
     if (past.at === result.at) continue;
     seen.set(id, { target: target.name, at: result.at, values: [...past.values, result.durationSeconds].slice(-sparkLength) });
   }
+}
+
+// take takes what the engine has kept of a target, and returns whether there was more than this page has seen.
+export function take(name, latencies = []) {
+  let isMore = false;
+  for (const { probe, seconds, at } of latencies) {
+    const past = ofProbe(probe);
+    if (past.length > seconds.length) continue;
+    isMore = isMore || past.length + 1 < seconds.length;
+    seen.set(probe, { target: name, at, values: seconds });
+  }
+  return isMore;
 }
 
 // ofProbe returns the latencies of a probe in seconds, the latest one last.

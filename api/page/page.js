@@ -141,6 +141,7 @@ at("login").addEventListener("submit", (event) => {
   loadNow(true);
 });
 addEventListener("hashchange", navigate);
+addEventListener("latencies", loadSoon);
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && route.query && !/^(INPUT|SELECT)$/.test(document.activeElement.tagName)) {
     event.preventDefault();

@@ -1,6 +1,7 @@
-// The states of targets in the last 24 hours, as bars. Those that are visible are read, and no others.
+// The states of targets in the last 24 hours, as bars, and the latencies of their probes. Those that are visible are read, and no others.
 
 import { read } from "./api.js";
+import * as latency from "./latency.js";
 import { element, setAttribute, setText, span, words } from "./dom.js";
 import { partOf } from "./states.js";
 
@@ -58,8 +59,9 @@ async function load() {
   try {
     for (let i = 0; i < shown.length; i += most) {
       const some = shown.slice(i, i + most);
-      const { from, uptimes } = await read("/v1/uptime?" + new URLSearchParams(some.map((e) => ["target", bars.get(e).name])));
+      const { from, uptimes } = await read("/v1/uptime?latency=true&" + new URLSearchParams(some.map((e) => ["target", bars.get(e).name])));
       const byName = new Map(uptimes.map((u) => [u.target, u]));
+      if (uptimes.filter((u) => latency.take(u.target, u.latencies)).length) dispatchEvent(new Event("latencies"));
       for (const e of some) if (bars.has(e)) draw(bars.get(e), byName.get(bars.get(e).name), new Date(from));
     }
   } catch {

@@ -87,6 +87,9 @@ func (h *handler) CheckRule(r probe.Rule) error {
 	if r.FailAfter != 0 {
 		wrong.Add("fail_after", "has no effect on a beat, since an attempt only looks at the last one")
 	}
+	if r.WarnOnRise != "" {
+		wrong.Add("warn_on_rise", "has no effect on a beat, since an attempt only looks at the last one")
+	}
 	if r.Policy == probe.PolicyEvidence {
 		wrong.Add("policy", "must be runs for a beat: attempts that look at the same beat are not independent")
 	}

@@ -20,7 +20,8 @@ type assertions struct {
 	body    []bodyAssertion   // all must hold
 	isSlow  bool              // some of those about the body are regular expressions, or about JSON
 	headers []headerAssertion // all must hold
-	maxSkew time.Duration     // of the clock of the server; 0: any
+	measure []measurement
+	maxSkew time.Duration // of the clock of the server; 0: any
 	maxBody int
 }
 
@@ -71,6 +72,9 @@ func (c Config) assertions() (a assertions, err error) {
 	for _, one := range inJSON {
 		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, one.text + one.want, one.judge, one.wrongValue}), true
 	}
+	if a.measure, err = c.measurements(); err != nil {
+		return a, err
+	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
 	}
@@ -116,7 +120,7 @@ func (a *assertions) check(c Config) error {
 }
 
 // readBody reports whether an assertion needs the body.
-func (a *assertions) readBody() bool { return len(a.body) > 0 }
+func (a *assertions) readBody() bool { return len(a.body)+len(a.measure) > 0 }
 
 // slow reports whether the assertions take too long for an attempt in steps with so much of a
 // body.
@@ -125,7 +129,7 @@ func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
 // needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
 // body: if it is longer, and must be checked, Probe makes the attempt again.
 func (a *assertions) needWorker() bool {
-	return len(a.headers) > 0 || a.maxSkew > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
+	return len(a.headers)+len(a.measure) > 0 || a.maxSkew > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
 }
 
 // endAssertion matches a regular expression that may ask what follows its match.

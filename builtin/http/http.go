@@ -16,6 +16,7 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
+//	measure.go     numbers of the body
 //	clock.go       how far the clock of the server may be off
 //	decode.go      compressed bodies
 //	charset.go     bodies in another charset than UTF-8

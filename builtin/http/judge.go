@@ -37,6 +37,7 @@ func (p *plan) judge(ctx context.Context, end context.CancelFunc, r *http.Respon
 			return p.unread(ctx, r.StatusCode, err)
 		}
 	}
+	p.asserts.recordNumbers(ctx, body)
 	return p.check(about, body)
 }
 

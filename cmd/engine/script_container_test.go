@@ -18,10 +18,19 @@ import (
 // runtimeKey is the key of a script's *dockertest.Runtime among its values.
 type runtimeKey struct{}
 
-// startRuntime is: runtime docker|podman. It starts a container runtime, the one of engines from then on, and sets SOCKET to its socket.
+// startRuntime is: runtime docker|podman. It starts a container runtime, the one of engines from then on, and sets SOCKET to its socket. Or it is:
+// runtime stop|start.
 func startRuntime(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "runtime docker|podman")
+	usage(ts, !neg && len(args) == 1, "runtime docker|podman|stop|start")
 	t := testOf(ts)
+	switch args[0] {
+	case "stop":
+		runtimeOf(ts).Stop(t)
+		return
+	case "start":
+		runtimeOf(ts).Start(t)
+		return
+	}
 	tier.CI(t)
 	start := dockertest.Docker
 	if args[0] == "podman" {

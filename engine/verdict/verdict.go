@@ -8,6 +8,7 @@
 //	verdict.go  State, Event, Next and Step; count compares runs with thresholds
 //	evidence.go the policy "evidence": outcomes that are weighed
 //	warning.go  Warnings: whether a probe that passes warns
+//	level.go    whether the level of a number has risen
 //	restore.go  Restore: a state that was saved
 //	period.go   Period: the time between two attempts
 //	wait.go     WaitReason: why a probe makes no attempt

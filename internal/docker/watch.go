@@ -158,6 +158,16 @@ func (w *Watch) Find(is func(Container) bool) (c Container, found bool, lost err
 	return Container{}, false, w.lost
 }
 
+// Lost returns why the runtime cannot be seen now, and since when; nil if it is, or if it has not been looked for yet.
+func (w *Watch) Lost() (err error, since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == nil || errors.Is(w.lost, ErrNotListed) {
+		return nil, w.since
+	}
+	return w.lost, w.since
+}
+
 // Run watches the runtime until ctx is done. It returns the cause of ctx.
 func (w *Watch) Run(ctx context.Context) error {
 	for retry := minRetry; ; retry = min(2*retry, maxRetry) {

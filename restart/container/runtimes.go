@@ -3,7 +3,10 @@ package container
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
@@ -58,6 +61,27 @@ func (r *Runtimes) use(socket string) (rt *runtime, release func()) {
 			rt.Close()
 		}
 	}
+}
+
+// RuntimeStatus is what is known of one container runtime.
+type RuntimeStatus struct {
+	Socket string
+	Lost   error     // why it cannot be seen now; nil if it is
+	Since  time.Time // when that began
+}
+
+// Statuses returns what is known of the runtimes that drivers use, sorted by socket.
+func (r *Runtimes) Statuses() (all []RuntimeStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, socket := range slices.Sorted(maps.Keys(r.known)) {
+		if rt := r.known[socket]; rt.users > 0 {
+			s := RuntimeStatus{Socket: socket}
+			s.Lost, s.Since = rt.watch.Lost()
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // begin begins to watch the runtime. It needs the lock of Runtimes.

@@ -557,6 +557,18 @@ func TestTheBarShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
 }
 
 // What is read of the states of targets is what is visible, however many rows the list has.
+func TestLatenciesOutliveThePage(t *testing.T) {
+	s := newSite(t, "", "shop/web").start()
+	b := s.open(1440)
+	points := row("shop/web") + `?.querySelector(".spark polyline").getAttribute("points").split(" ").length`
+	b.until(points + " >= 20")
+	b.run(chromedp.Reload())
+	b.until(points + " >= 20")
+	if shown := eval[float64](b, `performance.now()`); shown > 100_000 { // the page sees an attempt each ten seconds itself
+		t.Errorf("20 latencies are shown after %.0f ms", shown)
+	}
+}
+
 func TestOnlyVisibleBarsAreRead(t *testing.T) {
 	b := newSite(t, "", names(500)...).start().open(1440)
 	b.until(tileSays("ready", "500") + "&&" + rows + `.length === 200`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/container"
 )
@@ -66,6 +67,18 @@ func (s *sockets) subject() store.Subject {
 			}
 		}),
 	}
+}
+
+// runtimeStatuses returns what the API shows of container runtimes.
+func (p *processes) runtimeStatuses() (all []api.Runtime) {
+	for _, s := range p.runtimes.Statuses() {
+		r := api.Runtime{Name: s.Socket, Since: s.Since}
+		if s.Lost != nil {
+			r.Error = s.Lost.Error()
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // endContainers ends the containers that the engine before has made for targets which are no longer containers of this engine, by the

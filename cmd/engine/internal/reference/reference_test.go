@@ -145,6 +145,23 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 }
 
+// The configurations of docs/gray.md are whole ones.
+func TestTheConfigurationsForPartialFailuresAreValid(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/gray.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := examplesOf(string(text))
+	for _, example := range all {
+		if err := parse(example); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(all) < 2 {
+		t.Errorf("there are %d configurations", len(all))
+	}
+}
+
 var fence = regexp.MustCompile("(?s)```hcl\n(.*?)```")
 
 func examplesOf(text string) (all []string) {

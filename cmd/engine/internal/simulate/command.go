@@ -7,6 +7,7 @@
 //	play.go     given outcomes
 //	chain.go    mean times under noise, exact
 //	quality.go  the measures, for a rule and others
+//	rise.go     the measures of warn_on_rise
 //	estimate.go the noise that recorded outcomes have, and how certain that is
 //	tune.go     the thresholds that keep false alarms and detection within bounds
 package simulate
@@ -208,6 +209,11 @@ func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	if all[0].Rise != nil {
+		if err := all[0].Rise.write(w, r); err != nil {
+			return err
+		}
 	}
 	if managed && r.Kind == probe.Liveness {
 		_, err = fmt.Fprintln(w, "\nEach mistake restarts the target: it then lasts as long as the restart.")

@@ -27,6 +27,8 @@ type quality struct {
 	MistakeSeconds  float64 `json:"mistakeSeconds"`  // the same as a time
 	DurationSeconds float64 `json:"mistakeDuration"` // mean time until a mistake ends
 	Availability    float64 `json:"availability"`    // the share of time in which a target that is well passes
+
+	Rise *rise `json:"rise,omitempty"` // of warn_on_rise, of the rule of the probe
 }
 
 // partial is how a rule finds a target of which a part of the attempts fails, each independently.
@@ -60,7 +62,7 @@ func compare(r probe.Rule, n noise, shares []float64) (all []quality, err error)
 	for _, rule := range settings(r) {
 		all = append(all, qualityOf(rule, n, shares))
 	}
-	all[0].Configured = true
+	all[0].Configured, all[0].Rise = true, riseOf(r)
 	return all, nil
 }
 

@@ -305,7 +305,9 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 // engine itself, as far as they have to do with the targets to show.
 func (s viewer) foot(ctx context.Context, on cli.Screen, targets []api.Target, most int) string {
 	now, text := time.Now(), logLines(on, targets, most)
-	if s.target == "" {
+	if s.target != "" {
+		text += instanceLines(on, targets, now)
+	} else {
 		if all, err := s.client.Groups(ctx); err == nil {
 			text += groupLines(on, all.Groups, s.group, most)
 		}

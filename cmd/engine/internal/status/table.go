@@ -75,6 +75,22 @@ func age(since, now time.Time) string {
 	return probe.Brief(max(now.Sub(since), 0).Round(time.Second))
 }
 
+// instanceLines returns a line for the instance of each target that is observed: which it is, where it is reached, and since when.
+func instanceLines(on cli.Screen, all []api.Target, now time.Time) (text string) {
+	for _, t := range all {
+		in := t.Instance
+		if in.ID == "" || in.ID == probe.StaticID || in.Phase == probe.Absent || in.Phase == probe.Waiting {
+			continue
+		}
+		line := "instance " + probe.OneLine(in.ID, maxID)
+		if t.Address != "" {
+			line += " at " + probe.OneLine(t.Address, probe.MaxTargetName)
+		}
+		text += on.Wrap(fmt.Sprintf("%s: %s for %s", line, in.Phase, age(in.Since, now)), indent) + "\n"
+	}
+	return text
+}
+
 // exitStatus returns the exit status of the latest instance that has exited, or "-".
 func exitStatus(in api.Instance) string {
 	if in.ExitStatus == nil {

@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Ten times slower, and inside all limits: within seven attempts the probe warns with the reason, then the target is degraded, and some
+// 20 usual attempts end it.
+func TestALatencyThatRisesIsAWarning(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		s := says(probe.Success)
+		s.take(5 * time.Millisecond)
+		p := with(s)
+		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: probe.RiseOfLatency}
+		apply(t, e, probe.Set{readiness: p})
+		e.Report(instance("1"))
+		pass(1000 * time.Second)
+		if got := status(t, e, readiness); got.Result.Outcome != probe.Success {
+			t.Fatalf("while it is as usual: %+v", got.Result)
+		}
+		s.take(50 * time.Millisecond)
+		pass(7 * time.Second)
+		got := status(t, e, readiness)
+		if got.Result.Outcome != probe.Warning || got.Result.Reason != "target.risen" || !strings.HasPrefix(got.Result.Detail, "p50 of latency 5.") || !strings.Contains(got.Result.Detail, "ms since ") {
+			t.Errorf("7 attempts later: %+v", got.Result)
+		}
+		pass(2 * time.Second)
+		if state, _ := e.Target("web"); state.State != probe.StateDegraded {
+			t.Errorf("9 attempts later the target is %v", state.State)
+		}
+		s.take(5 * time.Millisecond)
+		pass(30 * time.Second)
+		if state, _ := e.Target("web"); state.State != probe.StateReady {
+			t.Errorf("30 usual attempts later the target is %v", state.State)
+		}
+	})
+}
+
+func TestANumberThatRisesIsAWarning(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		lag := 0.0
+		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{"lag": lag, "other": 3 * lag} })
+			return probe.Succeed("status 200")
+		}))
+		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: "lag"}
+		other := p
+		other.Rule.WarnOnRise = "none such"
+		apply(t, e, probe.Set{readiness: p, named(readiness, "other"): other})
+		e.Report(instance("1"))
+		for range 500 {
+			lag = 1 - lag
+			pass(time.Second)
+		}
+		for range 7 {
+			lag += 20
+			pass(time.Second)
+		}
+		got := status(t, e, readiness)
+		if got.Result.Outcome != probe.Warning || !strings.HasPrefix(got.Result.Detail, "p50 of lag ") || !strings.HasSuffix(got.Result.Detail, ": status 200") {
+			t.Errorf("got %+v", got.Result)
+		}
+		if got := status(t, e, named(readiness, "other")); got.Result.Outcome != probe.Success {
+			t.Errorf("without such a number: %+v", got.Result)
+		}
+	})
+}

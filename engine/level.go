@@ -47,8 +47,8 @@ const (
 	maxRestartsKept = 101
 )
 
-// judgeRestarts makes the result of an attempt that has succeeded a warning if the uptime of its target has fallen too often.
-func (sc *scheduler) judgeRestarts(a *attempt, res *probe.Result, now int64) {
+// restarts makes the result of an attempt that has succeeded a warning if the uptime of its target has fallen too often.
+func (j judge) restarts(a *attempt, res *probe.Result, now int64) {
 	most := int(a.spec.rule.MaxRestarts)
 	if most == 0 || !passed(res) {
 		return
@@ -80,8 +80,8 @@ func withDetail(text, detail string) string {
 	return text + ": " + detail
 }
 
-// judgeLevel makes the result of an attempt that has passed a warning while the level that its rule watches has risen.
-func (sc *scheduler) judgeLevel(a *attempt, res *probe.Result, now int64) {
+// level makes the result of an attempt that has passed a warning while the level that its rule watches has risen.
+func (j judge) level(a *attempt, res *probe.Result, now int64) {
 	r := &a.spec.rule
 	if r.WarnOnRise == "" || !passed(res) {
 		return
@@ -90,11 +90,11 @@ func (sc *scheduler) judgeLevel(a *attempt, res *probe.Result, now int64) {
 	if of.level == nil {
 		of.level = new(verdict.Level)
 	}
-	rise, isRisen := of.level.Add(a.level, sc.clock.Time(now))
+	rise, isRisen := of.level.Add(a.level, j.sc.clock.Time(now))
 	if !isRisen || res.Outcome != probe.Success {
 		return
 	}
-	text := describeRise(r.WarnOnRise, rise, sc.clock.Time(now))
+	text := describeRise(r.WarnOnRise, rise, j.sc.clock.Time(now))
 	res.Outcome, res.Reason, res.Detail = probe.Warning, reasonRisen, withDetail(text, res.Detail)
 }
 

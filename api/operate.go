@@ -51,7 +51,7 @@ func (s *Server) operate(o Operation) answer {
 		if s.config.Operate == nil {
 			return nil, errorf(http.StatusNotFound, "the engine starts no targets")
 		}
-		if err := s.checkOwner(done.Target); err != nil {
+		if err := s.config.Others.checkOwner(done.Target); err != nil {
 			return nil, err
 		}
 		if done.Changed, done.Saved, err = s.config.Operate(r.Context(), done.Target, o, done.By); err != nil {

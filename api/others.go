@@ -50,14 +50,14 @@ func (o *Others) owner(target string) (name string, isOther bool) {
 }
 
 // checkOwner returns the error of a request to restart, stop or start a target that another engine probes.
-func (s *Server) checkOwner(target string) error {
-	owner, isOther := s.config.Others.owner(target)
+func (o *Others) checkOwner(target string) error {
+	owner, isOther := o.owner(target)
 	switch {
 	case !isOther:
 		return nil
 	case owner == "":
 		return errorf(http.StatusConflict, "no engine owns the target %q now: ask again when one has taken it over", target)
-	case owner == s.config.Others.Name:
+	case owner == o.Name:
 		return errorf(http.StatusConflict, "this engine is taking the target %q over: ask again in a moment", target)
 	}
 	return errorf(http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)

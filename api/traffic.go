@@ -35,7 +35,7 @@ func (s *Server) report(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case s.config.Traffic == nil:
 		return nil, errorf(http.StatusNotFound, "the engine takes no reports")
 	}
-	if err := s.checkOwner(target); err != nil {
+	if err := s.config.Others.checkOwner(target); err != nil {
 		return nil, err
 	}
 	if !s.config.Traffic(target, t) {

@@ -30,7 +30,7 @@ var (
 	targetFields = []Field{
 		{Name: "for_each", Type: Any, Unset: "none: the block is one target", Doc: "set of strings or map, up to 200000 elements: each element is a target NAME[\"KEY\"], whose arguments can refer to each.key and each.value"},
 		{Name: "name", Type: String, Unset: "NAME[\"KEY\"]", Doc: "name of the target of each element of for_each, such as \"${each.value.team}/${each.key}\"; names must differ"},
-		{Name: "address", Type: String, Unset: "127.0.0.1 with a process block, that of the container with a container block, else none", Doc: "IP address or host name of the target, without a port. An international name may be written as people do (bücher.example), and is shown as it is looked up (xn--bcher-kva.example)"},
+		{Name: "address", Type: String, Unset: "127.0.0.1 with a process or unit block, that of the container with a container block, else none", Doc: "IP address or host name of the target, without a port. An international name may be written as people do (bücher.example), and is shown as it is looked up (xn--bcher-kva.example)"},
 		{Name: "ports", Type: Any, Unset: "none", Doc: "map of names to port numbers, at most 1000; probes can refer to a port by its name"},
 		labelsField,
 		startAfterField,

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sonde-probe/sonde/internal/anchors"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -19,6 +20,9 @@ type targetGroup struct {
 // parseGroups returns the elements of a text in JSON or YAML.
 func parseGroups(text []byte, isYAML bool) (Elements, error) {
 	if isYAML {
+		if err := anchors.Check(text); err != nil {
+			return nil, err
+		}
 		asJSON, err := yaml.YAMLToJSON(text)
 		if err != nil {
 			return nil, err

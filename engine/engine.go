@@ -53,6 +53,7 @@
 //	read.go         Status, Target: what readers get
 //	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	proof.go        whether attempts have succeeded with the handler and the rule that a probe has now
+//	recent.go       Latencies: how long the latest attempts took, while somebody looks
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
 //	uptime.go       Uptime: the states of each target in the last days, and its availability

@@ -14,6 +14,8 @@ import (
 	kubejson "k8s.io/apimachinery/pkg/util/json" // its names are case-sensitive, as the API server's
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sonde-probe/sonde/internal/anchors"
 )
 
 // Manifest is one object in a manifest file.
@@ -85,6 +87,10 @@ func (r *reader) refuse(format string, a ...any) {
 }
 
 func (r *reader) document(d document) {
+	if err := anchors.Check(d.text); err != nil {
+		r.refuse("%w", err)
+		return
+	}
 	asJSON, err := yaml.YAMLToJSONStrict(d.text)
 	if err != nil {
 		r.refuse("%s", yamlProblem(err, d.line))

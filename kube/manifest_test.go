@@ -100,6 +100,13 @@ func TestExcessiveAliasesAreRejected(t *testing.T) {
 	}
 }
 
+func TestAliasesOfALongTextAreRejected(t *testing.T) {
+	text := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a,", 20_000) + "]\n"
+	if _, errs := read(text); len(errs) != 1 || !strings.Contains(errs[0].Error(), "its aliases make it longer") {
+		t.Errorf("errors are %.200v", errs)
+	}
+}
+
 func TestDeepNestingIsRejected(t *testing.T) {
 	if _, errs := read("{apiVersion: v1, kind: Pod, spec: " + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"); len(errs) != 1 {
 		t.Errorf("errors are %.200v", errs)

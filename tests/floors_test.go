@@ -37,6 +37,7 @@ type rule struct {
 // rules covers all packages of the module. The first match counts.
 var rules = []rule{
 	{path: "probe", floor: 0},
+	{path: "internal/anchors", floor: 0},
 	{path: "internal/boot", floor: 0},
 	{path: "internal/bytesize", floor: 0},
 	{path: "internal/cgroup", floor: 0},
@@ -47,6 +48,7 @@ var rules = []rule{
 	{path: "internal/journal", floor: 0, group: "private", order: 1},
 	{path: "internal/logfile", floor: 0},
 	{path: "internal/private", floor: 0, group: "private"},
+	{path: "internal/dbus", floor: 0},
 	{path: "internal/reexec", floor: 0},
 	{path: "internal/shortage", floor: 0},
 	{path: "internal/sparselog", floor: 0},
@@ -176,7 +178,7 @@ var thirdParty = []struct {
 	{module: "golang.org/x/net", in: []string{"discover", "internal/dial"}},
 	{module: "k8s.io", in: []string{"kube/..."}},
 	{module: "sigs.k8s.io/yaml", in: []string{"kube/...", "cmd/engine/internal/blackboximport", "cmd/engine/internal/peerimport", "discover", "tests"}},
-	{module: "go.yaml.in/yaml/v2", in: []string{"cmd/engine/internal/compose"}},
+	{module: "go.yaml.in/yaml/v2", in: []string{"internal/anchors", "cmd/engine/internal/compose"}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},

@@ -35,6 +35,9 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"runtime":    startRuntime,
 		"container":  makeContainer,
 		"inside":     runInside,
+		"systemd":    startSystemd,
+		"unit":       makeUnit,
+		"onsystem":   runOnSystem,
 		"shellimage": makeShellImage,
 		"compose":    runCompose,
 	}
@@ -70,7 +73,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d := backgroundOf(ts)
 	d.process = exec.Command("sonde", append([]string{"run", "--address-file", "address", "--log-format", "text"}, args...)...)
 	d.process.Dir = ts.MkAbs(".")
-	d.process.Env = environ()
+	d.process.Env = append(environ(), busVariable+"="+ts.Getenv(busVariable))
 	if socket := ts.Getenv("SOCKET"); socket != "" {
 		d.process.Env = append(d.process.Env, "DOCKER_HOST=unix://"+socket)
 	}

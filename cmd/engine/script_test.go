@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/systemdtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -78,6 +79,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey{}] = &background{}
 			e.Values[runtimeKey{}] = new(*dockertest.Runtime)
+			e.Values[systemKey{}] = new(*systemdtest.Manager)
 			e.Values[testKey{}] = e.T().(testing.TB)
 			e.Setenv("HTTP", server.Listener.Addr().String())
 			e.Setenv("DEMO", demo)

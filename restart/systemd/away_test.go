@@ -2,8 +2,6 @@ package systemd
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/drivertest"
-	"github.com/sonde-probe/sonde/tests/systemdtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -75,43 +72,5 @@ func TestNoUnitIsRestartedWhileTheBusIsAway(t *testing.T) {
 	w.Until("web-0", "restart after the outage", another(before["web-0"]))
 	if n := w.m.Starts(t, "web-0"+suffix, began); n != 1 {
 		t.Errorf("%d starts after the outage, want 1", n)
-	}
-}
-
-// engineVariable has the socket of the bus for an engine in a process of its own, and addressVariable where its unit serves.
-const engineVariable, addressVariable = "SONDE_TEST_ENGINE", "SONDE_TEST_ADDRESS"
-
-func TestEngineOfAnotherUser(t *testing.T) {
-	bus := os.Getenv(engineVariable)
-	if bus == "" {
-		t.Skip("is run by TestAnEngineWithoutTheRightSaysWhatItNeeds")
-	}
-	w := &world{World: drivertest.New(t), t: t}
-	w.HTTP("web", os.Getenv(addressVariable))
-	w.m = &systemdtest.Manager{Bus: bus}
-	w.Run(map[string]restart.Unit{"web": w.unit("web")}, nil)
-	first := w.Until("web", "ready", drivertest.IsReady)
-	drivertest.Get(t, os.Getenv(addressVariable), "/fail")
-	s := w.Until("web", "refusal", func(s engine.TargetStatus) bool { return strings.Contains(s.Instance.Detail, "polkit") })
-	if s.Instance.ID != first.Instance.ID || !strings.Contains(s.Instance.Detail, `org.freedesktop.systemd1.manage-units with unit "web.service"`) {
-		t.Errorf("%+v", s.Instance)
-	}
-	t.Log(s.Instance.Reason, s.Instance.Detail)
-}
-
-func TestAnEngineWithoutTheRightSaysWhatItNeeds(t *testing.T) {
-	w := newWorld(t)
-	_, address := w.service("web")
-	began := time.Now()
-	text, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := w.m.Install(t, "engine", text)
-	out := w.m.Run(t, "env", engineVariable+"="+systemBus, addressVariable+"="+address,
-		"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "-test.run=^TestEngineOfAnotherUser$", "-test.v")
-	t.Log(out)
-	if n := w.m.Starts(t, "web"+suffix, began); n != 0 {
-		t.Errorf("%d starts", n)
 	}
 }

@@ -40,9 +40,11 @@ func (c Config) Check() error {
 		wrong = append(wrong, &probe.FieldError{Field: "name", Problem: problem, Hint: hint})
 	}
 	switch other := filepath.Ext(c.Name); {
+	case c.Name == "":
+		refuse("is missing", `write unit "nginx.service" {}`)
 	case other == ".socket" || other == ".timer" || other == ".target" || other == ".mount" || other == ".path" || other == ".slice" || other == ".scope":
 		refuse(fmt.Sprintf("is %q, and only a service has processes that can fail", c.Name), fmt.Sprintf("name the service behind it, such as %q", strings.TrimSuffix(c.Name, other)+suffix))
-	case c.Name != "" && other != suffix:
+	case other != suffix:
 		refuse(fmt.Sprintf("is %q, and the name of a service ends with .service", c.Name), fmt.Sprintf("write %q", c.Name+suffix))
 	case strings.HasSuffix(stem, "@"):
 		refuse(fmt.Sprintf("is %q, a template that never runs itself", c.Name), fmt.Sprintf("name an instance of it, such as %q", stem+"1"+suffix))

@@ -50,11 +50,10 @@ func Write(name string, text []byte, lookupEnv func(string) (string, bool)) (*do
 	if err := p.read(name, text, lookupEnv); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	names := slices.Sorted(maps.Keys(p.services))
-	for _, name := range names {
-		p.where = "service " + name
-		if err := p.write(name, p.services[name]); err != nil {
-			return nil, nil, fmt.Errorf("service %s: %w", name, err)
+	for _, service := range slices.Sorted(maps.Keys(p.services)) {
+		p.where = name + ": service " + service
+		if err := p.write(service, p.services[service]); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", p.where, err)
 		}
 	}
 	return p.doc, p.warnings, nil

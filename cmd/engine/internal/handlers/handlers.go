@@ -90,7 +90,7 @@ func unitDriver() config.Driver {
 	d := config.DriverOf(func(c systemd.Config, _ config.Context) error { return c.Check() }, func(systemd.Config) probe.Target {
 		return probe.Target{Address: "127.0.0.1"} // it runs on this machine
 	})
-	d.IsLocal, d.WarnOfTarget = true, warnOfProcessTarget
+	d.IsLocal, d.WarnOfTarget = true, warnOfUnitTarget
 	return d
 }
 

@@ -104,7 +104,7 @@ func readCompose(path string) (config.Source, config.Diagnostics) {
 	}
 	var diags config.Diagnostics
 	for _, warning := range warnings {
-		diags = append(diags, config.Diagnostic{IsWarning: true, Summary: path + ": " + warning})
+		diags = append(diags, config.Diagnostic{IsWarning: true, Summary: warning})
 	}
 	return config.Source{Name: path + " (as HCL)", Bytes: doc.Bytes()}, diags
 }

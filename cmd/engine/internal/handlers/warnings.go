@@ -37,7 +37,7 @@ func lookUp(o *config.Options) {
 	icmp.Warn = warnOfICMP
 	o.Handlers["icmp"] = icmp
 	for name, driver := range o.Drivers {
-		if name == "container" { // has its command and files inside
+		if name == "container" || name == "unit" { // has its command and files elsewhere
 			continue
 		}
 		driver.Warn = warnOfDriver
@@ -153,6 +153,17 @@ func warnOfProcessTarget(v config.Values) error {
 			Field: "pre_stop.sleep", Problem: fmt.Sprintf("is %s and ends after %s, with termination_grace_period, of which it is part", probe.FormatDuration(sleep), probe.FormatDuration(grace)),
 			Hint: "make termination_grace_period longer",
 		})
+	}
+	return errors.Join(warnings...)
+}
+
+// warnOfUnitTarget is warnOfProcessTarget for a target that systemd stops.
+func warnOfUnitTarget(v config.Values) error {
+	warnings := []error{warnOfProcessTarget(v)}
+	for field, setting := range map[string]string{"termination_grace_period": "TimeoutStopSec=", "stop_signal": "KillSignal=", "pre_stop": "ExecStop="} {
+		if v[field] != nil {
+			warnings = append(warnings, &probe.FieldError{Field: field, Problem: "has no effect, since systemd stops the unit", Hint: "write " + setting + " in the unit"})
+		}
 	}
 	return errors.Join(warnings...)
 }

@@ -75,15 +75,11 @@ func Command() *cobra.Command {
 func run(c *cobra.Command, f *flags, paths []string) error {
 	files, errs := readFiles(c.InOrStdin(), paths)
 	if len(files) == 1 && len(errs) == 0 {
-		switch {
-		case blackboximport.Recognizes(files[0].Text):
-			return importBlackbox(c, f, files[0])
-		case peerimport.Recognizes(files[0].Text):
-			doc, warnings, err := peerimport.Write(files[0].Name, files[0].Text, peerimport.Options{Lax: f.lax})
-			return writePeer(c, doc, warnings, err)
-		case compose.Recognizes(files[0].Text):
-			doc, warnings, err := compose.Write(files[0].Name, files[0].Text, os.LookupEnv)
-			return writePeer(c, doc, warnings, err)
+		if importTool := toolOf(files[0].Text); importTool != nil {
+			if f.runtime == inDocker {
+				return cli.UsageError("--runtime is for Kubernetes manifests, and %s is the file of another tool: leave it out", files[0].Name)
+			}
+			return importTool(c, f, files[0])
 		}
 	}
 	im := newImporter(f)
@@ -108,6 +104,25 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		return cli.ErrReported(cli.ExitFailed)
 	}
 	return write(c, im.doc.Bytes(), im.warnings, check(c, im.doc.Bytes()))
+}
+
+// toolOf returns what imports the file of another tool, or nil for manifests.
+func toolOf(text []byte) func(*cobra.Command, *flags, source) error {
+	switch {
+	case blackboximport.Recognizes(text):
+		return importBlackbox
+	case peerimport.Recognizes(text):
+		return func(c *cobra.Command, f *flags, file source) error {
+			doc, warnings, err := peerimport.Write(file.Name, file.Text, peerimport.Options{Lax: f.lax})
+			return writePeer(c, doc, warnings, err)
+		}
+	case compose.Recognizes(text):
+		return func(c *cobra.Command, _ *flags, file source) error {
+			doc, warnings, err := compose.Write(file.Name, file.Text, os.LookupEnv)
+			return writePeer(c, doc, warnings, err)
+		}
+	}
+	return nil
 }
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.

@@ -33,6 +33,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/internal/anchors"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 )
@@ -56,6 +57,11 @@ func readFiles(stdin io.Reader, paths []string) (all []source, errs []error) {
 		}
 		for _, name := range names {
 			text, err := readFile(stdin, name)
+			if err == nil {
+				if err = anchors.Check(text); err != nil {
+					err = fmt.Errorf("%s: %w", name, err)
+				}
+			}
 			if err != nil {
 				errs = append(errs, err)
 				continue

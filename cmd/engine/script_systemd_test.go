@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/systemdtest"
+)
+
+// systemKey is the key of a script's *systemdtest.Manager among its values.
+type systemKey struct{}
+
+// busVariable has the address of the bus of its systemd; it is empty without one.
+const busVariable = "DBUS_SYSTEM_BUS_ADDRESS"
+
+func systemOf(ts *testscript.TestScript) *systemdtest.Manager {
+	return *ts.Value(systemKey{}).(**systemdtest.Manager)
+}
+
+// startSystemd is: systemd. It starts a systemd whose bus the program sonde takes for that of the machine. Units can run
+// /test/subject and /test/sonde.
+func startSystemd(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "systemd")
+	t := testOf(ts)
+	m := systemdtest.Start(t)
+	subject, err := dockertest.Subject()
+	ts.Check(err)
+	sonde, err := os.ReadFile(os.Args[0])
+	ts.Check(err)
+	m.Install(t, "subject", subject)
+	m.Install(t, "sonde", sonde)
+	ts.Setenv(busVariable, "unix:path="+m.Bus)
+	ts.Setenv("ROOT", m.Root)
+	*ts.Value(systemKey{}).(**systemdtest.Manager) = m
+}
+
+// makeUnit is: unit NAME SETTING.... It starts a service with settings such as Restart=always.
+func makeUnit(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 1, "unit NAME SETTING...")
+	systemOf(ts).Unit(testOf(ts), args[0], args[1:]...)
+}
+
+// runOnSystem is: onsystem COMMAND [ARG...]. It runs a command beside the units, and logs its output.
+func runOnSystem(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "onsystem COMMAND [ARG...]")
+	ts.Logf("%s", systemOf(ts).Run(testOf(ts), args...))
+}

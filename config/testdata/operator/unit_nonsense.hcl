@@ -1,0 +1,6 @@
+target "web" {
+  unit "/usr/sbin/nginx.service" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

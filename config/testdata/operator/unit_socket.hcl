@@ -1,0 +1,6 @@
+target "web" {
+  unit "nginx.socket" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

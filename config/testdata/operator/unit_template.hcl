@@ -1,0 +1,6 @@
+target "web" {
+  unit "web@.service" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

@@ -1,0 +1,6 @@
+target "web" {
+  unit {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

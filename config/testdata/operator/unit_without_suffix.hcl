@@ -1,0 +1,6 @@
+target "web" {
+  unit "nginx" {}
+  probe "readiness" {
+    http { port = 80 }
+  }
+}

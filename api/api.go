@@ -108,13 +108,13 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
-	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
-	// for concurrent use. Default: none.
-	Runtimes func() []Runtime
-
 	// Traffic takes what a gateway says of a target, and reports whether there is such a target with a readiness probe. It must not
 	// block, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Traffic func(target string, t engine.Traffic) bool
+
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
 
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.

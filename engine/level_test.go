@@ -22,7 +22,7 @@ func TestALatencyThatRisesIsAWarning(t *testing.T) {
 		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: probe.RiseOfLatency}
 		apply(t, e, probe.Set{readiness: p})
 		e.Report(instance("1"))
-		pass(1000 * time.Second)
+		pass(1100 * time.Second)
 		if got := status(t, e, readiness); got.Result.Outcome != probe.Success {
 			t.Fatalf("while it is as usual: %+v", got.Result)
 		}
@@ -56,7 +56,7 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 		other.Rule.WarnOnRise = "none such"
 		apply(t, e, probe.Set{readiness: p, named(readiness, "other"): other})
 		e.Report(instance("1"))
-		for range 500 {
+		for range 1100 {
 			lag.Store(1 - lag.Load())
 			pass(time.Second)
 		}

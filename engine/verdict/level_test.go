@@ -148,7 +148,7 @@ func FuzzLevel(f *testing.F) {
 						t.Fatalf("%s: %d numbers in buckets, %d in all", name, sum, c.total)
 					}
 				}
-				if l.score < 0 || l.score > LevelScore || (l.score == 0) != (l.recent.total == 0) {
+				if l.score < 0 || l.score > 2*LevelScore || (l.score == 0) != (l.recent.total == 0) {
 					t.Fatalf("score %d with %d recent numbers", l.score, l.recent.total)
 				}
 			}

@@ -127,6 +127,9 @@ type Options struct {
 	// NoCluster makes a cluster block an error: the program cannot share targets.
 	NoCluster bool
 
+	// RunsTargets says that the program runs a target without a Driver itself: then a liveness probe of one has an effect.
+	RunsTargets bool
+
 	// IsPushed reports whether the source with a name was pushed to the engines of a cluster, or is to be.
 	// What belongs to each engine, its cluster and engine blocks, is an error there. Default: none was.
 	IsPushed func(source string) bool

@@ -74,7 +74,7 @@ func (t *targetDecoder) warnOfRestarts(b *tree.Block, blocks []*tree.Block) {
 		}
 	}
 	switch driver, block := driverOf(t.options.Drivers, blocks); {
-	case block == nil && liveness != nil && len(t.options.Drivers) > 0:
+	case block == nil && liveness != nil && len(t.options.Drivers) > 0 && !t.options.RunsTargets:
 		t.reportLater(report{
 			isWarning: true, at: liveness.Header, body: b.Body.OutsideLoop(), summary: "the liveness probe restarts nothing",
 			hint: "the engine does not run this target: add process { … } or restart { … } to it, or make this a readiness probe",

@@ -38,6 +38,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"systemd":    startSystemd,
 		"unit":       makeUnit,
 		"onsystem":   runOnSystem,
+		"waitsystem": waitOnSystem,
 		"shellimage": makeShellImage,
 		"compose":    runCompose,
 	}

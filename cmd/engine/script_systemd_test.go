@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -46,4 +48,17 @@ func makeUnit(ts *testscript.TestScript, neg bool, args []string) {
 func runOnSystem(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "onsystem COMMAND [ARG...]")
 	ts.Logf("%s", systemOf(ts).Run(testOf(ts), args...))
+}
+
+// waitOnSystem is: waitsystem REGEXP COMMAND [ARG...]. It runs the command again and again until its output matches.
+func waitOnSystem(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 1, "waitsystem REGEXP COMMAND [ARG...]")
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	output := ""
+	defer func() { ts.Logf("last output:\n%s", output) }()
+	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
+		output = systemOf(ts).Run(testOf(ts), args[1:]...)
+		return re.MatchString(output)
+	})
 }

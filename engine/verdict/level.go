@@ -51,6 +51,10 @@ func (l *Level) Add(x float64, at time.Time) (r Rise, isRisen bool) {
 	b := bucketOf(x)
 	isHigh := l.usual.isHigh(b)
 	if l.recent.total == 0 {
+		if !isHigh {
+			l.usual.add(b)
+			return Rise{}, false
+		}
 		l.since = at
 	}
 	l.recent.add(b)

@@ -172,3 +172,12 @@ func TestBucketsAreInOrderAndNearTheirNumbers(t *testing.T) {
 		t.Error("buckets are out of order")
 	}
 }
+
+func BenchmarkLevel(b *testing.B) {
+	r, now := rand.New(rand.NewPCG(7, 8)), time.Unix(0, 0)
+	next := numbers(r, 0.005)
+	var l Level
+	for b.Loop() {
+		l.Add(next(), now)
+	}
+}

@@ -3,6 +3,8 @@ package systemd
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -78,15 +81,21 @@ func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 // systemd starts a unit with Restart= by its own rules. Sonde starts another one after its back-off.
 func TestAUnitThatCrashesIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
+	settings := map[string]string{"by-systemd": "Restart=on-failure\nRestartSec=200ms", "by-sonde": "Restart=no"}
 	units := map[string]restart.Unit{}
-	for name, settings := range map[string][]string{"by-systemd": {"Restart=on-failure", "RestartSec=200ms"}, "by-sonde": {"Restart=no"}} {
-		w.m.Unit(t, name+suffix, append(settings, "ExecStart="+w.subject()+" crash 0.2 3")...)
+	for name := range settings {
 		u := w.unit(name)
 		u.BackOff = restart.BackOff{Initial: 500 * time.Millisecond, Max: time.Second}
 		units[name] = u
 		w.HTTP(name, "127.0.0.1:1")
 	}
 	w.Run(units, nil)
+	for name := range units { // the engine must see the first crash
+		w.Until(name, "missing unit", func(s engine.TargetStatus) bool {
+			return s.State == probe.StateCannotStart && s.Instance.Reason == probe.ReasonRuntimeNoUnit
+		})
+		w.m.Unit(t, name+suffix, settings[name], "ExecStart="+w.subject()+" crash 0.2 3")
+	}
 	for name := range units {
 		s := w.Until(name, "three restarts", func(s engine.TargetStatus) bool { return s.Instance.Restarts >= 3 })
 		w.Until(name, "crash loop", func(s engine.TargetStatus) bool { return s.State == probe.StateCrashLooping })
@@ -154,4 +163,31 @@ func TestAUnitThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 	}
 	w.m.Run(t, "systemctl", "start", "web"+suffix)
 	w.Until("web", "ready after the stop", drivertest.IsReady)
+}
+
+func TestAUnitOfAUserIsRestarted(t *testing.T) {
+	w := newWorld(t)
+	const bus = "DBUS_SESSION_BUS_ADDRESS"
+	w.m.Unit(t, "bus.service", "RuntimeDirectory=user", "ExecStart=dbus-daemon --session --nofork --address=unix:path=/run/user/bus")
+	address := dockertest.FreeAddress(t)
+	text := "[Service]\nExecStart=" + w.subject() + " serve " + address + "\n"
+	err := os.MkdirAll(w.m.Root+"/run/user/systemd/user", 0o700)
+	if err == nil {
+		err = os.WriteFile(w.m.Root+"/run/user/systemd/user/web.service", []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.m.Unit(t, "manager.service", "Type=notify", "Delegate=yes", "Environment=XDG_RUNTIME_DIR=/run/user "+bus+"=unix:path=/run/user/bus", "ExecStart=/lib/systemd/systemd --user")
+	w.m.Run(t, "env", "XDG_RUNTIME_DIR=/run/user", "systemctl", "--user", "start", "web.service")
+	t.Setenv(bus, "unix:path="+w.m.Root+"/run/user/bus")
+	driver, err := New(Config{Target: "web", Buses: &w.buses, Logger: slog.New(slog.NewTextHandler(&w.Log, nil)), Name: "web.service", User: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.HTTP("web", address)
+	w.Run(map[string]restart.Unit{"web": {Driver: driver, Revision: "1"}}, nil)
+	first := w.Until("web", "ready", drivertest.IsReady)
+	drivertest.Get(t, address, "/fail")
+	w.Until("web", "ready again", another(first))
 }

@@ -23,6 +23,7 @@
 //	maintenance.go maintenances by the calendar
 //	cluster.go  the targets that engines share
 //	servicemanager.go notifies systemd of the state of the engine
+//	notify.go   sonde notify: a command whose probes decide what systemd is told
 //	nameservers.go log lines about name servers that do not answer
 package daemon
 

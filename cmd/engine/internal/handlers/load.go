@@ -39,6 +39,9 @@ type Inputs struct {
 	// NoCluster makes a cluster block an error: the engine of this program cannot be a member of one.
 	NoCluster bool
 
+	// RunsTargets is that of config.Options.
+	RunsTargets bool
+
 	// LookUp has programs, directories and users looked up on this machine: one that does not
 	// exist is a warning. An engine does not wait for that, since a disk or a directory of
 	// users may hang, and with it only the targets that need it may fail.
@@ -139,7 +142,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	o.Handlers["grpc"] = grpc
 	p.addInstalled(o.Handlers)
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
-	o.Describe, o.NoCluster, o.Discovered = p.Describe, in.NoCluster, new(accepted.Inputs).Elements
+	o.Describe, o.NoCluster, o.RunsTargets, o.Discovered = p.Describe, in.NoCluster, in.RunsTargets, new(accepted.Inputs).Elements
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.IsPushed, o.ToPush = accepted.IsOfFleet, p.Inputs.ToPush()

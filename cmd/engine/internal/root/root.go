@@ -105,7 +105,7 @@ func newRoot(o Options) *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
-	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), initCommand(), fmtCommand(), probeCommand(),
+	root.AddCommand(daemon.Command(version(), o.OpenStore), daemon.Notify(), validateCommand(o.OpenStore != nil), initCommand(), fmtCommand(), probeCommand(),
 		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
 	root.AddCommand(simulate.Commands()...)
@@ -119,7 +119,7 @@ var groups = []struct {
 	title    string
 	commands []string
 }{
-	{"Run", []string{"run"}},
+	{"Run", []string{"notify", "run"}},
 	{"Look", []string{"explain", "history", "status"}},
 	{"Operate", []string{"beat", "cluster", "pause", "plan", "push", "reload", "restart", "start", "stop", "test-notify", "unpause"}},
 	{"Write a configuration", []string{"docs", "fmt", "import", "init", "plugin", "probe", "validate"}},

@@ -21,11 +21,11 @@ TIER ?= test
 WASM := examples/wasm-probes
 
 # The plugin that runs scripts, which bin/sonde embeds, and what it is built from.
-STARLARK := cmd/engine/internal/starlark/module/starlark.wasm
+STARLARK := cmd/engine/internal/embedded/module/starlark.wasm.gz
 STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/*.go)) $(wildcard guest/go.mod guest/starlark/go.*)
 
 # The plugin of grpc blocks, which bin/sonde embeds, and what it is built from.
-GRPC := cmd/engine/internal/handlers/module/grpc.wasm
+GRPC := cmd/engine/internal/embedded/module/grpc.wasm.gz
 GRPC_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go $(WASM)/grpc/*.go)) $(wildcard guest/go.mod $(WASM)/go.*)
 
 .DEFAULT_GOAL := help
@@ -58,11 +58,13 @@ programs: # with the plugins that are built in as far as they have been built
 	$(GO) build -o bin/demo ./examples/demo
 
 $(STARLARK): $(STARLARK_SOURCES)
-	cd guest/starlark && $(GO) run . -o ../../$@
+	@mkdir -p bin
+	cd guest/starlark && $(GO) run . -o ../../bin/starlark.wasm
+	gzip -9nc bin/starlark.wasm >$@
 
 $(GRPC): $(GRPC_SOURCES)
 	@GO=$(GO) $(WASM)/build.sh grpc
-	cp $(WASM)/grpc/grpc.wasm $@
+	gzip -9nc $(WASM)/grpc/grpc.wasm >$@
 
 .PHONY: embedded
 embedded: $(STARLARK) $(GRPC) # what dist/release.sh embeds
@@ -197,4 +199,4 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove everything that make has built
-	rm -rf bin $(WASM)/*/*.wasm $(STARLARK)
+	rm -rf bin $(WASM)/*/*.wasm $(STARLARK) $(GRPC)

@@ -108,7 +108,7 @@ var rules = []rule{
 	{path: "cmd/engine/internal/control", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/simulate", floor: 5, group: "cmd", order: 2},
-	{path: "cmd/engine/internal/starlark", floor: 5, group: "cmd"},
+	{path: "cmd/engine/internal/embedded", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/handlers", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/status", floor: 5, group: "cmd", order: 1},
 	{path: "cmd/engine/internal/manifests", floor: 5, group: "cmd", order: 2},

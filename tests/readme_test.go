@@ -32,7 +32,7 @@ var guides = []string{
 }
 
 // interpreter is the plugin that runs scripts.
-const interpreter = "../cmd/engine/internal/starlark/module/starlark.wasm"
+const interpreter = "../cmd/engine/internal/embedded/module/starlark.wasm.gz"
 
 // notRunnable are beginnings of commands that need more than this repository.
 var notRunnable = []string{"apt-get ", "systemctl ", "kubectl ", "sonde run --pods /etc/", "export PATH="}

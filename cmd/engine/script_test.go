@@ -16,7 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/program"
@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 			case "ci":
 				return tier.InCI(), nil
 			case "starlark":
-				_, err := starlark.Module()
+				_, err := embedded.Starlark()
 				return err == nil && !tier.Race, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)

@@ -77,7 +77,7 @@ def attempt(t):
 		"rust":            {file: "examples/wasm-probes/line-rust/line.wasm", make: "wasm", settings: line},
 		"go":              {file: "examples/wasm-probes/redis/redis.wasm", make: "wasm", settings: map[string]any{"port": "p"}},
 		"grpc":            {file: "examples/wasm-probes/grpc/grpc.wasm", make: "wasm", settings: map[string]any{"port": "p"}},
-		"script":          {file: "cmd/engine/internal/starlark/module/starlark.wasm", make: "build", settings: map[string]any{"script": script}},
+		"script":          {file: "bin/starlark.wasm", make: "build", settings: map[string]any{"script": script}},
 		"loop":            {text: loop},
 		"recursion":       {text: recursion},
 		"host calls":      {text: hostCalls},

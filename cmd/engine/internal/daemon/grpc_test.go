@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
@@ -42,7 +43,7 @@ func hangUp(t *testing.T) (port string) {
 
 func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	tier.Slow(t)
-	if _, err := handlers.GRPCModule(); err != nil {
+	if _, err := embedded.GRPC(); err != nil {
 		t.Skip("the plugin has not been built: make build")
 	}
 	f := flags{pods: manifests.Flags{Path: t.TempDir()}}

@@ -1,19 +1,9 @@
 package handlers
 
 import (
-	"embed"
-	"errors"
-
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/config"
 )
-
-// builtModules has the plugin that makes grpc probes if it was built before this package.
-//
-//go:embed module
-var builtModules embed.FS
-
-// ErrNoGRPC is the error about a grpc block in a program that was built without the plugin.
-var ErrNoGRPC = errors.New("grpc probes need a plugin that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
 
 // grpcSchema has the settings of the plugin, which is not read before it is used.
 var grpcSchema = config.Schema{
@@ -33,18 +23,9 @@ var grpcSchema = config.Schema{
 	},
 }
 
-// GRPCModule returns the plugin that makes grpc probes, or ErrNoGRPC.
-func GRPCModule() ([]byte, error) {
-	module, err := builtModules.ReadFile("module/grpc.wasm")
-	if err != nil {
-		return nil, ErrNoGRPC
-	}
-	return module, nil
-}
-
 // GRPC returns the handler of grpc blocks in a configuration without a plugin of that name. It may dial the probed target only.
 func (p *Plugins) GRPC(e config.Engine) (config.Handler, error) {
-	module, err := GRPCModule()
+	module, err := embedded.GRPC()
 	if err != nil {
 		return config.Handler{}, err
 	}

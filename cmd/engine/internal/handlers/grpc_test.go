@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -14,7 +15,7 @@ import (
 // builtGRPC returns the plugin that is built in.
 func builtGRPC(t *testing.T) []byte {
 	t.Helper()
-	module, err := GRPCModule()
+	module, err := embedded.GRPC()
 	if err != nil {
 		t.Skip("the plugin has not been built: make build")
 	}
@@ -86,11 +87,11 @@ func TestAPluginBlockGoesBeforeTheBuiltInPlugin(t *testing.T) {
 func TestGRPCWithoutThePluginSaysHowToGetIt(t *testing.T) {
 	o := Options()
 	h := o.Handlers["grpc"]
-	h.Load = func(config.Engine) (config.Handler, error) { return config.Handler{}, ErrNoGRPC }
+	h.Load = func(config.Engine) (config.Handler, error) { return config.Handler{}, embedded.ErrNoGRPC }
 	o.Handlers["grpc"] = h
 	text := withGRPC + strings.Replace(withGRPC, "shop", "other", 1)
 	_, diags := config.Parse([]config.Source{{Name: "c.hcl", Bytes: []byte(text)}}, o)
-	if err := diags.Err(); err == nil || strings.Count(err.Error(), "grpc cannot be used: "+ErrNoGRPC.Error()) != 1 {
+	if err := diags.Err(); err == nil || strings.Count(err.Error(), "grpc cannot be used: "+embedded.ErrNoGRPC.Error()) != 1 {
 		t.Errorf("the errors are %v", err)
 	}
 }

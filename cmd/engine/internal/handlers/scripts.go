@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
@@ -39,7 +39,7 @@ const (
 // some seconds unless its code is in the cache, so that an error in a script is found before
 // anything starts.
 func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, error) {
-	module, err := starlark.Module()
+	module, err := embedded.Starlark()
 	if err != nil {
 		return config.Handler{}, err
 	}

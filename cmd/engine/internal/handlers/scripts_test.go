@@ -4,12 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
 func TestTheInterpreterHasTheSettingsOfAScript(t *testing.T) {
-	module, err := starlark.Module()
+	module, err := embedded.Starlark()
 	if err != nil {
 		t.Skip("the interpreter has not been built: make build")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/compose"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/peerimport"
 	"github.com/sonde-probe/sonde/config"
@@ -131,7 +132,7 @@ func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	if err != nil {
 		return err
 	}
-	_, noGRPC := handlers.GRPCModule()
+	_, noGRPC := embedded.GRPC()
 	options := blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, NoGRPC: noGRPC, Refused: make(map[string]string)}
 	for {
 		doc, warnings, err := blackboximport.Write(file.Name, file.Text, options)

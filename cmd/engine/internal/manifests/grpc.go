@@ -3,6 +3,7 @@ package manifests
 import (
 	"errors"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/kube"
@@ -16,7 +17,7 @@ type grpcPlugin struct{ plugin config.Handler }
 // loaded already is reused. Without the plugin, only grpc probes cannot be made.
 func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 	h, err := p.GRPC(e)
-	if errors.Is(err, handlers.ErrNoGRPC) {
+	if errors.Is(err, embedded.ErrNoGRPC) {
 		return nil
 	}
 	if err == nil && f.grpc.plugin.Make == nil { // pods are read meanwhile, and a later configuration may not come into use
@@ -28,7 +29,7 @@ func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 // handler makes the handler of a grpc probe, with the plugin's own defaults.
 func (g *grpcPlugin) handler(action kube.Action) (probe.Handler, error) {
 	if g.plugin.Make == nil {
-		return nil, handlers.ErrNoGRPC
+		return nil, embedded.ErrNoGRPC
 	}
 	values := config.Values{"port": action.Port}
 	if action.Service != "" {

@@ -14,6 +14,7 @@ import (
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
@@ -34,7 +35,7 @@ func testManifests(t *testing.T) []string {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	_, noGRPC := handlers.GRPCModule()
+	_, noGRPC := embedded.GRPC()
 	for _, file := range files {
 		if noGRPC == nil || !bytes.Contains(file.Text, []byte("grpc:")) { // make build builds the plugin
 			names = append(names, file.Name)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/kube"
@@ -31,7 +31,7 @@ type importer struct {
 
 func newImporter(f *flags) *importer {
 	im := &importer{flags: f, handlers: newHandlers(new(grpcPlugin), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: ports{}, first: true}
-	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
+	if _, err := embedded.GRPC(); err == nil { // which checks the probe when the configuration is checked
 		im.handlers["grpc"] = func(kube.Action) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestGRPCProbesAreImported(t *testing.T) {
 	tier.Slow(t)
-	if _, err := handlers.GRPCModule(); err != nil {
+	if _, err := embedded.GRPC(); err != nil {
 		t.Skip("the plugin has not been built: make build")
 	}
 	out, stderr, err := runImport(nil, filepath.Join("testdata", "grpc-service.yaml"))

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/embedded"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -125,7 +125,7 @@ func (t *trial) module(file string) ([]byte, error) {
 		Name: strings.TrimSuffix(filepath.Base(file), scriptSuffix), Source: string(text),
 		Origin: config.Origin{File: file, Line: 1, Column: 1},
 	}
-	return starlark.Module()
+	return embedded.Starlark()
 }
 
 // open loads the plugin, waits until it is compiled, and makes a handler and its

@@ -2,7 +2,7 @@
 
 // Under the race detector the interpreter takes minutes to compile.
 
-package starlark
+package embedded
 
 import (
 	"bufio"
@@ -42,7 +42,7 @@ def attempt(t):
 // The memory of an instance is a mapping of a file in memory, so that all of them can be searched.
 func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 	tier.CI(t)
-	module, err := Module()
+	module, err := Starlark()
 	if err != nil {
 		t.Skip("the interpreter has not been built: make build")
 	}

@@ -34,8 +34,8 @@ GRPC_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go $(WASM)/grpc/*.go))
 SUITE = $(GO) build -o bin/suite ./tests/suite && PATH="$$($(GO) env GOROOT)/bin:$$PATH" exec bin/suite
 
 # The tests of a target are those of a tier: see tests/tier.
-browser caddy etcd fleet: export SONDE_TIER = ci
-fleet-scale fleet-long gateways faults reloads years: export SONDE_TIER = long
+browser caddy etcd fleet oracle: export SONDE_TIER = ci
+fleet-scale fleet-long gateways faults reloads years oracle-long: export SONDE_TIER = long
 
 .PHONY: help
 help: ## show this list

@@ -60,13 +60,13 @@ func write(w http.ResponseWriter, status int, v any) {
 
 // ready serves /readyz: as health does, and names the name servers and container runtimes that do not answer. They do
 // not make the engine unready: other verdicts can be trusted.
-func (s *Server) ready(http.ResponseWriter, *http.Request) (any, error) {
+func (c *Config) ready(http.ResponseWriter, *http.Request) (any, error) {
 	var details []string
-	for _, n := range s.config.silentNameServers() {
+	for _, n := range c.silentNameServers() {
 		details = append(details, n.String())
 	}
-	if s.config.Runtimes != nil {
-		for _, r := range s.config.Runtimes() {
+	if c.Runtimes != nil {
+		for _, r := range c.Runtimes() {
 			if r.Error != "" {
 				details = append(details, fmt.Sprintf("since %s: %s", r.Since.UTC().Format(time.RFC3339), r.Error))
 			}
@@ -76,8 +76,8 @@ func (s *Server) ready(http.ResponseWriter, *http.Request) (any, error) {
 	if len(details) > 0 {
 		body["detail"] = strings.Join(details, "; ")
 	}
-	if s.config.Ready != nil {
-		if err := s.config.Ready(); err != nil {
+	if c.Ready != nil {
+		if err := c.Ready(); err != nil {
 			return nil, errorf(http.StatusServiceUnavailable, "%s", strings.Join(append([]string{err.Error()}, details...), "; "))
 		}
 	}

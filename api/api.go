@@ -108,13 +108,13 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
-	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
-	// for concurrent use. Default: none.
-	Runtimes func() []Runtime
-
 	// Traffic takes what a gateway says of a target, and reports whether there is such a target with a readiness probe. It must not
 	// block, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Traffic func(target string, t engine.Traffic) bool
+
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
+	// for concurrent use. Default: none.
+	Runtimes func() []Runtime
 
 	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
@@ -218,7 +218,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
 	handle("GET /badge/{name...}", s.requests.limit(s.badge))
 	handle("GET /healthz", health(s.config.Alive))
-	handle("GET /readyz", answer(s.ready))
+	handle("GET /readyz", answer(s.config.ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))

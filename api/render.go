@@ -126,7 +126,7 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Rule = Rule{
 		InitialDelaySeconds: s.Rule.InitialDelay.Seconds(), PeriodSeconds: s.Rule.Period.Seconds(), TimeoutSeconds: s.Rule.Timeout.Seconds(),
 		StartingPeriodSeconds: s.Rule.StartingPeriod.Seconds(), FailingPeriodSeconds: s.Rule.FailingPeriod.Seconds(),
-		WarnAfterSeconds: s.Rule.WarnAfter.Seconds(), FailAfterSeconds: s.Rule.FailAfter.Seconds(), WarnOnRise: s.Rule.WarnOnRise,
+		WarnAfterSeconds: s.Rule.WarnAfter.Seconds(), FailAfterSeconds: s.Rule.FailAfter.Seconds(), WarnOnRise: s.Rule.WarnOnRise, MaxRestarts: s.Rule.MaxRestarts,
 		Policy: s.Rule.Policy, SuccessThreshold: s.Rule.SuccessThreshold, FailureThreshold: s.Rule.FailureThreshold, Effect: s.Rule.Effect,
 	}
 	return p

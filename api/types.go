@@ -355,6 +355,7 @@ type Rule struct {
 	WarnAfterSeconds      float64      `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
 	FailAfterSeconds      float64      `json:"failAfterSeconds,omitempty"` // likewise
 	WarnOnRise            string       `json:"warnOnRise,omitempty"`       // latency, or the name of a number that the handler measures
+	MaxRestarts           int32        `json:"maxRestarts,omitempty"`      // in 5 minutes, as the uptime shows that the handler measures
 	Policy                probe.Policy `json:"policy"`
 	SuccessThreshold      int32        `json:"successThreshold"` // 0 with the policy evidence
 	FailureThreshold      int32        `json:"failureThreshold"` // 0 with the policy evidence

@@ -42,6 +42,7 @@
 //	    timeout           = "1s"
 //	    warn_after        = "200ms" # no limit: an attempt that takes longer is a warning
 //	    warn_on_rise      = "latency" # none: a level that rises beside its own past is a warning
+//	    max_restarts      = 3 # any: an uptime that falls more often in 5 minutes is a warning
 //	    fail_after        = "500ms" # no limit: likewise, and a failure
 //	    success_threshold = 1       # always 1 for startup and liveness
 //	    failure_threshold = 3

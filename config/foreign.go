@@ -18,6 +18,7 @@ var (
 	haproxy  = regexp.MustCompile(`^(global|defaults|frontend|backend|listen)(\s+\S+)?$`)
 	monit    = regexp.MustCompile(`^check (process|host|file|program|system|directory|network)\s`)
 	nginx    = regexp.MustCompile(`^(upstream|server|http|events|stream)\b[^"]*\{$`)
+	services = regexp.MustCompile(`(?m)^services:[ \t]*(?:#.*)?\r?$`)
 	hclLine  = regexp.MustCompile(`^[a-z_]+(\s+"[^"]*")*\s*[{=]`)
 )
 
@@ -50,6 +51,8 @@ func (s Source) foreignFormat() (tree.Problem, bool) {
 		p.Summary, p.Hint = "the file is a configuration of nginx", native
 	case yamlLine.Match(line) && manifest.Match(s.Bytes):
 		p.Summary, p.Hint = "the file is a manifest of Kubernetes", fmt.Sprintf("convert it: sonde import %s > imported.hcl; or run its pods: sonde run --pods DIRECTORY", s.Name)
+	case yamlLine.Match(line) && services.Match(s.Bytes):
+		p.Summary, p.Hint = "the file is a compose file", fmt.Sprintf("follow its containers: sonde run --compose %s; or convert it: sonde import %s > imported.hcl", s.Name, s.Name)
 	case yamlLine.Match(line):
 		p.Summary, p.Hint = "the file is YAML", native
 	default:

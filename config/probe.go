@@ -196,16 +196,22 @@ func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
 
 // checkMeasured reports that a probe watches a number that its handler does not measure.
 func (p *compiledProbe) checkMeasured() {
-	name := p.rule.WarnOnRise
-	if name == "" || name == probe.RiseOfLatency || p.handler == nil || p.own.values["warn_on_rise"] == nil {
-		return
-	}
-	if m, ok := p.handler.(measurer); !ok || !m.Measures(name) {
-		p.own.reportErrors(&probe.FieldError{
+	for _, name := range p.rule.MeasuredNumbers() {
+		wrong := &probe.FieldError{
 			Field: "warn_on_rise", Problem: fmt.Sprintf("is %q, which the handler does not measure", name),
 			Hint: "write latency, or a number that measure of an http block names, or that the plugin measures",
-		})
-		p.ok = false
+		}
+		if name == probe.Uptime && name != p.rule.WarnOnRise {
+			wrong = &probe.FieldError{
+				Field: "max_restarts", Problem: "needs a number uptime, which the handler does not measure",
+				Hint: `write measure = { uptime = "path.of.a.number" } in the http block`,
+			}
+		}
+		m, ok := p.handler.(measurer)
+		if p.handler != nil && p.own.values[wrong.Field] != nil && (!ok || !m.Measures(name)) {
+			p.own.reportErrors(wrong)
+			p.ok = false
+		}
 	}
 }
 

@@ -252,7 +252,7 @@ func (sc *scheduler) replace(c change) {
 	}
 	s.mu.Unlock()
 	if s.rare != nil {
-		s.rare.level, s.rare.traffic = nil, nil
+		s.rare.level, s.rare.restarts, s.rare.traffic = nil, nil, nil
 	}
 	sc.outcomes.forget(s)
 	sc.peers.setHost(s, c.host)

@@ -26,7 +26,8 @@ type judged struct {
 	start    int64  // when it was begun to be made
 	late     bool   // the last try ended after its deadline
 
-	level float64 // what Rule.WarnOnRise is about; not a number if that is not known
+	level  float64 // what Rule.WarnOnRise is about; not a number if that is not known
+	uptime float64 // for Rule.MaxRestarts, likewise
 
 	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
 	// claims and waived.
@@ -183,10 +184,10 @@ func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanick
 			res, hasPanicked = panicked(r, debug.Stack()), true
 		}
 	}()
-	if rule := &a.spec.rule; rule.WarnOnRise != "" && !a.measures(rule) {
+	if rule := &a.spec.rule; rule.WarnOnRise != "" && !a.measures(rule) || rule.MaxRestarts != 0 {
 		var trace func() probe.Trace
 		ctx, trace = probe.WithTrace(ctx)
-		defer func() { a.measure(trace().Measured, rule.WarnOnRise) }()
+		defer func() { a.measureNumbers(trace().Measured, rule) }()
 	}
 	if h, ok := a.spec.handler.(probe.WakingHandler); ok {
 		res = h.ProbeWaking(ctx, a.Target, a.wake)

@@ -9,6 +9,7 @@ const (
 	reasonIsolated probe.Reason = "engine.isolated"  // no target answers, or no name server: the engine is cut off from them
 	reasonSlow     probe.Reason = "target.slow"      // a warning: the attempt passed, and took longer than Rule.WarnAfter
 	reasonRisen    probe.Reason = "target.risen"     // a warning: the level of Rule.WarnOnRise has risen
+	reasonRestarts probe.Reason = "target.restarts"  // a warning: the uptime of the target has fallen more often than Rule.MaxRestarts
 	reasonTooSlow  probe.Reason = "target.too_slow"  // the attempt took longer than Rule.FailAfter, and would have passed
 	reasonEjected  probe.Reason = "gateway.failures" // of an ejection whose observations have none
 )

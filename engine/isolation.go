@@ -131,7 +131,7 @@ func (i *isolation) until() (names, all int64) {
 	return names, all
 }
 
-// judge decides which results count. It needs scheduler.mu.
+// judge decides which results count, and which ones warn. It needs scheduler.mu.
 type judge struct{ sc *scheduler }
 
 // count counts the result of an attempt, or puts that off until it is known whether the

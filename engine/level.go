@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,16 +21,67 @@ func (j *judged) measureTime(took, lost int64) {
 	}
 }
 
-// measure notes a number that the handler has measured.
-func (j *judged) measure(all map[string]float64, name string) {
-	var known bool
-	if j.level, known = all[name]; !known {
-		j.level = math.NaN()
+// measureNumbers notes the numbers that the handler has measured.
+func (j *judged) measureNumbers(all map[string]float64, r *probe.Rule) {
+	number := func(name string) float64 {
+		if n, isKnown := all[name]; isKnown {
+			return n
+		}
+		return math.NaN()
+	}
+	j.uptime = number(probe.Uptime)
+	if !j.measures(r) {
+		j.level = number(r.WarnOnRise)
 	}
 }
 
-// judgeLevel makes the result of an attempt that has passed a warning while the level that its rule watches has risen.
-func (sc *scheduler) judgeLevel(a *attempt, res *probe.Result, now int64) {
+// restarts are when the process of a target was started again, as its uptime shows.
+type restarts struct {
+	uptime float64 // the latest
+	at     []int64 // the latest of them, the oldest first
+}
+
+// restartsWithin is in which time restarts are counted, and maxRestartsKept how many of them: the max of Rule.MaxRestarts, and one.
+const (
+	restartsWithin  = 5 * time.Minute
+	maxRestartsKept = 101
+)
+
+// restarts makes the result of an attempt that has succeeded a warning if the uptime of its target has fallen too often.
+func (j judge) restarts(a *attempt, res *probe.Result, now int64) {
+	most := int(a.spec.rule.MaxRestarts)
+	if most == 0 || !passed(res) {
+		return
+	}
+	of := a.slot.addRare()
+	if of.restarts == nil {
+		of.restarts = &restarts{uptime: math.NaN()}
+	}
+	r := of.restarts
+	r.at = slices.DeleteFunc(r.at, func(at int64) bool { return now-at > int64(restartsWithin) })
+	if a.uptime < r.uptime {
+		r.at = append(r.at[max(0, len(r.at)-maxRestartsKept+1):], now)
+	}
+	if !math.IsNaN(a.uptime) {
+		r.uptime = a.uptime
+	}
+	if n := len(r.at); n > most && res.Outcome == probe.Success {
+		text := fmt.Sprintf("%d restarts in %s, the last %s ago; max_restarts is %d",
+			n, probe.Brief(time.Duration(now-r.at[0])), probe.Brief(time.Duration(now-r.at[n-1])), most)
+		res.Outcome, res.Reason, res.Detail = probe.Warning, reasonRestarts, withDetail(text, res.Detail)
+	}
+}
+
+// withDetail returns a text with a detail behind it.
+func withDetail(text, detail string) string {
+	if detail == "" {
+		return text
+	}
+	return text + ": " + detail
+}
+
+// level makes the result of an attempt that has passed a warning while the level that its rule watches has risen.
+func (j judge) level(a *attempt, res *probe.Result, now int64) {
 	r := &a.spec.rule
 	if r.WarnOnRise == "" || !passed(res) {
 		return
@@ -38,16 +90,12 @@ func (sc *scheduler) judgeLevel(a *attempt, res *probe.Result, now int64) {
 	if of.level == nil {
 		of.level = new(verdict.Level)
 	}
-	rise, isRisen := of.level.Add(a.level, sc.clock.Time(now))
+	rise, isRisen := of.level.Add(a.level, j.sc.clock.Time(now))
 	if !isRisen || res.Outcome != probe.Success {
 		return
 	}
-	res.Outcome, res.Reason = probe.Warning, reasonRisen
-	if text := describeRise(r.WarnOnRise, rise, sc.clock.Time(now)); res.Detail == "" {
-		res.Detail = text
-	} else {
-		res.Detail = text + ": " + res.Detail
-	}
+	text := describeRise(r.WarnOnRise, rise, j.sc.clock.Time(now))
+	res.Outcome, res.Reason, res.Detail = probe.Warning, reasonRisen, withDetail(text, res.Detail)
 }
 
 // describeRise returns a text such as "p50 of latency 5ms → 52ms since 14:03:20 UTC".

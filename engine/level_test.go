@@ -2,7 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ func TestALatencyThatRisesIsAWarning(t *testing.T) {
 		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: probe.RiseOfLatency}
 		apply(t, e, probe.Set{readiness: p})
 		e.Report(instance("1"))
-		pass(1000 * time.Second)
+		pass(1100 * time.Second)
 		if got := status(t, e, readiness); got.Result.Outcome != probe.Success {
 			t.Fatalf("while it is as usual: %+v", got.Result)
 		}
@@ -44,9 +46,9 @@ func TestALatencyThatRisesIsAWarning(t *testing.T) {
 
 func TestANumberThatRisesIsAWarning(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-		lag := 0.0
+		var lag atomic.Int64
 		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
-			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{"lag": lag, "other": 3 * lag} })
+			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{"lag": float64(lag.Load()), "other": 3} })
 			return probe.Succeed("status 200")
 		}))
 		p.Rule = probe.Rule{Period: time.Second, WarnOnRise: "lag"}
@@ -54,12 +56,12 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 		other.Rule.WarnOnRise = "none such"
 		apply(t, e, probe.Set{readiness: p, named(readiness, "other"): other})
 		e.Report(instance("1"))
-		for range 500 {
-			lag = 1 - lag
+		for range 1100 {
+			lag.Store(1 - lag.Load())
 			pass(time.Second)
 		}
 		for range 7 {
-			lag += 20
+			lag.Add(20)
 			pass(time.Second)
 		}
 		got := status(t, e, readiness)
@@ -68,6 +70,44 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 		}
 		if got := status(t, e, named(readiness, "other")); got.Result.Outcome != probe.Success {
 			t.Errorf("without such a number: %+v", got.Result)
+		}
+	})
+}
+
+// A process that is started again between two attempts is up in each; its uptime falls.
+func TestRestartsBetweenAttemptsAreAWarning(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		var started atomic.Int64 // Unix time; 0: no uptime is measured
+		started.Store(time.Now().Unix() - 1000)
+		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+			if at := started.Load(); at != 0 {
+				probe.RecordTrace(ctx, func(t *probe.Trace) {
+					t.Measured = map[string]float64{"uptime": float64(time.Now().Unix() - at)}
+				})
+			}
+			return probe.Succeed("status 200")
+		}))
+		p.Rule = probe.Rule{Period: time.Second, MaxRestarts: 2}
+		apply(t, e, probe.Set{readiness: p})
+		e.Report(instance("1"))
+		pass(time.Minute)
+		for n := range 5 {
+			got := status(t, e, readiness).Result
+			if isWarning := n > 2; (got.Outcome == probe.Warning) != isWarning || isWarning && (got.Reason != "target.restarts" ||
+				!strings.HasPrefix(got.Detail, fmt.Sprint(n, " restarts in ")) || !strings.HasSuffix(got.Detail, "max_restarts is 2: status 200")) {
+				t.Errorf("after %d restarts: %+v", n, got)
+			}
+			started.Store(0)
+			pass(2 * time.Second)
+			started.Store(time.Now().Unix())
+			pass(18 * time.Second)
+		}
+		if state, _ := e.Target("web"); state.State != probe.StateDegraded {
+			t.Errorf("the target is %v", state.State)
+		}
+		pass(6 * time.Minute)
+		if state, _ := e.Target("web"); state.State != probe.StateReady {
+			t.Errorf("6 minutes later the target is %v", state.State)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,12 @@ import (
 
 func TestLatenciesAreKeptWhileSomebodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		takes := 20 * time.Millisecond
+		var takes atomic.Int64
+		takes.Store(int64(20 * time.Millisecond))
 		e := engine.New(engine.Config{})
 		id := probe.ID{Target: "web", Kind: probe.Readiness}
 		attempt := func(context.Context, probe.Target) probe.Result {
-			time.Sleep(takes)
+			time.Sleep(time.Duration(takes.Load()))
 			return probe.Succeed("")
 		}
 		if _, err := e.Apply(probe.Set{id: {Rule: probe.Rule{Period: time.Second, Timeout: time.Second}, Handler: probe.HandlerFunc(attempt)}}); err != nil {
@@ -40,13 +42,13 @@ func TestLatenciesAreKeptWhileSomebodyLooks(t *testing.T) {
 			t.Errorf("before somebody looked: %v", l.Took)
 		}
 		time.Sleep(10 * time.Second)
-		takes = 300 * time.Millisecond
+		takes.Store(int64(300 * time.Millisecond))
 		time.Sleep(50 * time.Second)
 		l := latencies()
 		if len(l.Took) != 30 || time.Since(l.At) > 2*time.Second {
 			t.Errorf("got %d until %v", len(l.Took), l.At)
 		}
-		takes = 50 * time.Microsecond
+		takes.Store(int64(50 * time.Microsecond))
 		time.Sleep(5*time.Second + time.Second/2)
 		for i, took := range latencies().Took {
 			want := 300 * time.Millisecond

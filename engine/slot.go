@@ -86,11 +86,12 @@ type rare struct {
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	// scheduler.mu guards what follows.
-	lost    int64          // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
-	level   *verdict.Level // nil unless Rule.WarnOnRise asks for it, and an attempt has passed
-	traffic []traffic      // what gateways say of the target, of its first readiness probe
-	waived  uint8          // how many failures in a row, up to maxWaived, were waived
-	sought  sought
+	lost     int64          // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
+	level    *verdict.Level // nil unless Rule.WarnOnRise asks for it, and an attempt has passed
+	restarts *restarts      // nil unless Rule.MaxRestarts asks for it, and an attempt has passed
+	traffic  []traffic      // what gateways say of the target, of its first readiness probe
+	waived   uint8          // how many failures in a row, up to maxWaived, were waived
+	sought   sought
 }
 
 // makeRare returns what few probes have. It needs mu.

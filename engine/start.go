@@ -238,8 +238,9 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 
 // conclude folds a result into its probe's state, and makes the probe due again.
 func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
-	sc.judgeLevel(a, res, now)
-	sc.judgeTraffic(a.slot, res, now)
+	judge{sc}.level(a, res, now)
+	judge{sc}.restarts(a, res, now)
+	judge{sc}.traffic(a.slot, res, now)
 	sc.concludeAs(a, res, sc.eventOf(a, res), now)
 }
 

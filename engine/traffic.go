@@ -77,9 +77,9 @@ func (r *rare) isGray(now int64) bool {
 	return slices.ContainsFunc(r.traffic, func(t traffic) bool { return t.contradicts(now) })
 }
 
-// judgeTraffic makes the result of an attempt that has succeeded a warning while gateways contradict it, and says who says what.
-func (sc *scheduler) judgeTraffic(s *slot, res *probe.Result, now int64) {
-	if now >= sc.trafficUntil || res.Outcome != probe.Success {
+// traffic makes the result of an attempt that has succeeded a warning while gateways contradict it, and says who says what.
+func (j judge) traffic(s *slot, res *probe.Result, now int64) {
+	if now >= j.sc.trafficUntil || res.Outcome != probe.Success {
 		return
 	}
 	of := s.currentRare()

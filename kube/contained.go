@@ -13,7 +13,7 @@ import (
 
 // Contained is what a container of Docker or Podman has of a manifest, beside what Container says.
 type Contained struct {
-	Pull    string   // "always", "missing" or "never"
+	Pull    string   // "always", "never", or empty for an image that is missing
 	Network string   // "host", or empty for a network of its own
 	Ports   []string // as docker run --publish takes them
 	Mounts  []string // as docker run --volume takes them
@@ -50,7 +50,7 @@ func pullOf(c v1.Container) string {
 	case c.ImagePullPolicy == v1.PullNever:
 		return "never"
 	}
-	return "missing"
+	return ""
 }
 
 // network sets the network and the ports that are published.
@@ -109,7 +109,7 @@ func (r *Contained) mount(m Manifest, mount v1.VolumeMount) (obstacle string) {
 	default: // such as a ConfigMap
 		return fmt.Sprintf("the content of volume %q at %s is not in the manifest: add it to mounts", mount.Name, mount.MountPath)
 	}
-	if !path.IsAbs(mount.MountPath) || path.Clean(mount.MountPath) == "/" || strings.Contains(source+mount.MountPath, ":") {
+	if strings.Contains(source+mount.MountPath, ":") {
 		return fmt.Sprintf("volume %q cannot be mounted from %s at %s: add it to mounts", mount.Name, source, mount.MountPath)
 	}
 	text := source + ":" + mount.MountPath

@@ -24,6 +24,7 @@ type Rule struct {
 	WarnAfter              time.Duration `hcl:"warn_after,optional" doc:"an attempt that passes, but takes longer, is a warning with the reason target.slow; less than timeout. Time that the engine itself has lost does not count" default:"no limit"`
 	FailAfter              time.Duration `hcl:"fail_after,optional" doc:"an attempt that passes, but takes longer, is a failure with the reason target.too_slow; less than timeout. Up to 40ms more are a warning: so late can an engine be that counts as on time" default:"no limit"`
 	WarnOnRise             string        `hcl:"warn_on_rise,optional" doc:"what must not rise beside its own recent past, without a limit that is given in advance: latency, the durations of attempts that pass, or the name of a number that the handler measures (measure of http, or a plugin). While it has risen, attempts that pass are warnings with the reason target.risen: see docs/policy.md. Not for startup probes" default:"none"`
+	MaxRestarts            int32         `hcl:"max_restarts,optional,nonzero" doc:"how often in 5 minutes, from 1 to 100, the number uptime that the handler measures (measure of http, or a plugin) may fall, as it does where a process is started again between two attempts. After more, attempts that pass are warnings with the reason target.restarts. Not for startup probes" default:"any number"`
 	SuccessThreshold       int32         `hcl:"success_threshold,optional,nonzero" doc:"consecutive successes until the probe passes; always 1 for startup and liveness probes" min:"1"`
 	FailureThreshold       int32         `hcl:"failure_threshold,optional,nonzero" doc:"consecutive failures until the probe fails" min:"1"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that the instance may take to exit when the engine terminates it because this probe fails; not for readiness probes" default:"that of the target" max:"8784h"`
@@ -158,8 +159,30 @@ func (r Rule) checkEffect(wrong *FieldErrors) {
 // RiseOfLatency is the Rule.WarnOnRise of the durations of attempts.
 const RiseOfLatency = "latency"
 
-// checkRise checks what must not rise.
+// Uptime is the name of the number that falls when a process is started again: see Rule.MaxRestarts.
+const Uptime = "uptime"
+
+// maxMaxRestarts bounds Rule.MaxRestarts: as many times are kept.
+const maxMaxRestarts = 100
+
+// MeasuredNumbers returns the names of the numbers that the handler has to measure for the rule.
+func (r Rule) MeasuredNumbers() (names []string) {
+	if r.WarnOnRise != "" && r.WarnOnRise != RiseOfLatency {
+		names = append(names, r.WarnOnRise)
+	}
+	if r.MaxRestarts != 0 {
+		names = append(names, Uptime)
+	}
+	return names
+}
+
+// checkRise checks what must not rise, and how often an uptime may fall.
 func (r Rule) checkRise(wrong *FieldErrors) {
+	if r.MaxRestarts < 0 || r.MaxRestarts > maxMaxRestarts {
+		wrong.Add("max_restarts", "is %d; it must be from 1 to %d", r.MaxRestarts, maxMaxRestarts)
+	} else if r.MaxRestarts != 0 && r.Kind == Startup {
+		wrong.Add("max_restarts", "has no effect on a startup probe, which has no past")
+	}
 	switch {
 	case r.WarnOnRise != "" && r.Kind == Startup:
 		wrong.Add("warn_on_rise", "has no effect on a startup probe, which has no past")

@@ -129,9 +129,12 @@ func TestRuleCheckKnowsEachField(t *testing.T) {
 			continue
 		}
 		r := probe.Rule{Kind: probe.Readiness}.WithDefaults()
-		if v := reflect.ValueOf(&r).Elem().FieldByIndex(f.Index); v.CanInt() {
+		switch v := reflect.ValueOf(&r).Elem().FieldByIndex(f.Index); {
+		case v.Kind() == reflect.String:
+			v.SetString(strings.Repeat("x", 1000))
+		case v.CanInt():
 			v.SetInt(-1)
-		} else {
+		default:
 			v.SetUint(255)
 		}
 		checkField(t, r.Check(), name)

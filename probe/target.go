@@ -58,7 +58,7 @@ func (t Target) Port(s string) (uint16, error) {
 	switch {
 	case named:
 		return 0, FieldErrorf("port", "is %q, which is 0 in target %s", s, t.Name)
-	case err == nil && n >= 1 && n <= 65535 && t.isTranslated():
+	case err == nil && n >= 1 && n <= 65535 && t.IsTranslated():
 		return 0, FieldErrorf("port", "is %d, which target %s does not publish; publish it, or run the engine where the network of the target is reached", n, t.Name)
 	case err == nil && n >= 1 && n <= 65535:
 		return uint16(n), nil
@@ -72,8 +72,9 @@ func (t Target) Port(s string) (uint16, error) {
 	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
 }
 
-// isTranslated reports whether t.Ports has a name that is a number: see Instance.Ports.
-func (t Target) isTranslated() bool {
+// IsTranslated reports whether t.Ports has a name that is a number: then t.Address is of a machine that passes those ports on to the instance,
+// and nothing else. See Instance.Ports.
+func (t Target) IsTranslated() bool {
 	for name := range t.Ports {
 		if name != "" && name[0] >= '0' && name[0] <= '9' {
 			if _, err := strconv.ParseUint(name, 10, 16); err == nil {

@@ -98,8 +98,10 @@ async function showEngine(signal) {
     health.namesIsolated && "no name server answers",
     health.degraded && "short of processor time, memory or descriptors: it restarts nothing",
   ].filter(Boolean);
-  setText(at("engine"), faults.length ? "engine: " + faults.join("; ") : "engine healthy");
-  setAttribute(at("engine"), "data-severity", faults.length ? "critical" : "none");
+  const silent = (health.silentNameServers || []).map((s) => "name server " + s.address + " does not answer");
+  const all = faults.concat(silent);
+  setText(at("engine"), all.length ? "engine: " + all.join("; ") : "engine healthy");
+  setAttribute(at("engine"), "data-severity", faults.length ? "critical" : silent.length ? "warning" : "none");
 }
 
 function login() {

@@ -87,7 +87,7 @@ func (h *handler) CheckRule(r probe.Rule) error {
 	if r.FailAfter != 0 {
 		wrong.Add("fail_after", "has no effect on a beat, since an attempt only looks at the last one")
 	}
-	if r.WarnOnRise != "" {
+	if r.WarnOnRise == probe.RiseOfLatency {
 		wrong.Add("warn_on_rise", "has no effect on a beat, since an attempt only looks at the last one")
 	}
 	if r.Policy == probe.PolicyEvidence {

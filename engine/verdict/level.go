@@ -27,8 +27,12 @@ const (
 	LevelScore  = 18
 
 	// minUsual is how many usual numbers are needed first, and maxUsual after how many their counts are halved, so that old ones fade.
-	minUsual = 128
+	minUsual = 256
 	maxUsual = 16_384
+
+	// wellKnown is how many usual numbers show their 99th percentile, also if high ones come in bursts. With fewer, a level has risen at
+	// twice the score.
+	wellKnown = 1024
 
 	// episode is how much of a risen level that has ended is usual, in thousandths of what is: four times that are more than 1 %.
 	episode = 3
@@ -51,15 +55,23 @@ func (l *Level) Add(x float64, at time.Time) (r Rise, isRisen bool) {
 	b := bucketOf(x)
 	isHigh := l.usual.isHigh(b)
 	if l.recent.total == 0 {
+		if !isHigh {
+			l.usual.add(b)
+			return Rise{}, false
+		}
 		l.since = at
 	}
 	l.recent.add(b)
+	enough := int16(LevelScore)
+	if l.usual.total < wellKnown {
+		enough *= 2
+	}
 	if isHigh {
-		l.score = min(LevelScore, l.score+LevelWeight)
+		l.score = min(enough, l.score+LevelWeight)
 	} else {
 		l.score = max(0, l.score-1)
 	}
-	l.risen = l.risen || l.score == LevelScore
+	l.risen = l.risen || l.score >= enough
 	switch {
 	case l.risen && at.Sub(l.since) > newUsual:
 		l.usual = l.recent

@@ -148,7 +148,7 @@ func FuzzLevel(f *testing.F) {
 						t.Fatalf("%s: %d numbers in buckets, %d in all", name, sum, c.total)
 					}
 				}
-				if l.score < 0 || l.score > LevelScore || (l.score == 0) != (l.recent.total == 0) {
+				if l.score < 0 || l.score > 2*LevelScore || (l.score == 0) != (l.recent.total == 0) {
 					t.Fatalf("score %d with %d recent numbers", l.score, l.recent.total)
 				}
 			}
@@ -170,5 +170,14 @@ func TestBucketsAreInOrderAndNearTheirNumbers(t *testing.T) {
 	all := []float64{math.Inf(-1), -1, 0, 1e-300, 1e-9, 1, 1e9, 1e300}
 	if got := slices.IsSortedFunc(all, func(a, b float64) int { return bucketOf(a) - bucketOf(b) }); !got {
 		t.Error("buckets are out of order")
+	}
+}
+
+func BenchmarkLevel(b *testing.B) {
+	r, now := rand.New(rand.NewPCG(7, 8)), time.Unix(0, 0)
+	next := numbers(r, 0.005)
+	var l Level
+	for b.Loop() {
+		l.Add(next(), now)
 	}
 }

@@ -158,14 +158,14 @@ func (w *Watch) Find(is func(Container) bool) (c Container, found bool, lost err
 	return Container{}, false, w.lost
 }
 
-// Lost returns why the runtime cannot be seen now, and since when; nil if it is, or if it has not been looked for yet.
-func (w *Watch) Lost() (err error, since time.Time) {
+// Lost returns since when and why the runtime cannot be seen now; nil if it is, or if it has not been looked for yet.
+func (w *Watch) Lost() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lost == nil || errors.Is(w.lost, ErrNotListed) {
-		return nil, w.since
+		return w.since, nil
 	}
-	return w.lost, w.since
+	return w.since, w.lost
 }
 
 // Run watches the runtime until ctx is done. It returns the cause of ctx.

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -10,21 +11,24 @@ import (
 )
 
 // MaxSource is how much of a text Excerpt reads, in bytes.
-const MaxSource = 1 << 10
+const MaxSource = 512
 
-// What is left out of an excerpt: the tags of HTML, and what may be a secret: a value after a name for one, the user of a URL, and
-// a word as long as a key that has letters and digits.
+// What may be a secret, beside a word as long as a key that has letters and digits: a value after a name for one, and the user of a
+// URL. An expression takes ten times as long as the search for the words that it needs, so that most texts go without.
 var (
-	tags       = regexp.MustCompile(`(?is)<(?:style|script)\b.*?(?:</(?:style|script)>|$)|<[^>]*(?:>|$)`)
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN .*`)
-	namedValue = regexp.MustCompile(`(?i)([\w-]*(?:passw|pwd|secret|token|api_?-?key|authorization|cookie|session|credential|private|signature)[\w-]*["']?\s*[:=]\s*(?:(?:bearer|basic|digest)\s+)?)` +
+	names      = []string{"passw", "pwd", "secret", "token", "api_key", "api-key", "apikey", "authorization", "cookie", "session", "credential", "private", "signature"}
+	namedValue = regexp.MustCompile(`(?i)([\w-]*(?:` + strings.Join(names, "|") + `)[\w-]*["']?\s*[:=]\s*(?:(?:bearer|basic|digest)\s+)?)` +
 		`("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'}\]]+)`)
 	userInfo = regexp.MustCompile(`(//)[^/\s@]*@`)
-	longWord = regexp.MustCompile(`[A-Za-z0-9+/_=-]{20,}`)
+)
+
+const (
+	beginOfKey = "-----BEGIN "
+	minKey     = 20 // bytes of a word that may be a key
 )
 
 // Excerpt returns the beginning of a text that a stranger has sent: one printable line of at most limit bytes, in which Mark stands for
-// what may be a secret. It is "" if the text is binary. A secret that looks like a common word remains.
+// what may be a secret. The tags of HTML are left out. It is "" if the text is binary. A secret that looks like a common word remains.
 func Excerpt(text []byte, limit int) string {
 	isCut := len(text) > MaxSource
 	if isCut {
@@ -40,17 +44,9 @@ func Excerpt(text []byte, limit int) string {
 		return ""
 	}
 	if strings.HasPrefix(strings.TrimSpace(s), "<") {
-		s = tags.ReplaceAllString(s, " ")
+		s = withoutTags(s)
 	}
-	s = privateKey.ReplaceAllString(s, Mark)
-	s = namedValue.ReplaceAllString(s, "${1}"+Mark)
-	s = userInfo.ReplaceAllString(s, "${1}"+Mark+"@")
-	s = longWord.ReplaceAllStringFunc(s, func(word string) string {
-		if strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789+/_=-") != "" {
-			return Mark
-		}
-		return word
-	})
+	s = withoutKeys(withoutNamed(s))
 	short := probe.OneLine(s, limit)
 	if isCut || len(short) < len(probe.OneLine(s, len(s)*utf8.UTFMax)) {
 		short = probe.OneLine(s, limit-len("…")) + "…"
@@ -60,3 +56,65 @@ func Excerpt(text []byte, limit int) string {
 
 // isBinary reports whether a character is in no text: a control character other than white space.
 func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
+
+// withoutTags returns the text of HTML, without that of styles and scripts.
+func withoutTags(s string) string {
+	var b strings.Builder
+	for {
+		before, tag, found := strings.Cut(s, "<")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte(' ')
+		end := ">"
+		for _, name := range []string{"style", "script"} {
+			if len(tag) >= len(name) && strings.EqualFold(tag[:len(name)], name) {
+				end = "</" + name + ">"
+			}
+		}
+		_, s, _ = strings.Cut(tag, end)
+	}
+}
+
+// withoutNamed returns a text without the values that have names, the users of URLs, and what follows the beginning of a key.
+func withoutNamed(s string) string {
+	if before, _, found := strings.Cut(s, beginOfKey); found {
+		s = before + Mark
+	}
+	if lower := strings.ToLower(s); slices.ContainsFunc(names, func(name string) bool { return strings.Contains(lower, name) }) {
+		s = namedValue.ReplaceAllString(s, "${1}"+Mark)
+	}
+	if strings.Contains(s, "@") {
+		s = userInfo.ReplaceAllString(s, "${1}"+Mark+"@")
+	}
+	return s
+}
+
+// withoutKeys returns a text without the words that are as long as keys, and have letters and digits.
+func withoutKeys(s string) string {
+	var b strings.Builder
+	for s != "" {
+		end := strings.IndexFunc(s, func(r rune) bool { return !isOfKey(r) })
+		if end < 0 {
+			end = len(s)
+		}
+		if word := s[:end]; len(word) >= minKey && strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789+/_=-") != "" {
+			b.WriteString(Mark)
+		} else {
+			b.WriteString(word)
+		}
+		next := strings.IndexFunc(s[end:], isOfKey)
+		if next < 0 {
+			next = len(s) - end
+		}
+		b.WriteString(s[end : end+next])
+		s = s[end+next:]
+	}
+	return b.String()
+}
+
+// isOfKey reports whether a character may be one of a key: of base64, base64url or hexadecimal.
+func isOfKey(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("+/_=-", r)
+}

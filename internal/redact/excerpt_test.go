@@ -53,3 +53,17 @@ func FuzzExcerpt(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkExcerpt(b *testing.B) {
+	for name, text := range map[string]string{
+		"short": `{"status":"down","error":"too many connections"}`,
+		"long":  strings.Repeat(`{"status":"down","error":"too many connections"},`, 30),
+		"HTML":  strings.Repeat("<html><head><title>502 Bad Gateway</title></head><body>", 20),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				redact.Excerpt([]byte(text), 120)
+			}
+		})
+	}
+}

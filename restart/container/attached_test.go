@@ -26,6 +26,10 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 				w.HTTP("web", address)
 				w.Run(map[string]restart.Unit{"web": w.attach(name)}, nil)
 				first := w.Until("web", "ready", drivertest.IsReady)
+				who := Config{Name: name, Host: r.Socket}.WhoRestarts(t.Context())
+				if strings.Contains(who, `by the restart policy "`+policy+`" of `+name) != (policy != "no") || strings.Contains(who, "has no restart policy") != (policy == "no") {
+					t.Error(who)
+				}
 				if first.Instance.Address != "127.0.0.1" || first.Instance.ID != instanceID(r.Inspect(t, id)) {
 					t.Errorf("first instance: %+v", first.Instance)
 				}

@@ -9,6 +9,6 @@
 // restart.Notice with a reason of the layer runtime.
 //
 // Files: config.go has Config and New, runtimes.go what all drivers of a socket share, instance.go says what an instance is and how it is reached,
-// attached.go follows a container and act.go restarts it, owned.go makes containers and terminate.go ends them; exec.go
+// attached.go follows a container and act.go restarts it, policy.go says beforehand who does, owned.go makes containers and terminate.go ends them; exec.go
 // runs the commands of probes inside.
 package container

@@ -77,7 +77,7 @@ func (r *Runtimes) Statuses() (all []RuntimeStatus) {
 	for _, socket := range slices.Sorted(maps.Keys(r.known)) {
 		if rt := r.known[socket]; rt.users > 0 {
 			s := RuntimeStatus{Socket: socket}
-			s.Lost, s.Since = rt.watch.Lost()
+			s.Since, s.Lost = rt.watch.Lost()
 			all = append(all, s)
 		}
 	}

@@ -98,6 +98,14 @@ func DockerApart(t testing.TB) *Runtime {
 	return r
 }
 
+// DockerIn is Docker whose processes, and those of its containers, are in a control group of cgroup v1, a path below /sys/fs/cgroup/cpuacct.
+func DockerIn(t testing.TB, group string) *Runtime {
+	r := newDocker(t)
+	r.command = append(r.command, "--cgroup-parent", "/"+group)
+	r.command = append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join("/sys/fs/cgroup/cpuacct", group, "cgroup.procs")}, r.command...)
+	return r.begin(t)
+}
+
 func newDocker(t testing.TB) *Runtime {
 	needs(t, "dockerd", "containerd", "runc")
 	r := &Runtime{Name: "docker", dir: testsync.SocketDir(t)}

@@ -23,6 +23,10 @@ type sonde struct {
 	compat probe.Compatibility
 	web    int // the port of the http server
 
+	// inside returns the handler of an exec probe, and numberOf counts the instances of a script; nil where no container runs.
+	inside   func(letter func() byte) (probe.Handler, error)
+	numberOf func(script, instance string) int
+
 	mu    sync.Mutex
 	set   probe.Set
 	plays map[string]*play
@@ -119,6 +123,9 @@ func (p *sondePod) handler(at probeKey, k Check) (probe.Handler, error) {
 	case ViaTCP:
 		return tcpprobe.New(tcpprobe.Config{Port: p.ports[at].port()})
 	}
+	if p.sonde.inside != nil {
+		return p.sonde.inside(func() byte { return p.play.current(at) })
+	}
 	return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 		return execute(ctx, p.play.current(at))
 	}), nil
@@ -154,7 +161,11 @@ func (p *sondePod) sample(at probeKey) engine.Status {
 		p.play.missed(at, missed)
 	}
 	p.seen[at] = st.Changes
-	p.play.publish(at, instanceNumber(st.Instance), st.Verdict)
+	number := instanceNumber(st.Instance)
+	if p.sonde.numberOf != nil {
+		number = p.sonde.numberOf(at.script, st.Instance)
+	}
+	p.play.publish(at, number, st.Verdict)
 	return st
 }
 

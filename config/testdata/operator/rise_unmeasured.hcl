@@ -15,6 +15,7 @@ target "web" {
       measure = { lag = "replication.lag" }
     }
     warn_on_rise = "lagg"
+    max_restarts = 3
   }
 
   probe "startup" {

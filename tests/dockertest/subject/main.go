@@ -63,8 +63,25 @@ func main() {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+	case "get": // ADDRESS, as a HEALTHCHECK does
+		get(arg(2))
 	case "serve": // ADDRESS
 		serve(arg(2))
+	}
+}
+
+// get exits with status 1 unless the address answers a request of /healthz with 200.
+func get(address string) {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	if !strings.Contains(line, " 200 ") {
+		fmt.Println(line)
+		os.Exit(1)
 	}
 }
 

@@ -109,7 +109,7 @@ func (p *project) readServices(all *file) error {
 		p.warn(&p.doc.Body, "Not read: include. %s", resolvedHint)
 	}
 	p.services = map[string]service{}
-	var inactive, jobs []string
+	var inactive []string
 	for _, name := range slices.Sorted(maps.Keys(all.Services)) {
 		if !serviceName.MatchString(name) {
 			return fmt.Errorf("services has the name %q; letters, digits, . _ and - are allowed", name)
@@ -118,31 +118,38 @@ func (p *project) readServices(all *file) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("service %s: %w", name, err)
-		case !p.isActive(s):
+		case p.isActive(s):
+			p.services[name] = s
+		default:
 			inactive = append(inactive, name)
-			continue
 		}
+	}
+	if len(inactive) > 0 {
+		p.doc.Comment("Left out, since none of their profiles is in COMPOSE_PROFILES: %s.", strings.Join(inactive, ", "))
+	}
+	p.leaveOutJobs()
+	for _, warning := range p.variables.warnings {
+		p.warn(&p.doc.Body, "%s", warning)
+	}
+	return nil
+}
+
+// leaveOutJobs removes the services that exit before others start.
+func (p *project) leaveOutJobs() {
+	var jobs []string
+	for _, s := range p.services {
 		for on, dependency := range s.DependsOn {
 			if dependency.Condition == completed {
 				jobs = append(jobs, on)
 			}
 		}
-		p.services[name] = s
-	}
-	if len(inactive) > 0 {
-		p.doc.Comment("Left out, since none of their profiles is in COMPOSE_PROFILES: %s.", strings.Join(inactive, ", "))
 	}
 	if slices.Sort(jobs); len(jobs) > 0 {
-		jobs = slices.Compact(jobs)
-		p.doc.Comment("Left out, since others wait until they have completed: %s.", strings.Join(jobs, ", "))
+		p.doc.Comment("Left out, since others wait until they have completed: %s.", strings.Join(slices.Compact(jobs), ", "))
 	}
 	for _, job := range jobs {
 		delete(p.services, job)
 	}
-	for _, warning := range p.variables.warnings {
-		p.warn(&p.doc.Body, "%s", warning)
-	}
-	return nil
 }
 
 // resolvedHint says how everything is read.
@@ -257,21 +264,29 @@ func (p *project) target(body *document.Body, s service, labels map[string]strin
 	if len(on) > 0 {
 		body.Set("depends_on", on)
 	}
-	hasProbes := s.Health.hasProbes()
-	switch policy, isKnown, err := s.restart(); {
-	case err != nil:
+	if err := p.restartPolicy(body, s); err != nil {
 		return err
-	case policy != "no":
-	case isKnown && hasProbes:
-		p.warn(body, `A failing probe restarts nothing, as restart: "no" says.`)
-		body.Set("restart_policy", "never")
-	case hasProbes:
-		body.SetWithComment("restart_policy", "on_failure", "the compose file does not say")
-	default:
-		body.Set("restart_policy", "never")
 	}
 	if s.Extends != nil {
 		p.warn(body, "Not read: extends. %s", resolvedHint)
 	}
 	return p.health(body, s.Health)
+}
+
+// restartPolicy writes whether Sonde restarts a container that its runtime does not start again.
+func (p *project) restartPolicy(body *document.Body, s service) error {
+	policy, isGiven, err := s.restart()
+	switch {
+	case err != nil:
+		return err
+	case policy != "no": // the runtime does
+	case !s.Health.hasProbes():
+		body.Set("restart_policy", "never")
+	case isGiven:
+		p.warn(body, `A failing probe restarts nothing, as restart: "no" says.`)
+		body.Set("restart_policy", "never")
+	default:
+		body.SetWithComment("restart_policy", "on_failure", "the compose file does not say")
+	}
+	return nil
 }

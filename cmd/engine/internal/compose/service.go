@@ -121,11 +121,11 @@ var policies = map[string]string{
 	"": "no", "no": "no", "none": "no", "always": "always", "any": "always", "unless-stopped": "always", "on-failure": "on-failure",
 }
 
-// restart returns the restart policy that the container has in its runtime: no, always or on-failure. Known says that the file has it.
-func (s service) restart() (policy string, isKnown bool, err error) {
+// restart returns the restart policy that the container has in its runtime: no, always or on-failure.
+func (s service) restart() (policy string, isGiven bool, err error) {
 	text := cmp.Or(s.Restart, s.Deploy.RestartPolicy.Condition)
 	name, _, _ := strings.Cut(text, ":") // on-failure:3
-	policy, isKnown = policies[name]
+	policy, isKnown := policies[name]
 	if !isKnown {
 		return "", false, fmt.Errorf("restart is %q; %s are allowed", text, strings.Join(slices.Sorted(maps.Keys(policies))[1:], ", "))
 	}

@@ -128,3 +128,24 @@ func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 		t.Errorf("got %v", left)
 	}
 }
+
+// Labels are from strangers: whatever they are, the configuration stays valid, and each container is a target of its own name or left out.
+func FuzzLabelsOfContainers(f *testing.F) {
+	for _, seed := range []string{"sonde.liveness.http=/\nsonde.liveness.port=80", "sonde.liveness.exec=[\"a\"", "sonde.label.a=${b}\nsonde.x.tcp=%{if}", "sonde.\x00.tcp=1", "sonde..=\nsonde.liveness.=1"} {
+		f.Add("web", seed)
+	}
+	f.Fuzz(func(t *testing.T, name, labels string) {
+		c := parseFound(t, byLabels, found(0, map[string]string{name: labels}), false)
+		left := c.Discoveries[0].LeftOut
+		for target := range c.Targets {
+			if target != "taken" && (target != name || left != nil) {
+				t.Errorf("%q %q gives the target %q, %v", name, labels, target, left)
+			}
+		}
+		for id, p := range c.Set {
+			if id.Target != "taken" && (p.Target.Address != "" || p.Target.Runtime == "") {
+				t.Errorf("%s reaches %q: %s", id, p.Target.Address, p.Settings)
+			}
+		}
+	})
+}

@@ -99,7 +99,11 @@ func readCompose(path string) (config.Source, config.Diagnostics) {
 	}
 	text, err := files.Read(path, compose.MaxBytes)
 	if err != nil {
-		return refuse(fmt.Errorf("cannot read %w", err))
+		var inPath *os.PathError
+		if errors.As(err, &inPath) {
+			err = inPath.Err // without the name of the system call
+		}
+		return refuse(fmt.Errorf("cannot read the compose file %s: %w", path, err))
 	}
 	doc, warnings, err := compose.Write(path, text, os.LookupEnv)
 	if err != nil {

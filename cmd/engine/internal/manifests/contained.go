@@ -1,12 +1,12 @@
 package manifests
 
 import (
-	"maps"
-
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/kube"
+	runtime "github.com/sonde-probe/sonde/restart/container"
 )
 
 // The values of the flag --runtime.
@@ -20,8 +20,16 @@ func contained(m kube.Manifest, c kube.Container) (container, []string) {
 	in := m.Contained(c.Name)
 	c.Target.Runtime = inDocker // commands of probes run inside
 	p, obstacles := lifecycle(c, func(words []string) []string { return words })
-	p.In = &in
-	return p, append(in.Obstacles, obstacles...)
+	p.In = &runtime.Config{
+		Image: c.Image, Pull: in.Pull, Command: expanded(c.Command, c.Target.Env), Args: expanded(c.Args, c.Target.Env), Env: c.Target.Env, Dir: c.Target.Dir,
+		User: c.Target.User, Network: in.Network, Publish: in.Ports, Mounts: in.Mounts, Resources: runtime.Resources{Memory: in.Memory, CPUs: in.CPUs},
+	}
+	p.Lost = in.Lost
+	obstacles = append(in.Obstacles, obstacles...)
+	for _, err := range config.Separate(p.In.Check()) {
+		obstacles = append(obstacles, err.Error())
+	}
+	return p, obstacles
 }
 
 // writeState writes the engine block that containers of the engine need.
@@ -40,7 +48,7 @@ func (im *importer) contained(m kube.Manifest, c container) {
 	}
 	target := doc.Block("target", c.Target.Name)
 	im.unsupported(target, m.IgnoredOf[c.Name])
-	for _, lost := range c.In.Lost {
+	for _, lost := range c.Lost {
 		im.warn(target, "%s.", lost)
 	}
 	if c.LeftOut != "" {
@@ -67,29 +75,24 @@ func (im *importer) contained(m kube.Manifest, c container) {
 
 // writeContainer writes the container block.
 func writeContainer(target *document.Body, c container) {
-	pull := c.In.Pull
-	if pull == "missing" { // the default
-		pull = ""
-	}
+	in, limits := c.In, []document.Argument(nil)
 	arguments := []document.Argument{
-		{Name: "image", Value: c.Image}, {Name: "pull", Value: pull}, {Name: "command", Value: expanded(c.Command, c.Target.Env)},
-		{Name: "args", Value: expanded(c.Args, c.Target.Env)}, {Name: "env", Value: maps.Clone(c.Target.Env)}, {Name: "working_dir", Value: c.Target.Dir},
-		{Name: "user", Value: c.Target.User}, {Name: "network", Value: c.In.Network}, {Name: "ports", Value: c.In.Ports}, {Name: "mounts", Value: c.In.Mounts},
+		{Name: "image", Value: in.Image}, {Name: "pull", Value: in.Pull}, {Name: "command", Value: in.Command}, {Name: "args", Value: in.Args},
+		{Name: "env", Value: in.Env}, {Name: "working_dir", Value: in.Dir}, {Name: "user", Value: in.User}, {Name: "network", Value: in.Network},
+		{Name: "ports", Value: in.Publish}, {Name: "mounts", Value: in.Mounts},
 	}
-	if c.In.Memory == 0 && c.In.CPUs == 0 {
+	if in.Resources.Memory > 0 {
+		limits = append(limits, document.Argument{Name: "memory", Value: bytesize.Size(in.Resources.Memory).String()})
+	}
+	if in.Resources.CPUs > 0 {
+		limits = append(limits, document.Argument{Name: "cpus", Value: in.Resources.CPUs})
+	}
+	if len(limits) == 0 {
 		target.BlockOf("container", arguments...)
 		return
 	}
 	body := target.Block("container")
 	body.SetAll(arguments...)
-	memory := ""
-	if c.In.Memory > 0 {
-		memory = bytesize.Size(c.In.Memory).String()
-	}
-	limits := []document.Argument{{Name: "memory", Value: memory}}
-	if c.In.CPUs > 0 {
-		limits = append(limits, document.Argument{Name: "cpus", Value: c.In.CPUs})
-	}
 	body.BlockOf("resources", limits...)
 }
 

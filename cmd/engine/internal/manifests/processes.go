@@ -11,13 +11,15 @@ import (
 
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/restart"
+	runtime "github.com/sonde-probe/sonde/restart/container"
 )
 
 // container is a container, and how it runs as a process of this machine, or in its container runtime.
 type container struct {
 	kube.Container
 	Argv    []string        // of the process; nil: there is none
-	In      *kube.Contained // how the runtime makes it; nil: it does not
+	In      *runtime.Config // how a container runtime makes it; nil: none does
+	Lost    []string        // sentences about what it goes without there
 	Reason  string          // why it does not run; "" if it does
 	Unit    restart.Unit    // how it is stopped and restarted
 	LeftOut string          // what of the manifest is left out, and why; "" for nothing

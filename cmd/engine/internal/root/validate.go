@@ -1,15 +1,20 @@
 package root
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart/container"
 )
 
 // validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
@@ -25,7 +30,8 @@ func validateCommand(hasStore bool) *cobra.Command {
 			"Programs, directories and users are looked up on this machine: one that does not exist is a warning,\n" +
 			"since the configuration may be for another machine. With --strict, warnings are errors.\n\n" +
 			"The settings of a plugin are checked against its manifest, and by the plugin itself if it has such a\n" +
-			"check, which runs without any grant.",
+			"check, which runs without any grant.\n\n" +
+			"Of a container it says who restarts it: its runtime, if the container has a restart policy, or Sonde.",
 		Example: "  sonde validate --var env=prod /etc/sonde",
 		RunE:    func(c *cobra.Command, paths []string) error { return validate(c, &in, paths, asJSON, strict) },
 	}
@@ -55,9 +61,35 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	if hint := deafHint(loaded.Set); hint != "" {
 		fmt.Fprintln(c.ErrOrStderr(), hint)
 	}
+	for _, line := range restartNotes(c.Context(), loaded.Targets) {
+		fmt.Fprintln(c.ErrOrStderr(), line)
+	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
 		strings.Join(in.Paths(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
 	return err
+}
+
+// The bounds of restartNotes.
+const (
+	maxRestartNotes   = 20
+	restartNotesLimit = 2 * time.Second // for all answers of runtimes
+)
+
+// restartNotes says of containers who restarts them: they may have a restart policy of their own, which wins.
+func restartNotes(ctx context.Context, targets map[string]config.Target) (lines []string) {
+	ctx, cancel := context.WithTimeout(ctx, restartNotesLimit)
+	defer cancel()
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		c, isContainer := targets[name].Driver.(container.Config)
+		if !isContainer {
+			continue
+		}
+		if len(lines) == maxRestartNotes {
+			return append(lines, "… and more containers")
+		}
+		lines = append(lines, fmt.Sprintf("container of %s: if a startup or liveness probe fails, %s", name, c.WhoRestarts(ctx)))
+	}
+	return lines
 }
 
 // deafHint returns a hint about liveness probes that a program passes which hangs, or "". It is no warning: there are

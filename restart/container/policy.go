@@ -1,0 +1,51 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sonde-probe/sonde/internal/docker"
+)
+
+// WhoRestarts says, in a sentence, who starts the container again after a probe has failed: see decision 106. It asks the runtime, if that answers
+// before ctx is done.
+func (c Config) WhoRestarts(ctx context.Context) string {
+	if c.Owns() {
+		return "Sonde makes another container"
+	}
+	found, err := c.find(ctx)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("if it has a restart policy, Sonde ends its process and the runtime starts it again; if not, Sonde restarts it (not known now: %v)", err)
+	case found.Restarts():
+		return fmt.Sprintf("Sonde ends its process, and the runtime starts it again by the restart policy %q of %s", found.Policy, found.Name)
+	}
+	return fmt.Sprintf("Sonde restarts it, since %s has no restart policy", found.Name)
+}
+
+// find returns the container that exists.
+func (c Config) find(ctx context.Context) (docker.Container, error) {
+	socket, err := docker.Socket(c.Host)
+	if err != nil {
+		return docker.Container{}, fmt.Errorf("host %w", err)
+	}
+	client := docker.New(socket)
+	defer client.Close()
+	if c.Name != "" {
+		return client.Inspect(ctx, c.Name)
+	}
+	list, err := client.List(ctx, c.Match)
+	if err != nil {
+		return docker.Container{}, err
+	}
+	var running []string
+	for _, l := range list {
+		if l.State == "running" {
+			running = append(running, l.ID)
+		}
+	}
+	if len(running) != 1 {
+		return docker.Container{}, fmt.Errorf("%d running containers match", len(running))
+	}
+	return client.Inspect(ctx, running[0])
+}

@@ -146,7 +146,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 			switch {
 			case !open:
 				r.end = nil
-			case done == nil && asked == notAsked:
+			case done == nil && !v.Job: // also again: systemd may have done nothing, as while it was executed again
 				done = make(chan error, 1)
 				go func() { done <- r.bus.restart(acting, r.name, u.InvocationID) }()
 			}
@@ -156,6 +156,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 			case err == nil:
 				asked = isAsked
 			case errors.Is(err, errChanged):
+				r.log.Info("unit not restarted", "unit", r.name, "instance", u.InvocationID, "error", err)
 				r.bus.mark(func(f *follower) bool { return f == r.follower }) // signals have not told yet
 			case ctx.Err() == nil:
 				r.log.Warn("unit not restarted", "unit", r.name, "instance", u.InvocationID, "error", err)

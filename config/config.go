@@ -127,6 +127,9 @@ type Options struct {
 	// NoCluster makes a cluster block an error: the program cannot share targets.
 	NoCluster bool
 
+	// WarnOfNetwork returns what this machine lacks of the network block of a target, in the form of Handler.Warn. Nil: there are no warnings.
+	WarnOfNetwork func(probe.Network) error
+
 	// RunsTargets says that the program runs a target without a Driver itself: then a liveness probe of one has an effect.
 	RunsTargets bool
 

@@ -15,8 +15,9 @@ import (
 
 // defaults are what the defaults blocks say.
 type defaults struct {
-	rules  map[probe.Kind]*decodedBlock // by kind; 0 is the one for all kinds
-	labels map[string]string            // of the one for all kinds
+	rules   map[probe.Kind]*decodedBlock // by kind; 0 is the one for all kinds
+	labels  map[string]string            // of the one for all kinds
+	network *probe.Network               // of the one for all kinds
 }
 
 // decodeDefaults decodes the defaults blocks.
@@ -39,6 +40,7 @@ func decodeDefaults(blocks []*tree.Block, e *evaluator, l *language) *defaults {
 			body = l.of("defaults").body
 		}
 		content, ok := e.read(&b.Body, body)
+		d.decodeNetwork(content.Blocks, e, l)
 		rule := l.rule.decodeContent(e, b, content)
 		rule.ok = rule.ok && ok
 		d.rules[kind] = rule

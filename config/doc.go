@@ -129,6 +129,7 @@
 //	target.go      target blocks
 //	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
+//	network.go     the network blocks of a target and of defaults
 //	foreach.go     the elements of for_each
 //	discover.go    discover blocks, whose elements were found
 //	containers.go  targets of containers, by their labels

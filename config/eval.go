@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // evaluator returns the values of expressions, and reports what is wrong with them.
@@ -22,6 +23,9 @@ type evaluator struct {
 
 	descriptions map[subject]description // of the engine block, and if describes is set of other blocks
 	describes    bool                    // Options.Describe
+
+	networks      map[probe.Network]struct{} // whose warnings are reported
+	warnOfNetwork func(probe.Network) error  // Options.WarnOfNetwork
 
 	unknown bool // a value is unknown; its cause was reported
 }

@@ -45,6 +45,9 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 			})
 		}
 	}
+	if network := d.blocks[networkBlock]; network != nil {
+		inherited.Network = t.e.network(network)
+	}
 	return target, inherited, d
 }
 

@@ -23,6 +23,7 @@ import (
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	o.setDefaults()
 	e, l := newEvaluator(), newLanguage(&o, o.Handlers)
+	e.warnOfNetwork = o.WarnOfNetwork
 	e.places, e.describes = l.places(), o.Describe
 	pushed := o.pushed(sources)
 	if o.ToPush {

@@ -84,7 +84,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	for _, name := range names(o.Drivers) {
 		lifecycle = append(lifecycle, driverField(name, o.Drivers[name].schema))
 	}
-	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
+	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()}, networkField)
 	inTarget := append(slices.Concat(targetFields, lifecycle),
 		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"), dynamicField)
 	target := labelled("target", `target "web"`, 0, &Schema{Fields: inTarget}, "name")
@@ -98,7 +98,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 		{Name: "locals", Type: Block, Block: &Schema{}},
 		labelled("plugin", `plugin "grpc"`, 0, structSchema[Plugin](o.PluginSettings.schema.Fields...), "name"),
 		labelled("script", `script "greeting"`, 0, structSchema[Script](o.PluginSettings.schema.Fields...), "name"),
-		labelled("defaults", `defaults, or defaults "readiness"`, 1, structSchema[probe.Rule](labelsField), "kind"),
+		labelled("defaults", `defaults, or defaults "readiness"`, 1, structSchema[probe.Rule](labelsField, networkField), "kind"),
 		labelled("group", `group "web"`, 0, structSchema[groupBlock](), "name"),
 		labelled("gateway", `gateway "edge"`, 0, structSchema[gatewayBlock](blocksOf(o.Gateways)...), "name"),
 		labelled("notify", `notify "oncall"`, 0, structSchema[notifyBlock](blocksOf(o.Notifiers)...), "name"),

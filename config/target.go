@@ -182,6 +182,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User, spec.target.Runtime = inherited.Env, inherited.Dir, inherited.User, inherited.Runtime
+	spec.target.Network = t.defaults.networkOf(inherited.Network)
 	if arg, given := content.Arguments["address"]; given && inherited.Runtime != "" {
 		t.e.add(report{at: arg.Range, body: &b.Body, summary: "address has no place beside a container, whose address the runtime knows", hint: "leave it out"})
 	}

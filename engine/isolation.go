@@ -109,6 +109,9 @@ func (i *isolation) restore(s *slot, host string) {
 		return
 	}
 	by := theTarget
+	if s.spec.Load().isElsewhere() {
+		by = 0
+	}
 	if isName(host) {
 		by |= nameServer
 	}
@@ -146,7 +149,7 @@ func (j judge) count(a *attempt, res *probe.Result, now int64) {
 		j.sc.conclude(a, res, now)
 		return
 	}
-	answered, missing := evidenceOf(res, a.late)
+	answered, missing := a.evidence(res)
 	s.missing = missing
 	i.observe(a, res, answered)
 	switch missing {
@@ -166,7 +169,7 @@ func (j judge) count(a *attempt, res *probe.Result, now int64) {
 // weigh concludes an attempt that lacks an answer, unless that has to wait for evidence.
 func (j judge) weigh(a *attempt, res *probe.Result, now int64) {
 	i, s := &j.sc.isolation, a.slot
-	answered, missing := evidenceOf(res, a.late)
+	answered, missing := a.evidence(res)
 	judgement := i.judge(a, res, missing, now)
 	if judgement == health.Later {
 		s.inflight = a.unsettledBy(res)
@@ -210,6 +213,9 @@ func (i *isolation) judge(a *attempt, res *probe.Result, missing responders, now
 			return judgement
 		}
 	}
+	if a.spec.isElsewhere() {
+		return judgement
+	}
 	return max(judgement, i.addresses.Judge(silence, now))
 }
 
@@ -230,6 +236,22 @@ func (j judge) settle(now int64) {
 		}
 	}
 	j.sc.publishIsolation(now)
+}
+
+// isElsewhere reports whether attempts are made in another network namespace: that a target answers there says nothing about the network
+// of the engine, nor does a silence.
+func (sp *spec) isElsewhere() bool {
+	return sp.target.Network != nil && sp.target.Network.Namespace != ""
+}
+
+// evidence is evidenceOf, for an attempt in the network that the isolation is about: in another one only name servers
+// are.
+func (a *attempt) evidence(res *probe.Result) (answered, missing responders) {
+	answered, missing = evidenceOf(res, a.late)
+	if a.spec.isElsewhere() {
+		answered &^= theTarget
+	}
+	return answered, missing
 }
 
 // publishIsolation publishes whether the engine is isolated, and logs it.

@@ -493,6 +493,49 @@ func TestSilenceOfAllCountsWithoutTheIsolationCheck(t *testing.T) {
 	}
 }
 
+// Targets that answer in another network namespace do not show that the engine reaches its own, and their silence does not show that
+// it is cut off.
+func TestAnotherNetworkNamespaceIsNoEvidence(t *testing.T) {
+	for name, silentThere := range map[string]bool{"it answers": false, "it is silent": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				n := &network{broken: map[string]probe.Result{}}
+				set := probe.Set{}
+				answer := probe.Succeed("")
+				answer.Timings.Connect = time.Millisecond
+				for i := range 80 {
+					target := probe.Target{Address: remote(i)}
+					if i >= 40 {
+						target.Network = &probe.Network{Namespace: "blue"}
+						n.breakTarget(target.Address, answer)
+					}
+					set[probe.ID{Target: fmt.Sprint("t", i), Kind: probe.Readiness}] = probe.Probe{
+						Handler: n, HandlerName: "network", Target: target, Rule: probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1},
+					}
+				}
+				apply(t, e, set)
+				for i := range 80 {
+					e.Report(probe.Instance{Target: fmt.Sprint("t", i), ID: "a", Phase: probe.Running, Since: time.Now()})
+				}
+				pass(5 * time.Second)
+				want := 0
+				if silentThere {
+					want = 40
+					for i := range 40 {
+						n.breakTarget(remote(40+i), probe.Fail(probe.ReasonTCPTimeout, ""))
+					}
+				} else {
+					n.fail(probe.ReasonTCPTimeout, false)
+				}
+				pass(5 * time.Second)
+				if got := failing(e); got != want || e.Health().Isolated == silentThere {
+					t.Errorf("%d targets fail, want %d; isolated: %v", got, want, e.Health().Isolated)
+				}
+			})
+		})
+	}
+}
+
 func TestSilenceOfFewHostsCounts(t *testing.T) {
 	reachable(t, engine.Config{}, func(n int) string { return remote(n % 3) }, func(t *testing.T, e *engine.Engine, n *network) {
 		n.fail(probe.ReasonTCPTimeout, false)

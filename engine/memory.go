@@ -55,10 +55,14 @@ func endpointOf(configured probe.Handler, t probe.Target) uint64 {
 		_, _ = h.Write([]byte{0, byte(port >> 8), byte(port)})
 		return h.Sum64()
 	}
-	if h, ok := configured.(probe.EndpointHandler); ok {
-		return max(sum(h.Endpoint(t), 0), 1)
+	network := uint64(0)
+	if t.Network != nil {
+		network = sum(fmt.Sprintf("%+v", *t.Network), 0)
 	}
-	all := sum(t.Address, 0)
+	if h, ok := configured.(probe.EndpointHandler); ok {
+		return max(sum(h.Endpoint(t), 0)+network, 1)
+	}
+	all := sum(t.Address, 0) + network
 	for name, port := range t.Ports {
 		all += sum(name, port) // in any order
 	}

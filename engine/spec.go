@@ -117,6 +117,9 @@ func hasAll(ports, some map[string]uint16) bool {
 
 // hasMoved reports whether p is about another endpoint than sp is for an address.
 func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
+	if !sp.target.SameNetwork(p.Target) {
+		return true
+	}
 	before, knows := sp.configured.(probe.EndpointHandler)
 	after, knowsAfter := p.Handler.(probe.EndpointHandler)
 	if !knows || !knowsAfter {
@@ -144,14 +147,19 @@ type specKey struct {
 	dir, user      string
 	runtime        string
 	static         bool
+	network        probe.Network
 	settings       string
 }
 
 func key(own *owner, p *probe.Probe) specKey {
+	var network probe.Network
+	if p.Target.Network != nil {
+		network = *p.Target.Network
+	}
 	return specKey{
 		own, p.Rule, p.Handler, p.HandlerName, p.Revision,
 		reflect.ValueOf(p.Target.Ports).Pointer(), reflect.ValueOf(p.Target.Env).Pointer(), reflect.ValueOf(p.Target.Labels).Pointer(),
-		p.Target.Dir, p.Target.User, p.Target.Runtime, p.Target.Static, p.Settings,
+		p.Target.Dir, p.Target.User, p.Target.Runtime, p.Target.Static, network, p.Settings,
 	}
 }
 

@@ -292,7 +292,7 @@ func (sc *scheduler) eventOf(a *attempt, res *probe.Result) verdict.Event {
 func isUnwell(r probe.Reason) bool {
 	switch r {
 	case reasonStalled, // the monitor has counted the stall
-		reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
+		reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission, probe.ReasonNetwork,
 		probe.ReasonNoQuorum:
 		return false
 	}

@@ -34,6 +34,9 @@ func holdings(t Targets, shards map[shard.ID]*Targets) (all coord.Holdings, name
 		}
 		for p, of := range in.probes() {
 			h.Config += sum("%v %v %s %v %v %s %s %v", p, of.Rule, of.Target.Address, of.Target.Ports, of.Target.Labels, of.HandlerName, of.Settings, t.Quorums[p])
+			if n := of.Target.Network; n != nil {
+				h.Config += sum("%v %v", p, *n)
+			}
 		}
 		if h.Targets > 0 {
 			all[id] = h

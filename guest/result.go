@@ -141,7 +141,7 @@ func networkReason(err error) string {
 }
 
 // localReasons are the reasons of errors that say nothing about the target.
-var localReasons = []string{"", "tcp.source", "engine.resources", "engine.resolver", "engine.clock", "engine.stopped"}
+var localReasons = []string{"", "tcp.source", "engine.resources", "engine.network", "engine.permission", "engine.resolver", "engine.clock", "engine.stopped"}
 
 // notTarget reports whether an error says nothing about the target.
 func notTarget(err error) bool {

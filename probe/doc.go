@@ -7,6 +7,7 @@
 //
 //	probe.go       Kind, ID, Probe and Set
 //	target.go      Target, Instance and its Phase
+//	network.go     Network: from which network of this machine a target is probed
 //	labels.go      CheckLabels: the labels of a target
 //	selector.go    Selector: selects targets by their names and labels
 //	rule.go        Rule: when to attempt, and the thresholds

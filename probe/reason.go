@@ -35,7 +35,8 @@ const (
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
 	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat need have come yet since the engine listens, or since the instance has started
-	ReasonPermission Reason = "engine.permission"  // the system does not let the engine make such attempts: send ICMP
+	ReasonPermission Reason = "engine.permission"  // the system does not let the engine make such attempts: send ICMP, or enter a network namespace
+	ReasonNetwork    Reason = "engine.network"     // this machine lacks the network namespace or the interface of the target's network block
 	ReasonNoQuorum   Reason = "engine.no_quorum"   // too few votes count of the engines that probe the target together, or as many pass as fail
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address

@@ -38,6 +38,9 @@ type Target struct {
 	// calls it. Exec probes run inside the container, and its address is known once it runs.
 	Runtime string `json:",omitempty"`
 
+	// Network is from where the handlers connect. Nil: the network of the engine. All copies share it, do not write.
+	Network *Network `json:",omitempty"`
+
 	// Since is when the instance began to run that an attempt is made at. The engine sets it for
 	// each attempt; it is zero if the restarts of the target are not observed (StaticID).
 	Since time.Time `json:",omitzero"`
@@ -87,7 +90,7 @@ func (t Target) IsTranslated() bool {
 
 // Equal reports whether two targets are the same in every field but Since and Instance.
 func (t Target) Equal(u Target) bool {
-	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User && t.Runtime == u.Runtime &&
+	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User && t.Runtime == u.Runtime && t.SameNetwork(u) &&
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
@@ -129,7 +130,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err != nil {
 		return p.notAttempted(err)
 	}
-	r := l.Run(ctx, sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.preparedText(), Wake: wake})
+	r := l.Run(dial.InNetwork(ctx, &t), sandbox.Attempt{Target: t, Settings: h.settings, State: h.state, Prepared: h.checked.preparedText(), Wake: wake})
 	result, pluginFault := p.resultOf(ctx, r)
 	h.lane.Store(uint32(laneAfter(ctx, result, l)))
 	p.release(l) // a reset takes time, in which ctx may be done

@@ -89,7 +89,7 @@ func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return dial.Result(err)
 	}
-	return h.transport.dialer.Attempt(ctx, host, port, func(ctx context.Context) probe.Result { return h.probe(ctx, host, port) })
+	return h.transport.dialer.Attempt(dial.InNetwork(ctx, &t), host, port, func(ctx context.Context) probe.Result { return h.probe(ctx, host, port) })
 }
 
 // probe makes an attempt at a host.

@@ -110,7 +110,7 @@ func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return dial.Result(err)
 	}
-	return h.dialer.Attempt(ctx, host, 0, func(ctx context.Context) probe.Result {
+	return h.dialer.Attempt(dial.InNetwork(ctx, &t), host, 0, func(ctx context.Context) probe.Result {
 		var took probe.Timings
 		result := h.ping(ctx, host, &took)
 		result.Timings = took

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -45,7 +46,7 @@ var errPermission = errors.New(`this system does not let the engine send ICMP ec
 
 // permission returns errPermission if no socket can be opened for that reason.
 func permission() error {
-	fd, _, err := openSocket(syscall.AF_INET, syscall.IPPROTO_ICMP, false)
+	fd, _, err := openSocket(nil, syscall.AF_INET, syscall.IPPROTO_ICMP, false)
 	if err == nil {
 		_ = syscall.Close(fd)
 	}
@@ -55,20 +56,32 @@ func permission() error {
 	return nil
 }
 
-// openSocket opens a ping socket or, where the system does not allow that, a raw socket.
-func openSocket(domain, protocol int, onlyRaw bool) (fd int, raw bool, err error) {
+// openSocket opens a ping socket or, where the system does not allow that, a raw socket. The network may be nil.
+func openSocket(n *probe.Network, domain, protocol int, onlyRaw bool) (fd int, raw bool, err error) {
 	const flags = syscall.SOCK_NONBLOCK | syscall.SOCK_CLOEXEC
 	if !onlyRaw {
-		fd, err = syscall.Socket(domain, syscall.SOCK_DGRAM|flags, protocol)
+		fd, err = openIn(n, domain, syscall.SOCK_DGRAM|flags, protocol)
 		if !isDenied(err) && !errors.Is(err, syscall.EPROTONOSUPPORT) { // a kernel without ping sockets
 			return fd, false, os.NewSyscallError("socket", err)
 		}
 	}
-	fd, err = syscall.Socket(domain, syscall.SOCK_RAW|flags, protocol)
+	fd, err = openIn(n, domain, syscall.SOCK_RAW|flags, protocol)
 	if isDenied(err) {
 		return 0, true, &dial.Error{Outcome: probe.Unknown, Reason: probe.ReasonPermission, Err: errPermission}
 	}
 	return fd, true, os.NewSyscallError("socket", err)
+}
+
+// openIn makes a socket in a target's network, which may be nil.
+func openIn(n *probe.Network, domain, kind, protocol int) (fd int, err error) {
+	if n == nil {
+		return syscall.Socket(domain, kind, protocol)
+	}
+	fd, err = nonblock.OpenIn(n, domain, kind, protocol)
+	if lacks := (*nonblock.NetworkError)(nil); errors.As(err, &lacks) {
+		return fd, dial.NetworkError(err)
+	}
+	return fd, err
 }
 
 func isDenied(err error) bool {
@@ -78,7 +91,7 @@ func isDenied(err error) bool {
 // exchange sends a request to an address and waits for the reply, of which it returns the hop limit.
 func (h *handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, err error) {
 	began := time.Now()
-	s, err := h.open(to)
+	s, err := h.open(dial.NetworkOf(ctx), to)
 	if err != nil {
 		return 0, err
 	}
@@ -92,18 +105,18 @@ func (h *handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timin
 	return hopLimit, err
 }
 
-// open opens a socket that is connected to an address.
-func (h *handler) open(to netip.Addr) (*socket, error) {
+// open opens a socket in a target's network, which may be nil, that is connected to an address.
+func (h *handler) open(n *probe.Network, to netip.Addr) (*socket, error) {
 	domain, protocol := syscall.AF_INET, syscall.IPPROTO_ICMP
 	if to.Is6() {
 		domain, protocol = syscall.AF_INET6, syscall.IPPROTO_ICMPV6
 	}
-	fd, raw, err := openSocket(domain, protocol, h.onlyRaw)
+	fd, raw, err := openSocket(n, domain, protocol, h.onlyRaw)
 	if err != nil {
 		return nil, err
 	}
 	s := &socket{file: os.NewFile(uintptr(fd), "icmp"), raw: raw, to: to.WithZone("")}
-	if err := h.prepare(s, fd, to); err != nil {
+	if err := h.prepare(s, fd, h.dialer.SourceIn(n), to); err != nil {
 		s.file.Close()
 		return nil, err
 	}
@@ -111,7 +124,7 @@ func (h *handler) open(to netip.Addr) (*socket, error) {
 }
 
 // prepare sets the options of a socket, connects it, and makes its request.
-func (h *handler) prepare(s *socket, fd int, to netip.Addr) (err error) {
+func (h *handler) prepare(s *socket, fd int, source, to netip.Addr) (err error) {
 	if s.conn, err = s.file.SyscallConn(); err != nil {
 		return err
 	}
@@ -121,7 +134,7 @@ func (h *handler) prepare(s *socket, fd int, to netip.Addr) (err error) {
 	if err := h.setOptions(fd, s.raw, to.Is6()); err != nil {
 		return os.NewSyscallError("setsockopt", err)
 	}
-	if source := h.dialer.Source(); source.IsValid() {
+	if source.IsValid() {
 		address, err := sockaddr(source)
 		if err != nil {
 			return err

@@ -132,6 +132,7 @@ func (h *keepAliveHandler) noteEnd() {
 }
 
 func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *probe.Timings, wake func()) probe.Result {
+	ctx = dial.InNetwork(ctx, &t)
 	host, port, err := h.opener.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)

@@ -57,7 +57,7 @@ func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return dial.Result(err)
 	}
-	return h.dialer.Attempt(ctx, host, port, func(ctx context.Context) probe.Result {
+	return h.dialer.Attempt(dial.InNetwork(ctx, &t), host, port, func(ctx context.Context) probe.Result {
 		var took probe.Timings
 		conn, result := h.open(ctx, host, port, &took)
 		if conn != nil {

@@ -3,8 +3,10 @@ package dial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -38,7 +40,11 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 		return nil, failure(probe.ReasonNotAllowed, errUnixRestricted)
 	}
 	began := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	dialer := net.Dialer{}
+	if n := NetworkOf(ctx); n != nil && n.Namespace != "" && strings.HasPrefix(path, "@") { // a namespace has names of its own
+		dialer.Control = Config{}.prepare(&probe.Network{Namespace: n.Namespace})
+	}
+	conn, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, Classify(ctx, ConnectingUnix, err)
 	}
@@ -103,9 +109,17 @@ func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(con
 
 // connectOne connects to one address.
 func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: -1, KeepAliveConfig: d.config.KeepAlive.Config(), Control: d.config.prepare()}
-	if d.source.IsValid() {
-		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
+	n := NetworkOf(ctx)
+	dialer := net.Dialer{KeepAlive: -1, KeepAliveConfig: d.config.KeepAlive.Config(), Control: d.config.prepare(n)}
+	source := d.SourceIn(n)
+	switch {
+	case !source.IsValid():
+	case source.Is4() != to.Addr().Unmap().Is4():
+		return nil, unknown(probe.ReasonTCPSource, fmt.Errorf("the source address is %s, from which %s cannot be reached: one is IPv4, the other IPv6", source, to.Addr()))
+	case network == "udp":
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
+	default:
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
 	}
 	return dialer.DialContext(ctx, network, to.String())
 }

@@ -127,8 +127,13 @@ func (c Config) checkUnix() error {
 	return nil
 }
 
-// Source returns the address to connect from; it is not valid if the system chooses it.
-func (d *Dialer) Source() netip.Addr { return d.source }
+// SourceIn returns the address to connect from in a target's network, which may be nil; it is not valid if the system chooses it.
+func (d *Dialer) SourceIn(n *probe.Network) netip.Addr {
+	if d.source.IsValid() {
+		return d.source
+	}
+	return n.SourceAddr()
+}
 
 // Check returns what a target lacks for this dialer to reach it, or nil. An error is a
 // *probe.FieldError for the field "host", "ip_family", "port" or "source_address".

@@ -25,6 +25,7 @@
 //	error.go       Classify: the outcome and reason of an error
 //	keepalive.go   the keepalive block of a handler
 //	trace.go       the connection in the probe.Trace of an attempt
+//	network.go     the network block of a target
 //	nonblock.go    the same for the attempts of package nonblock
 //	socket_*.go    socket options
 package dial

@@ -2,9 +2,15 @@
 
 package dial
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/sonde-probe/sonde/probe"
+)
 
 const halfOpenWorks = false
 
 // prepare returns a net.Dialer's Control, or nil.
-func (c Config) prepare() func(network, address string, s syscall.RawConn) error { return nil }
+func (c Config) prepare(*probe.Network) func(network, address string, s syscall.RawConn) error {
+	return nil
+}

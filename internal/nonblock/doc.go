@@ -17,6 +17,8 @@
 //	kept.go            Kept: a connection that attempts use in turn
 //	set_linux.go       Set: an epoll set
 //	socket_linux.go    system calls on sockets
+//	network.go         NetworkError: what this machine lacks of a target's network
+//	network_*.go       OpenIn: sockets in another network namespace
 //	loss.go            Lossy: segments that were sent again are a warning
 //	loss_*.go          how many there were
 //	watcher.go         Watcher: reports the end of connections

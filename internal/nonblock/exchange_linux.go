@@ -89,6 +89,13 @@ func isIdle(fd int) bool {
 
 // open makes a new connection for an attempt.
 func (x *Exchange) open(a *Attempt) Progress {
+	if n := a.Target.Network; n != nil {
+		var err error
+		if a.FD, err = OpenIn(n, domainOf(a.exchange.to), streamSocket, syscall.IPPROTO_TCP); err != nil {
+			a.FD = -1
+			return StepBlock // Probe finds out why
+		}
+	}
 	if call, errno := x.connect(a); errno != 0 {
 		return x.fail(a, x.fault(a, call, errno))
 	}
@@ -101,18 +108,20 @@ func (x *Exchange) open(a *Attempt) Progress {
 
 // connect begins to connect a socket. When a call fails, it returns its name and error.
 func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
-	if a.FD, errno = x.takeSocket(a); errno != 0 {
-		a.FD = -1
-		return "socket", errno
+	if a.FD < 0 {
+		if a.FD, errno = x.takeSocket(a); errno != 0 {
+			a.FD = -1
+			return "socket", errno
+		}
 	}
 	if x.Socket.HalfOpen || x.Socket.ClientFirst {
 		if errno := setOption(a.FD, syscall.IPPROTO_TCP, syscall.TCP_QUICKACK, 0); errno != 0 {
 			return "setsockopt", errno
 		}
 	}
-	if x.Socket.Source.IsValid() {
+	if source := x.source(a); source.IsValid() {
 		_ = setOption(a.FD, syscall.IPPROTO_IP, BindAddressNoPort, 1) // not known before Linux 4.2, and not needed
-		if errno := bindSocket(a.FD, netip.AddrPortFrom(x.Socket.Source, 0)); errno != 0 {
+		if errno := bindSocket(a.FD, netip.AddrPortFrom(source, 0)); errno != 0 {
 			return "bind", errno
 		}
 	}
@@ -287,10 +296,20 @@ func (x *Exchange) fault(a *Attempt, call string, errno syscall.Errno) Fault {
 	switch {
 	case f.Phase != Connecting:
 		f.Local = localAddress(a.FD)
-	case x.Socket.Source.IsValid():
-		f.Local = netip.AddrPortFrom(x.Socket.Source, 0)
+	default:
+		if source := x.source(a); source.IsValid() {
+			f.Local = netip.AddrPortFrom(source, 0)
+		}
 	}
 	return f
+}
+
+// source returns the address to connect from; it is not valid if the system chooses it.
+func (x *Exchange) source(a *Attempt) netip.Addr {
+	if x.Socket.Source.IsValid() {
+		return x.Socket.Source
+	}
+	return a.Target.Network.SourceAddr()
 }
 
 // fail ends an attempt whose connection failed.

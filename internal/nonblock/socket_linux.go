@@ -14,13 +14,16 @@ import (
 
 // openSocket makes a TCP socket for the family of an address.
 func openSocket(at netip.AddrPort) (fd int, errno syscall.Errno) {
-	family := uintptr(syscall.AF_INET6)
-	if at.Addr().Is4() {
-		family = syscall.AF_INET
-	}
-	n, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, family,
-		syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, syscall.IPPROTO_TCP)
+	n, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, uintptr(domainOf(at)), streamSocket, syscall.IPPROTO_TCP)
 	return int(n), errno
+}
+
+// domainOf returns the domain of a socket for an address.
+func domainOf(at netip.AddrPort) int {
+	if at.Addr().Is4() {
+		return syscall.AF_INET
+	}
+	return syscall.AF_INET6
 }
 
 func closeSocket(fd int) {

@@ -82,7 +82,7 @@ func errnoOf(err *dial.Error) abi.Errno {
 	switch err.Reason {
 	case probe.ReasonStopped:
 		return abi.ECONNABORTED
-	case probe.ReasonResources, probe.ReasonResolver, probe.ReasonTCPSource:
+	case probe.ReasonResources, probe.ReasonResolver, probe.ReasonTCPSource, probe.ReasonNetwork, probe.ReasonPermission:
 		return abi.EADDRNOTAVAIL
 	case probe.ReasonDNSTimeout, probe.ReasonTCPTimeout, probe.ReasonTLSTimeout:
 		return abi.ETIMEDOUT

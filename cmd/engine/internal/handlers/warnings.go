@@ -22,6 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/logfile"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
@@ -36,6 +37,7 @@ func lookUp(o *config.Options) {
 	icmp := o.Handlers["icmp"]
 	icmp.Warn = warnOfICMP
 	o.Handlers["icmp"] = icmp
+	o.WarnOfNetwork = warnOfNetwork
 	for name, driver := range o.Drivers {
 		if name == "container" || name == "unit" { // has its command and files elsewhere
 			continue
@@ -343,6 +345,18 @@ func warnOfICMP(v config.Values, _ probe.Target) error {
 		return warnOfHost(v)
 	}
 	return errors.Join(warnOfHost(v), fmt.Errorf("each attempt would be unknown: %w; ignore this if the engine runs elsewhere, or as another user: it was tried on %s", err, machine()))
+}
+
+// warnOfNetwork returns a warning about a network in which this process cannot open a socket.
+func warnOfNetwork(n probe.Network) error {
+	lacks, ok := errors.AsType[*nonblock.NetworkError](nonblock.Try(n))
+	if !ok {
+		return nil
+	}
+	return &probe.FieldError{
+		Field: lacks.Field, Problem: fmt.Sprintf("cannot be used: %v", lacks),
+		Hint: fmt.Sprintf("each attempt would be unknown; ignore this if the engine runs elsewhere, or as another user: it was tried on %s", machine()),
+	}
 }
 
 func warnOfHost(v config.Values) error {

@@ -346,6 +346,7 @@ func TestAnotherEndpointOfAHandlerIsNotKnownToPass(t *testing.T) {
 		"another port":    {with(func(p *probe.Probe) { p.Handler = connector{s, "", "81"} }), probe.Undecided},
 		"another host":    {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.2", "80"} }), probe.Undecided},
 		"another address": {with(func(p *probe.Probe) { p.Target.Address = "10.0.0.2" }), probe.Undecided},
+		"another network": {with(func(p *probe.Probe) { p.Target.Network = &probe.Network{Namespace: "blue"} }), probe.Undecided},
 		"the same host":   {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.1", "80"} }), probe.Passing},
 		"another handler": {with(func(p *probe.Probe) { p.Handler = connector{says(probe.Success), "", "80"} }), probe.Passing},
 		"a port, and a handler": {with(func(p *probe.Probe) {
@@ -387,6 +388,7 @@ func TestAnotherAddressIsNotKnownToPass(t *testing.T) {
 	}{
 		{"another address", with(func(t *probe.Target) { t.Address = "10.0.0.2" }), true},
 		{"another port", with(func(t *probe.Target) { t.Ports = ports(81) }), true},
+		{"another network", with(func(t *probe.Target) { t.Network = &probe.Network{Mark: 7} }), true},
 		{"equal ports", with(func(t *probe.Target) { t.Ports = ports(80) }), false},
 		{"another directory", with(func(t *probe.Target) { t.Dir = "/b" }), false},
 	}

@@ -233,6 +233,11 @@ func TestARestoredProbeKnowsNothingAboutAnotherAddress(t *testing.T) {
 		}
 		return set
 	}
+	elsewhere := at("10.0.0.1", 80)
+	for id, p := range elsewhere {
+		p.Target.Network = &probe.Network{Namespace: "blue"}
+		elsewhere[id] = p
+	}
 	var before map[probe.ID]engine.Memory
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, at("10.0.0.1", 80))
@@ -247,6 +252,7 @@ func TestARestoredProbeKnowsNothingAboutAnotherAddress(t *testing.T) {
 		{at("10.0.0.1", 80), probe.Passing},
 		{at("10.0.0.2", 80), probe.Undecided},
 		{at("10.0.0.1", 81), probe.Undecided},
+		{elsewhere, probe.Undecided},
 	} {
 		e := successor(t, test.set, before)
 		e.Report(instance("a"))

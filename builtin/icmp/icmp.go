@@ -159,6 +159,11 @@ const reasonLoss probe.Reason = "icmp.loss"
 // exchanges sends the requests of an attempt to an address, and returns how many were not replied to in time. It is an error if none was,
 // or one has another error.
 func (h *handler) exchanges(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, lost int, err error) {
+	if h.count > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = dial.WithReserve(ctx)
+		defer cancel()
+	}
 	for i := range h.count {
 		share, cancel := dial.WithShare(ctx, h.count-i)
 		hops, failed := h.exchange(share, to, took)

@@ -11,13 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		for _, policy := range []string{"no", "always", "on-failure"} {
 			t.Run(policy, func(t *testing.T) {
-				name, address := "web-"+policy, dockertest.FreeAddress(t)
+				name, address := "web-"+policy, gatewaytest.FreeAddress(t)
 				spec := docker.Spec{Cmd: []string{"serve", address}}
 				spec.HostConfig.RestartPolicy = docker.RestartPolicy{Name: policy}
 				id := r.ContainerOf(t, name, spec)
@@ -64,7 +65,7 @@ func TestAFailingContainerIsRestartedOnce(t *testing.T) {
 
 func TestACrashIsSeenAtOnce(t *testing.T) {
 	dockertest.EachAlone(t, func(t *testing.T, r *dockertest.Runtime) {
-		address := dockertest.FreeAddress(t)
+		address := gatewaytest.FreeAddress(t)
 		r.Container(t, "web", "serve", address)
 		w := newWorld(t, r)
 		w.HTTP("web", address)

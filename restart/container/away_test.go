@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -24,7 +25,7 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 		w := newWorld(t, r)
 		units, addresses := map[string]restart.Unit{}, []string{}
 		for n := range containers {
-			name, address := fmt.Sprintf("web-%d", n), dockertest.FreeAddress(t)
+			name, address := fmt.Sprintf("web-%d", n), gatewaytest.FreeAddress(t)
 			addresses = append(addresses, address)
 			w.HTTP(name, address)
 			// A command takes a tenth of a second of a processor.

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -98,7 +99,7 @@ func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
 			if health != "" {
 				r.Post(t, "/containers/web-"+ports[i]+"/stop?t=0", "")
 			} else {
-				_, port, _ := net.SplitHostPort(dockertest.FreeAddress(t))
+				_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
 				ports = append(ports, port)
 			}
 			address := "127.0.0.1:" + ports[i]

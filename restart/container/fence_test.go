@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -53,7 +54,7 @@ func TestAContainerThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 			"owned": func(w *world, address string) (restart.Unit, string) { return w.own("web", "serve", address), "" },
 		} {
 			t.Run(name, func(t *testing.T) {
-				address := dockertest.FreeAddress(t)
+				address := gatewaytest.FreeAddress(t)
 				w := newWorld(t, r)
 				w.HTTP("web", address)
 				u, id := unit(w, address)

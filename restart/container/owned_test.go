@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -41,7 +42,7 @@ func (w *world) owned() (list []docker.Listed) {
 
 func TestAnOwnedContainerIsMadeAndReplaced(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
-		address := dockertest.FreeAddress(t)
+		address := gatewaytest.FreeAddress(t)
 		w := newWorld(t, r)
 		w.HTTP("shop/web", address)
 		w.Run(map[string]restart.Unit{"shop/web": w.own("shop/web", "serve", address)}, nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -37,7 +38,7 @@ func TestAnEngineThatMayNotSignalHasTheRuntimeRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		address := dockertest.FreeAddress(t)
+		address := gatewaytest.FreeAddress(t)
 		spec := docker.Spec{Cmd: []string{"serve", address}}
 		spec.HostConfig.RestartPolicy.Name = "always"
 		id := r.ContainerOf(t, "web", spec)

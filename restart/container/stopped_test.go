@@ -10,13 +10,14 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // What somebody stops stays stopped; the engine says so, and goes on when it is started.
 func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
-		w, address := newWorld(t, r), dockertest.FreeAddress(t)
+		w, address := newWorld(t, r), gatewaytest.FreeAddress(t)
 		id := r.Container(t, "web", "serve", address)
 		w.HTTP("web", address)
 		u := w.attach("web")
@@ -45,7 +46,7 @@ func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		for policy, starts := range map[string]string{"no": "by the engine", "always": "by its runtime"} {
 			t.Run(starts, func(t *testing.T) {
-				w, address := newWorld(t, r), dockertest.FreeAddress(t)
+				w, address := newWorld(t, r), gatewaytest.FreeAddress(t)
 				spec := docker.Spec{Cmd: []string{"serve", address}}
 				spec.HostConfig.RestartPolicy.Name = policy
 				id := r.ContainerOf(t, "web-"+policy, spec)

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
-	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -169,7 +169,7 @@ func TestAUnitOfAUserIsRestarted(t *testing.T) {
 	w := newWorld(t)
 	const bus = "DBUS_SESSION_BUS_ADDRESS"
 	w.m.Unit(t, "bus.service", "RuntimeDirectory=user", "ExecStart=dbus-daemon --session --nofork --address=unix:path=/run/user/bus")
-	address := dockertest.FreeAddress(t)
+	address := gatewaytest.FreeAddress(t)
 	text := "[Service]\nExecStart=" + w.subject() + " serve " + address + "\n"
 	err := os.MkdirAll(w.m.Root+"/run/user/systemd/user", 0o700)
 	if err == nil {

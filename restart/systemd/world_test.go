@@ -8,6 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/drivertest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/systemdtest"
 )
 
@@ -26,7 +27,7 @@ func newWorld(t *testing.T) *world {
 // service starts a service that serves HTTP, has probes, and is followed.
 func (w *world) service(name string, settings ...string) (u restart.Unit, address string) {
 	w.t.Helper()
-	address = dockertest.FreeAddress(w.t)
+	address = gatewaytest.FreeAddress(w.t)
 	w.HTTP(name, address)
 	w.m.Unit(w.t, name+suffix, append(settings, "ExecStart="+w.subject()+" serve "+address)...)
 	return w.unit(name), address

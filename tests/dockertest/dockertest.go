@@ -430,14 +430,3 @@ func (r *Runtime) Inspect(t testing.TB, name string) docker.Container {
 	}
 	return c
 }
-
-// FreeAddress returns a loopback address at which nothing listens.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}

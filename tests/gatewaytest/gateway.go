@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ const firstPort, ports = 10_000, 20_000
 var (
 	begin   = rand.Uint32N(ports)
 	claimed atomic.Uint32 // how many were tried
+	claims  sync.Map      // abstract sockets, by address: while this program runs, no other program of tests has the address
 )
 
 // FreeAddress is FindAddress for a test.
@@ -48,12 +50,19 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// FindAddress returns an address of this machine without a listener, another one each time. Its port is none of
-// those that the system gives to others, for connections and for listeners on port 0: it stays free for a while.
+// FindAddress returns an address of this machine without a listener, another one each time, also in other programs of tests. Its port
+// is none of those that the system gives to others, for connections and for listeners on port 0: it stays free for a while.
 func FindAddress() (address string, err error) {
 	for range 100 {
 		address = fmt.Sprint("127.0.0.1:", firstPort+(begin+claimed.Add(1))%ports)
 		var l net.Listener
+		if runtime.GOOS == "linux" {
+			claim, err := net.Listen("unix", "@sonde-test-"+address)
+			if err != nil { // it is another program's
+				continue
+			}
+			claims.Store(address, claim)
+		}
 		if l, err = net.Listen("tcp", address); err == nil {
 			return address, l.Close()
 		}

@@ -35,7 +35,7 @@ SUITE = $(GO) build -o bin/suite ./tests/suite && PATH="$$($(GO) env GOROOT)/bin
 
 # The tests of a target are those of a tier: see tests/tier.
 browser caddy etcd fleet oracle: export SONDE_TIER = ci
-fleet-scale fleet-long gateways faults reloads years oracle-long: export SONDE_TIER = long
+fleet-scale fleet-long gateways faults gray reloads years oracle-long: export SONDE_TIER = long
 
 .PHONY: help
 help: ## show this list
@@ -166,6 +166,10 @@ oracle-long: ## compare with the kubelet's prober for ORACLE_TIME, with new scri
 .PHONY: faults
 faults: ## inject faults into a prober of 2,000 healthy targets, and count changed verdicts (root)
 	$(GO) test -count=1 -v -timeout 30m ./tests/faults -targets 2000
+
+.PHONY: gray
+gray: ## play the partial failures of docs/gray.md, and print how soon each is named, three minutes (root)
+	$(GO) test -count=1 -v -timeout 30m ./tests/gray
 
 .PHONY: years
 # The stories are new ones each time. Without YEARS they are played for TIME.

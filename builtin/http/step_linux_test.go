@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -40,6 +42,19 @@ func TestStepsReportFailedConnections(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { sameBothWays(t, test.config, test.target, test.timeout) })
+	}
+}
+
+// A status decides once the head has come: the body that comes with it is read, however long the request was.
+func TestStepsShowTheBodyThatComesWithTheHead(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, strings.Repeat("no store ", 10), http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	config := httpprobe.Config{Port: "web", Path: "/" + strings.Repeat("a", 100)} // a request as long as the head and a part of the body
+	got, stepped := nonblocktest.InTime(t, plenty, handler(t, config).Handler, targetOf(server.Listener.Addr()))
+	if !stepped || !strings.HasSuffix(got.Detail, strings.TrimSpace(strings.Repeat("no store ", 10))) {
+		t.Errorf("in steps: %v; got %s", stepped, got.Detail)
 	}
 }
 

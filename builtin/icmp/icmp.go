@@ -38,8 +38,8 @@ type Config struct {
 	Host          string `hcl:"host,optional" doc:"IP address or host name to send the request to" default:"the address of the target"`
 	SourceAddress string `hcl:"source_address,optional" doc:"IP address of this machine to send from" default:"the system chooses"`
 	IPFamily      string `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
-	Addresses     string `hcl:"addresses,optional" oneof:"any some all" doc:"what a name with several addresses takes: any of them, tried in order until one replies, or an attempt at all of them, at most eight, which share the timeout. With all the worst one decides. With some the target passes if one does, and an address that fails is a warning. The detail shows each" default:"any"`
-	Count         int    `hcl:"count,optional,nonzero" doc:"how many requests an attempt sends, one after the other; they share the timeout. It fails if none is replied to, and is a warning (icmp.loss) if some are not" default:"1" min:"1" max:"20"`
+	Addresses     string `hcl:"addresses,optional" oneof:"any some all" doc:"what a name with several addresses takes: any of them, tried in order until one replies, or an attempt at all of them, at most eight, which share nine tenths of the timeout. With all the worst one decides. With some the target passes if one does, and an address that fails is a warning. The detail shows each" default:"any"`
+	Count         int    `hcl:"count,optional,nonzero" doc:"how many requests an attempt sends, one after the other; they share nine tenths of the timeout. It fails if none is replied to, and is a warning (icmp.loss) if some are not" default:"1" min:"1" max:"20"`
 	PayloadSize   int    `hcl:"payload_size,optional,nonzero" doc:"bytes of the request behind its header of 8 bytes; the reply must have the same" default:"56" min:"16" max:"65507"`
 	TTL           int    `hcl:"ttl,optional,nonzero" doc:"how many routers may pass the request on, plus one: its time to live, or hop limit over IPv6" default:"that of the system, often 64" min:"1" max:"255"`
 	DontFragment  bool   `hcl:"dont_fragment,optional" doc:"the attempt fails if the request does not fit through a network on the way as a whole" default:"false"`
@@ -159,6 +159,11 @@ const reasonLoss probe.Reason = "icmp.loss"
 // exchanges sends the requests of an attempt to an address, and returns how many were not replied to in time. It is an error if none was,
 // or one has another error.
 func (h *handler) exchanges(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, lost int, err error) {
+	if h.count > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = dial.WithReserve(ctx)
+		defer cancel()
+	}
 	for i := range h.count {
 		share, cancel := dial.WithShare(ctx, h.count-i)
 		hops, failed := h.exchange(share, to, took)

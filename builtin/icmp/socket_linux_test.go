@@ -163,7 +163,11 @@ func TestLostRequestsAreAWarning(t *testing.T) {
 		within := func() probe.Result {
 			ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
 			defer cancel()
-			return h.Probe(ctx, probe.Target{Name: "host", Address: "127.0.0.1"})
+			r := h.Probe(ctx, probe.Target{Name: "host", Address: "127.0.0.1"})
+			if ctx.Err() != nil {
+				t.Errorf("late: %v", r)
+			}
+			return r
 		}
 		remove := lose("limit rate 1/hour burst 2 packets")
 		want(t, within(), probe.Warning, "icmp.loss", "2 of 3 requests were not replied to in time")

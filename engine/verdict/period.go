@@ -13,7 +13,7 @@ func Period(r probe.Rule, s State, decided bool) time.Duration {
 	switch {
 	case !decided:
 		return cmp.Or(r.StartingPeriod, r.Period)
-	case s.Verdict == probe.Failing, s.Last == probe.Failure && s.Run > 0:
+	case s.Verdict == probe.Failing, s.Last == probe.Failure && s.Run > 0, s.Score() > 0:
 		return cmp.Or(r.FailingPeriod, r.Period)
 	}
 	return r.Period

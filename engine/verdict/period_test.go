@@ -24,6 +24,8 @@ func TestThePeriodFollowsTheState(t *testing.T) {
 		"passing after a failure":          {verdict.State{Verdict: probe.Passing, Last: probe.Failure, Run: 1}, true, all.FailingPeriod},
 		"passing, a failure not counted":   {verdict.State{Verdict: probe.Passing, Last: probe.Failure}, true, all.Period},
 		"passing, an attempt without word": {verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Errors: 1}, true, all.Period},
+		"passing with a score":             {verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 4, Policy: probe.PolicyEvidence}, true, all.FailingPeriod},
+		"passing without a score":          {verdict.State{Verdict: probe.Passing, Last: probe.Success, Policy: probe.PolicyEvidence}, true, all.Period},
 		"failing":                          {verdict.State{Verdict: probe.Failing, Last: probe.Failure, Run: 3}, true, all.FailingPeriod},
 		"failing after a success":          {verdict.State{Verdict: probe.Failing, Last: probe.Success, Run: 1}, true, all.FailingPeriod},
 	} {

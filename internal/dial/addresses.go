@@ -49,9 +49,11 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	if len(ips) > MaxAddresses {
 		return Result(unknown(probe.ReasonNoAddr, fmt.Errorf("%s has %d addresses, at most %d can be checked: use addresses = \"any\"", host, len(ips), MaxAddresses)))
 	}
+	limited, cancel := WithReserve(ctx)
+	defer cancel()
 	results := make([]probe.Result, 0, len(ips))
 	for i, ip := range ips {
-		some, cancel := WithShare(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i)
+		some, cancel := WithShare(context.WithValue(limited, pinKey{}, pin{host, ip}), len(ips)-i)
 		results = append(results, once(some))
 		cancel()
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -70,6 +72,16 @@ func WithShare(ctx context.Context, n int) (context.Context, context.CancelFunc)
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
+}
+
+// WithReserve returns a context that ends when nine tenths of the time that is left have passed: an attempt that passes though
+// a part of it had no answer must not be late.
+func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(end)*9/10)
 }
 
 // Addresses returns the addresses of a host that may be used, in the order in which to try them: at

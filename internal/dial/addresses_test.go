@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -126,6 +127,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 			t.Errorf("some of %s: got %s, want %s", ips, got, want)
 		}
 	}
+	checkReserve(t, some)
 	var tried []string
 	d := dialer(t, Config{Addresses: AllAddresses})
 	d.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup
@@ -169,4 +171,24 @@ func TestAnAddressOfAnAttemptAtAllIsCheckedForEachPort(t *testing.T) {
 	if r.Outcome != probe.Failure || r.Reason != probe.ReasonNotAllowed {
 		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
+}
+
+// checkReserve checks that an attempt whose last address never answers is not late.
+func checkReserve(t *testing.T, some *Dialer) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		some.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup
+		n := 0
+		r := some.Attempt(ctx, "shop", 80, func(ctx context.Context) probe.Result {
+			if n++; n == 1 {
+				return probe.Succeed("")
+			}
+			<-ctx.Done()
+			return probe.Fail(probe.ReasonTCPTimeout, "")
+		})
+		if r.Outcome != probe.Warning || ctx.Err() != nil {
+			t.Errorf("got %v, %v", r, ctx.Err())
+		}
+	})
 }

@@ -261,7 +261,7 @@ func (x *Exchange) receive(a *Attempt) (status, Fault) {
 	if e.reads >= maxReads || len(a.Buffer) >= x.MaxResponse {
 		return unsupported, Fault{}
 	}
-	if len(a.Buffer) == cap(a.Buffer) {
+	if len(a.Buffer) == cap(a.Buffer) || cap(a.Buffer) < min(minBuffer, x.MaxResponse) { // that of the request may be small
 		grown := make([]byte, len(a.Buffer), min(max(minBuffer, 2*cap(a.Buffer)), x.MaxResponse))
 		copy(grown, a.Buffer)
 		a.Buffer = grown

@@ -247,7 +247,7 @@ func mount(t *testing.T, source, target, kind string, flags uintptr, data string
 }
 
 // Filter applies rules of nftables in the network of this process, until remove is called
-// or the test ends: the chains of a table. The test stands in .ci/run, since it needs nft.
+// or the test ends: the chains of a table, for IPv4 and IPv6. The test stands in .ci/run, since it needs nft.
 func Filter(t *testing.T, chains string) (remove func()) {
 	t.Helper()
 	return filter(t, chains, nil)
@@ -271,7 +271,7 @@ func filter(t *testing.T, chains string, within []string) (remove func()) {
 		}
 		return nil
 	}
-	table := fmt.Sprintf("table ip test%d", tables.Add(1))
+	table := fmt.Sprintf("table inet test%d", tables.Add(1))
 	if err := apply(table + " {\n" + chains + "\n}"); err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func long() ([]step, error) {
 	}
 	steps = append(steps,
 		command("build for arm64", "go", "build", "./cmd/engine/...").with("GOARCH=arm64")) // several packages: writes nothing
-	for _, target := range []string{"lint", "explore", "caddy", "oracle-long", "faults", "years", "browser", "gateways", "etcd", "fleet", "fleet-scale", "fleet-long", "fuzz", "bench"} {
+	for _, target := range []string{"lint", "explore", "caddy", "oracle-long", "faults", "gray", "years", "browser", "gateways", "etcd", "fleet", "fleet-scale", "fleet-long", "fuzz", "bench"} {
 		steps = append(steps, command("make "+target, "make", "--no-print-directory", target))
 	}
 	return steps, nil

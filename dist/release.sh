@@ -73,7 +73,7 @@ for platform in "${platforms[@]}"; do
 		say "packages and image for $platform"
 		for packager in deb rpm; do
 			for of in "sonde nfpm" "sonde-fleet nfpm-fleet"; do
-				OUT=$to PLUGINS=$OUT/plugins ARCH=$GOARCH host "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \
+				PLUGINS=$OUT/plugins OUT=$to ARCH=$GOARCH host "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \
 					--config "dist/${of#* }.yaml" --packager $packager --target "$to/${of% *}_${VERSION}_$GOARCH.$packager" >/dev/null
 			done
 		done

@@ -74,12 +74,12 @@ for platform in "${platforms[@]}"; do
 		for packager in deb rpm; do
 			for of in "sonde nfpm" "sonde-fleet nfpm-fleet"; do
 				PLUGINS=$OUT/plugins OUT=$to ARCH=$GOARCH host "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \
-					--config "dist/${of#* }.yaml" --packager $packager --target "$to/${of% *}_${VERSION}_$GOARCH.$packager" >/dev/null
+					--config "dist/${of#* }.yaml" --packager $packager --target "$OUT/${of% *}_${VERSION}_$GOARCH.$packager" >/dev/null
 			done
 		done
-		host "$GO" run ./dist/oci -arch "$GOARCH" -name "sonde:$VERSION" "$to/sonde" "$OUT/plugins" >"$to/sonde_${VERSION}_$GOARCH.oci.tar"
+		host "$GO" run ./dist/oci -arch "$GOARCH" -name "sonde:$VERSION" "$to/sonde" "$OUT/plugins" >"$OUT/sonde_${VERSION}_$GOARCH.oci.tar"
 	fi
-	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$to" --exclude '*.deb' --exclude '*.rpm' --exclude '*.tar' -cf - . |
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$to" -cf - . |
 		gzip -n >"$OUT/sonde_${VERSION}_${GOOS}_$GOARCH.tar.gz"
 done
 rm -rf "$OUT/host"

@@ -164,5 +164,6 @@ func layer(at time.Time, program, plugins string) ([]byte, error) {
 		}
 		_ = files.add(name, 0o755, body)
 	}
-	return b.Bytes(), files.Close()
+	err = files.Close() // before the bytes are taken
+	return b.Bytes(), err
 }

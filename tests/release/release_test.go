@@ -149,7 +149,7 @@ target "itself" {
     tcp { port = 1 }
     period = "100ms"
   }
-  probe "liveness" {
+  probe "readiness" "redis" {
     redis { port = 1 } # a plugin of the image
   }
 }
@@ -293,7 +293,7 @@ cp "$2" "$root/sonde.deb"
 chroot "$root" dpkg -i /sonde.deb
 chroot "$root" /usr/bin/sonde validate --strict /etc/sonde
 test "$(chroot "$root" /usr/bin/sonde version | cut -d' ' -f2)" = v0.1.0
-printf 'target "cache" {\n address = "127.0.0.1"\n probe "liveness" {\n redis { port = 1 }\n }\n}\n' >"$root/cache.hcl"
+printf 'target "cache" {\n address = "127.0.0.1"\n probe "readiness" {\n redis { port = 1 }\n }\n}\n' >"$root/cache.hcl"
 chroot "$root" /usr/bin/sonde validate --strict /cache.hcl
 chroot "$root" install -d -m 0700 -o sonde -g sonde /var/cache/sonde /run/sonde
 start "$4"

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"flag"
+	"github.com/sonde-probe/sonde/tests/golden"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,24 +11,6 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
-
-// golden compares a text with a golden file, or writes the file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is out of date (run the test with -rewrite and review the diff):\n%s", path, got)
-	}
-}
 
 // configurations returns the HCL files of a folder as sources.
 func configurations(t testing.TB, pattern string) []Source {
@@ -64,7 +47,7 @@ func TestErrorsShowWhereTheyAreAndHowToFixThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, s.Name+".golden", strings.ReplaceAll(text.String(), dir, "/DIR"))
+			golden.Check(t, s.Name+".golden", strings.ReplaceAll(text.String(), dir, "/DIR"), *rewrite)
 			if strings.Contains(text.String(), "hunter") {
 				t.Error("a sensitive value was shown")
 			}

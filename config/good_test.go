@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 func testEnv(name string) (string, bool) {
@@ -26,7 +27,7 @@ func TestValidConfigurationsAreDecoded(t *testing.T) {
 			if err := diags.WriteText(&text, false); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, s.Name+".golden", text.String()+dump(t, c))
+			golden.Check(t, s.Name+".golden", text.String()+dump(t, c), *rewrite)
 		})
 	}
 }

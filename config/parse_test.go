@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 func parse(t testing.TB, text string, o Options) (*Config, Diagnostics) {
@@ -105,7 +106,7 @@ variable "secret" {
 		VarFiles: []Source{{"prod.vars", []byte("hosst = []\nsecret = \"hunter2\"\n")}},
 		Vars:     []Var{{Name: "hosts", Value: `["a`}, {Name: "count2", Value: "1"}},
 	})
-	golden(t, "testdata/given.golden", written(t, diags, false))
+	golden.Check(t, "testdata/given.golden", written(t, diags, false), *rewrite)
 }
 
 func TestEqualHandlerBlocksShareAHandlerAndItsRevision(t *testing.T) {
@@ -160,7 +161,7 @@ func TestFilesAreOneConfiguration(t *testing.T) {
 	if len(c.Set) != 1 {
 		t.Errorf("the set has %d probes", len(c.Set))
 	}
-	golden(t, "testdata/files.golden", written(t, diags, false))
+	golden.Check(t, "testdata/files.golden", written(t, diags, false), *rewrite)
 }
 
 func TestAByteOrderMarkMayBeginAFile(t *testing.T) {
@@ -198,7 +199,7 @@ func TestJSONDiagnosticsHaveTerraformsFormat(t *testing.T) {
 	if !json.Valid(b.Bytes()) {
 		t.Error("it is not JSON")
 	}
-	golden(t, "testdata/diagnostics.json.golden", b.String())
+	golden.Check(t, "testdata/diagnostics.json.golden", b.String(), *rewrite)
 }
 
 func TestColorIsOptional(t *testing.T) {
@@ -241,7 +242,7 @@ func TestReadTakesFilesAndDirectories(t *testing.T) {
 	if got := strings.Join(names, " "); got != "a.hcl.json=a b.hcl=b c.hcl=c" {
 		t.Errorf("read %s", got)
 	}
-	golden(t, "testdata/read.golden", strings.ReplaceAll(written(t, diags, false), dir, "DIR"))
+	golden.Check(t, "testdata/read.golden", strings.ReplaceAll(written(t, diags, false), dir, "DIR"), *rewrite)
 }
 
 func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {

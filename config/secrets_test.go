@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 // shout is the configuration of a handler with sensitive fields, whose names are not those of secrets.
@@ -235,7 +236,7 @@ func TestSecretsInPushedFilesAreShownWithACure(t *testing.T) {
 			s.Name = "fleet:/" + filepath.Base(s.Name)
 			_, diags := pushShout(s)
 			text := written(t, diags, false)
-			golden(t, name+".golden", text)
+			golden.Check(t, name+".golden", text, *rewrite)
 			if strings.Contains(text, "hunter") {
 				t.Error("a secret was shown")
 			}

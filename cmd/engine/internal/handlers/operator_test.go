@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/golden"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -35,18 +36,7 @@ func TestOperatorsMistakesAreAnswered(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			got := answer(t, name)
-			if *rewrite {
-				if err := os.WriteFile(name+".golden", []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(name + ".golden")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("the answer is (write it with -rewrite, and review the diff):\n%s", got)
-			}
+			golden.Check(t, name+".golden", got, *rewrite)
 		})
 	}
 }

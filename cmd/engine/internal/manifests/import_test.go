@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
@@ -85,25 +86,14 @@ func TestManifestsBecomeContainers(t *testing.T) {
 	}
 }
 
-func testGolden(t *testing.T, name, golden string, flags ...string) {
+func testGolden(t *testing.T, name, file string, flags ...string) {
 	t.Run(filepath.Base(name), func(t *testing.T) {
 		out, stderr, err := runImport(nil, append(flags, name)...)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, stderr)
 		}
 		got := filepath.ToSlash(out + warningLines(stderr))
-		if *rewriteGolden {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the output differs from %s:\n%s", golden, got)
-		}
+		golden.Check(t, file, got, *rewriteGolden)
 		laid, _ := document.Format(config.Source{Name: "x.hcl", Bytes: []byte(out)})
 		if string(laid) != out {
 			t.Error("the output is not in the canonical style")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/peerimport"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -28,19 +29,7 @@ func TestConfigurationsOfOtherToolsBecomeTargets(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := string(doc.Bytes()) + "\n" + strings.Join(warnings, "\n") + "\n"
-			golden := filepath.Join("testdata", name+".golden")
-			if *rewrite {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("it became\n%s\nwant\n%s", got, want)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".golden"), got, *rewrite)
 		})
 	}
 }

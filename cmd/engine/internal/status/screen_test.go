@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
@@ -96,7 +95,7 @@ func TestWhatTerminalsOfThreeWidthsShow(t *testing.T) {
 			if color {
 				name = fmt.Sprintf("testdata/%d-color.txt", width)
 			}
-			golden(t, name, strings.ReplaceAll(got, "\x1b", "␛"))
+			golden.Check(t, name, strings.ReplaceAll(got, "\x1b", "␛"), *rewrite)
 		}
 	}
 }
@@ -133,26 +132,5 @@ func checkFits(t *testing.T, text string, on cli.Screen) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > on.Width {
 			t.Errorf("a line has %d of %d columns: %s", n, on.Width, line)
 		}
-	}
-}
-
-// golden compares a text with a golden file, or writes the file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is out of date (run the test with -rewrite and review the diff):\n%s", name, got)
 	}
 }

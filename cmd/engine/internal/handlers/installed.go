@@ -1,10 +1,12 @@
 package handlers
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/config"
@@ -37,8 +39,9 @@ func installedPlugins() map[string]string {
 	return all
 }
 
-// addInstalled adds the handlers of installed plugins to those that are built in. Each is loaded when a configuration uses it.
-func (p *Plugins) addInstalled(builtin map[string]config.Handler) {
+// addInstalled adds the handlers of installed plugins to those that are built in. Each is loaded when a configuration uses it. Its
+// schema is read, from a file of megabytes, only if one of the sources has its name.
+func (p *Plugins) addInstalled(builtin map[string]config.Handler, sources []config.Source) {
 	installed := installedPlugins()
 	maps.DeleteFunc(installed, func(name, _ string) bool { _, exists := builtin[name]; return exists })
 	for name, path := range installed {
@@ -49,11 +52,22 @@ func (p *Plugins) addInstalled(builtin map[string]config.Handler) {
 			}
 			return load()
 		}}
-		if module, err := files.ReadRegular(path, wasmhost.DefaultModuleSize); err == nil {
-			if m, err := abi.ReadManifest(module); err == nil {
-				h.Schema = schema(m.Doc, m.Settings)
-			}
+		if slices.ContainsFunc(sources, func(s config.Source) bool { return bytes.Contains(s.Bytes, []byte(name)) }) {
+			h.Schema = schemaOf(path)
 		}
 		builtin[name] = h
 	}
+}
+
+// schemaOf returns the schema of a plugin by its manifest. It is empty if the plugin cannot be used, which loading it says.
+func schemaOf(path string) config.Schema {
+	module, err := files.ReadRegular(path, wasmhost.DefaultModuleSize)
+	if err != nil {
+		return config.Schema{}
+	}
+	m, err := abi.ReadManifest(module)
+	if err != nil {
+		return config.Schema{}
+	}
+	return schema(m.Doc, m.Settings)
 }

@@ -140,7 +140,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	grpc := o.Handlers["grpc"]
 	grpc.Load = p.GRPC
 	o.Handlers["grpc"] = grpc
-	p.addInstalled(o.Handlers)
+	p.addInstalled(o.Handlers, sources)
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
 	o.Describe, o.NoCluster, o.RunsTargets, o.Discovered = p.Describe, in.NoCluster, in.RunsTargets, new(accepted.Inputs).Elements
 	if p.Inputs != nil {

@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -78,6 +79,11 @@ type Notice struct {
 	// has ended, it returns an Exit instead.
 	Reason probe.Reason
 	Detail string // for people: what is wrong, since when, and what to do
+}
+
+// LostNotice returns the Notice of a driver whose runtime cannot be seen since a time, for a reason of the runtime.
+func LostNotice(reason probe.Reason, why error, since time.Time) Notice {
+	return Notice{Reason: reason, Detail: fmt.Sprintf("%v (since %s)", why, since.UTC().Format(time.RFC3339))}
 }
 
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,

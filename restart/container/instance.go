@@ -3,14 +3,12 @@ package container
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/internal/docker"
 	"github.com/sonde-probe/sonde/probe"
@@ -119,5 +117,5 @@ func noticeOf(v docker.View) restart.Notice {
 	if v.Lost == nil || errors.Is(v.Lost, docker.ErrNotListed) {
 		return restart.Notice{}
 	}
-	return restart.Notice{Reason: reasonOf(v.Lost), Detail: fmt.Sprintf("%v (since %s)", v.Lost, v.Since.UTC().Format(time.RFC3339))}
+	return restart.LostNotice(reasonOf(v.Lost), v.Lost, v.Since)
 }

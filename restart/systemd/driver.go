@@ -77,7 +77,7 @@ func (v view) lostNotice() restart.Notice {
 	if v.lost == nil || errors.Is(v.lost, errNotConnected) {
 		return restart.Notice{}
 	}
-	return restart.Notice{Reason: reasonOf(v.lost), Detail: fmt.Sprintf("%v (since %s)", v.lost, v.since.UTC().Format(time.RFC3339))}
+	return restart.LostNotice(reasonOf(v.lost), v.lost, v.since)
 }
 
 // await returns the unit once it runs. A unit that has failed, and does not restart itself, is started when the back-off is over.

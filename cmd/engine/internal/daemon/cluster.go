@@ -202,7 +202,7 @@ func (c *cluster) mayRestart(target string) bool {
 	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.IsSynced(target)
 }
 
-// notifierOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
+// notifierOf returns which engine notifies receivers about a group: the one that owns the shard of its name. Any goroutine may call it.
 func (c *cluster) notifierOf(group string) notify.Notifier {
 	if c.fleet.MayNotify(group) {
 		return notify.ThisEngine

@@ -57,7 +57,8 @@ func endpointOf(configured probe.Handler, t probe.Target) uint64 {
 	}
 	network := uint64(0)
 	if t.Network != nil {
-		network = sum(fmt.Sprintf("%+v", *t.Network), 0)
+		text, _ := json.Marshal(t.Network) // texts and a number; without those that are not set, so that a new field changes nothing
+		network = sum(string(text), 0)
 	}
 	if h, ok := configured.(probe.EndpointHandler); ok {
 		return max(sum(h.Endpoint(t), 0)+network, 1)

@@ -19,8 +19,13 @@ type event struct {
 	Output     string
 }
 
-// result has the packages that have failed, and those of them in which the race detector has crashed.
-type result struct{ failed, crashed []string }
+// result is what a run of go test has found.
+type result struct {
+	failed  []string            // packages
+	crashed []string            // those of them in which the race detector has crashed
+	tests   map[string][]string // the tests that have failed, by package
+	broken  bool                // something else has failed: the build, a limit of time, a data race, a panic
+}
 
 // hasDetectorCrashed reports whether a program of tests has crashed by a mistake of the race detector, which
 // counts a goroutine's events on two threads at once if timers of a synctest bubble are due there:
@@ -36,8 +41,9 @@ var detectorCrash = regexp.MustCompile(`(?m)ThreadSanitizer: CHECK failed|^SIGSE
 // one of which the program has printed anything.
 var stray = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|ThreadSanitizer: |unexpected fault address)`)
 
-// read prints the events of go test until they end.
-func (r *report) read(events io.Reader) (all result) {
+// read prints the events of go test until they end. It begins the lines of tests that fail with prefix.
+func (r *report) read(events io.Reader, prefix string) (all result) {
+	all.tests = map[string][]string{}
 	outputs := map[[2]string]*strings.Builder{} // of tests that have not ended, and strays, by package and name
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
@@ -57,9 +63,9 @@ func (r *report) read(events io.Reader) (all result) {
 			}
 			outputs[key].WriteString(e.Output)
 		case "pass", "fail", "skip":
-			crashed := r.endTest(e, outputs)
-			if e.Test == "" && e.Action == "fail" {
-				all.failed = append(all.failed, e.Package)
+			crashed := r.endTest(e, outputs, prefix)
+			if e.Action == "fail" {
+				all.fail(e, outputs)
 			}
 			if crashed {
 				all.crashed = append(all.crashed, e.Package)
@@ -79,9 +85,23 @@ func (r *report) read(events io.Reader) (all result) {
 	return all
 }
 
+// fail notes that a test or a package has failed.
+func (all *result) fail(e event, outputs map[[2]string]*strings.Builder) {
+	switch {
+	case e.Test == "":
+		all.failed = append(all.failed, e.Package)
+		all.broken = all.broken || len(all.tests[e.Package]) == 0
+	case !strings.Contains(e.Test, "/"):
+		all.tests[e.Package] = append(all.tests[e.Package], e.Test)
+	}
+	for key, b := range outputs {
+		all.broken = all.broken || key[0] == e.Package && stray.MatchString(b.String())
+	}
+}
+
 // endTest prints a test that has failed, or a package that has ended, and reports whether it is one in which the
 // race detector has crashed.
-func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder) (crashed bool) {
+func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder, prefix string) (crashed bool) {
 	output := ""
 	if b := outputs[[2]string{e.Package, e.Test}]; b != nil {
 		output = b.String()
@@ -90,17 +110,26 @@ func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder) (crash
 	case e.Test != "" && e.Action == "skip":
 		r.skip(output)
 	case e.Test != "" && e.Action == "fail":
-		r.printf("--- %s\n%s", e.Package, output)
+		r.printf("%s", quote(prefix, "--- "+e.Package+"\n"+output))
 	case e.Test == "" && e.Action == "pass":
 		r.pass(e, output)
 	case e.Test == "" && e.Action == "fail":
 		for key, b := range outputs { // tests that ran when the program of the tests ended
 			if key[0] == e.Package && key[1] != "" {
-				r.printf("--- %s\n%s", e.Package, b)
+				r.printf("%s", quote(prefix, "--- "+e.Package+"\n"+b.String()))
 				crashed = crashed || hasDetectorCrashed(b.String())
 			}
 		}
-		r.fail(output)
+		r.fail(output, prefix)
 	}
 	return crashed
+}
+
+// quote begins each line with a prefix.
+func quote(prefix, text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(prefix + line)
+	}
+	return b.String()
 }

@@ -35,7 +35,7 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 	}, "\n")
 	var out strings.Builder
 	r := report{w: &out}
-	ended := r.read(strings.NewReader(events))
+	ended := r.read(strings.NewReader(events), "")
 	r.sumUp()
 	if !slices.Equal(ended.failed, []string{"b", "d"}) || ended.crashed != nil {
 		t.Errorf("failed and crashed: %v", ended)
@@ -70,7 +70,7 @@ func TestACrashOfTheRaceDetectorIsRecognized(t *testing.T) {
 		events := fmt.Sprintf(`{"Action":"output","Package":"a","Test":"TestA","Output":%q}
 {"Action":"fail","Package":"a"}`, text)
 		r := report{w: io.Discard}
-		if ended := r.read(strings.NewReader(events)); (ended.crashed != nil) != want || len(ended.failed) != 1 {
+		if ended := r.read(strings.NewReader(events), ""); (ended.crashed != nil) != want || len(ended.failed) != 1 {
 			t.Errorf("%q: failed and crashed: %v", text, ended)
 		}
 	}

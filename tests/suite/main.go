@@ -10,6 +10,7 @@
 //	tiers.go   the tables of steps
 //	report.go  what is printed
 //	gotest.go  go test: its events, as lines
+//	again.go   tests that have failed beside others, run once more alone
 //	select.go  which packages a step tests: changed ones, and those that start goroutines
 package main
 
@@ -71,6 +72,7 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 		}
 	}
 	running.Wait()
+	r.runAgain(ctx)
 	r.sumUp()
 	took := time.Since(begin).Round(time.Second)
 	if ctx.Err() != nil {
@@ -90,6 +92,7 @@ type step struct {
 	env      []string // beside the environment
 	argv     []string // go test gets -json, and its events are printed as lines
 	parallel bool     // it may run in parallel with other such steps
+	retries  bool     // the few tests that fail are run once more at the end, alone
 }
 
 // run runs a step, and reports how it has ended, after how long, and the processor time that it
@@ -102,7 +105,11 @@ func (s step) run(ctx context.Context, r *report) {
 		r.printf("    the race detector has crashed (golang/go#78156), tested once more: %s\n", strings.Join(all.crashed, " "))
 		again := s
 		again.argv = append(slices.Clone(s.argv[:slices.IndexFunc(s.argv, isPackage)]), all.crashed...)
-		_, err = again.once(ctx, r, &cpu)
+		all, err = again.once(ctx, r, &cpu)
+	}
+	if err != nil && s.retries && ctx.Err() == nil && all.onlyTests() {
+		r.retryLater(s, all.tests)
+		err = nil
 	}
 	r.endStep(s.name, err, time.Since(began), cpu)
 }
@@ -131,7 +138,11 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
 	if s.isTest() {
-		all, err = runTest(c, r)
+		prefix := ""
+		if s.retries {
+			prefix = "| " // it may be retracted
+		}
+		all, err = runTest(c, r, prefix)
 	} else {
 		err = c.Run()
 	}
@@ -144,8 +155,8 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	return all, err
 }
 
-// runTest runs go test -json.
-func runTest(c *exec.Cmd, r *report) (all result, err error) {
+// runTest runs go test -json, and begins the lines of tests that fail with prefix.
+func runTest(c *exec.Cmd, r *report, prefix string) (all result, err error) {
 	c.Stdout = nil
 	events, err := c.StdoutPipe()
 	if err != nil {
@@ -154,6 +165,6 @@ func runTest(c *exec.Cmd, r *report) (all result, err error) {
 	if err := c.Start(); err != nil {
 		return all, err
 	}
-	all = r.read(events)
+	all = r.read(events, prefix)
 	return all, c.Wait()
 }

@@ -20,6 +20,8 @@ type report struct {
 	w       io.Writer
 	failed  []string // steps
 	fails   []string // the last lines of packages that have failed
+	retries []retry
+	luck    []string // tests that have failed, and passed alone
 	ended   []ended
 	skipped map[string]int // tests, by reason
 }
@@ -72,8 +74,8 @@ func (r *report) pass(e event, output string) {
 }
 
 // fail prints what go test has said of a package that has failed, and keeps its last line.
-func (r *report) fail(output string) {
-	r.printf("%s", output)
+func (r *report) fail(output, prefix string) {
+	r.printf("%s", quote(prefix, output))
 	for line := range strings.Lines(output) {
 		if strings.HasPrefix(line, "FAIL\t") {
 			r.mu.Lock()
@@ -108,6 +110,9 @@ func (r *report) sumUp() {
 	}
 	for _, e := range r.ended[max(0, len(r.ended)-slowest):] {
 		r.printf("%s", e.line)
+	}
+	if len(r.luck) > 0 {
+		r.printf("--- %d tests have failed beside others, and passed alone; mend them: %s\n", len(r.luck), strings.Join(r.luck, ", "))
 	}
 	if len(r.fails) > 0 {
 		r.printf("--- %d packages have failed:\n%s", len(r.fails), strings.Join(r.fails, ""))

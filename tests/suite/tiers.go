@@ -108,6 +108,7 @@ func ci() ([]step, error) {
 	}
 	for i, s := range tests {
 		tests[i] = s.inTier("ci")
+		tests[i].retries = true
 	}
 	return append([]step{format, vet, configuration}, tests...), nil
 }

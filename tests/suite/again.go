@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// retry is a step with tests that have failed, and are run once more.
+type retry struct {
+	step  step
+	tests map[string][]string // by package
+}
+
+// maxRetries is how many tests are run once more. If more have failed, it is not for the machine.
+const maxRetries = 3
+
+// onlyTests reports whether tests have failed, and nothing else: a data race, a panic, a limit of time or a build is
+// never for the machine.
+func (all result) onlyTests() bool { return len(all.tests) > 0 && !all.broken }
+
+// retryLater has tests of a step run once more.
+func (r *report) retryLater(s step, tests map[string][]string) {
+	r.mu.Lock()
+	r.retries = append(r.retries, retry{s, tests})
+	r.mu.Unlock()
+	r.printf("    to run once more, alone: %s\n", strings.Join(names(tests), ", "))
+}
+
+// names returns tests with their packages.
+func names(tests map[string][]string) (all []string) {
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		for _, test := range tests[pkg] {
+			all = append(all, strings.TrimPrefix(pkg, modulePath)+" "+test)
+		}
+	}
+	return all
+}
+
+// runAgain runs the tests once more that have failed beside others. It is called when all steps have ended.
+func (r *report) runAgain(ctx context.Context) {
+	var all []string
+	for _, a := range r.retries {
+		all = append(all, names(a.tests)...)
+	}
+	for _, a := range r.retries {
+		name := a.step.name + ", once more: " + strings.Join(names(a.tests), ", ")
+		if len(all) > maxRetries {
+			r.endStep(name, fmt.Errorf("%d tests have failed, which is more than are run once more", len(all)), 0, 0)
+			continue
+		}
+		r.fails = slices.DeleteFunc(r.fails, func(line string) bool { return a.has(line) })
+		r.printf("--- %s\n", name)
+		began := time.Now()
+		var cpu time.Duration
+		var err error
+		for pkg, tests := range a.tests {
+			_, failed := a.step.only(pkg, tests).once(ctx, r, &cpu)
+			err = errors.Join(err, failed)
+		}
+		r.endStep(name, err, time.Since(began), cpu)
+		if err == nil {
+			r.luck = append(r.luck, names(a.tests)...)
+		}
+	}
+}
+
+// has reports whether the last line of a package, as go test prints it, is of one whose tests are run once more.
+func (a retry) has(line string) bool {
+	fields := strings.Fields(line) // FAIL, package, seconds
+	return len(fields) > 1 && a.tests[fields[1]] != nil
+}
+
+// only returns the step for some tests of one package.
+func (s step) only(pkg string, tests []string) step {
+	flags := s.argv[:slices.IndexFunc(s.argv, isPackage)]
+	s.argv = append(slices.Clone(flags), "-count=1", "-run", "^("+strings.Join(tests, "|")+")$", pkg)
+	s.retries = false
+	return s
+}

@@ -18,6 +18,7 @@ type settings struct {
 	Role        string        `sonde:"role" doc:"the expected role: primary or replica; default: either"`
 	MaxLag      time.Duration `sonde:"max_lag" doc:"the maximum time since a replica has heard from its primary, in whole seconds; default: unlimited"`
 	MinReplicas int           `sonde:"min_replicas" doc:"the minimum number of replicas of a primary whose lag is at most max_lag; default 0"`
+	Write       string        `sonde:"write" doc:"a key to set in each attempt, which expires after a minute: only a server that accepts writes succeeds; default: nothing is written"`
 	TLS         *guest.TLS    `sonde:"tls" doc:"connect over TLS"`
 
 	commands []byte // sent at once
@@ -40,6 +41,8 @@ func (s *settings) Prepare() error {
 		return &guest.FieldError{Field: "min_replicas", Problem: "must not be negative"}
 	case s.MinReplicas > 0 && s.Role == replica:
 		return &guest.FieldError{Field: "min_replicas", Problem: "goes with a primary only"}
+	case s.Write != "" && s.Role == replica:
+		return &guest.FieldError{Field: "write", Problem: "goes with a primary only: a replica refuses writes"}
 	case s.Username != "" && s.Password == "":
 		return &guest.FieldError{Field: "password", Problem: "must be set, as username is"}
 	}
@@ -50,6 +53,9 @@ func (s *settings) Prepare() error {
 		s.commands = appendCommand(s.commands, "AUTH", s.Password)
 	}
 	s.commands = appendCommand(s.commands, "PING")
+	if s.Write != "" {
+		s.commands = appendCommand(s.commands, "SET", s.Write, "written by a probe", "EX", "60")
+	}
 	if s.replication() {
 		s.commands = appendCommand(s.commands, "INFO", "replication")
 	}
@@ -89,6 +95,9 @@ func (s *settings) read(in *bufio.Reader) (text string, err error) {
 	if err == nil {
 		err = expect(in, "PONG")
 	}
+	if err == nil && s.Write != "" {
+		err = expect(in, "OK")
+	}
 	if err == nil && s.replication() {
 		text, err = readReply(in)
 	}
@@ -113,6 +122,9 @@ var reasons = map[string]string{
 	"MASTERDOWN": "redis.link",
 	"BUSY":       "redis.busy",
 	"MISCONF":    "redis.misconfigured",
+	"READONLY":   "redis.role",
+	"NOREPLICAS": "redis.replicas",
+	"OOM":        "redis.memory",
 }
 
 func reasonOf(text string) string {
@@ -128,7 +140,7 @@ func reasonOf(text string) string {
 
 func init() {
 	guest.Register(guest.Plugin{
-		Name: "redis", Version: "1.0.0", Doc: "asks a Redis server whether it serves, and about its replication",
+		Name: "redis", Version: "1.0.0", Doc: "asks a Redis server whether it serves, whether it accepts writes, and about its replication",
 	}, attempt)
 }
 

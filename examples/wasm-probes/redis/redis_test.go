@@ -22,6 +22,7 @@ func TestRedis(t *testing.T) {
 		t.Run("Logins", func(t *testing.T) { logins(t, way) })
 		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("Replication", func(t *testing.T) { replicas(t, way) })
+		t.Run("Writes", func(t *testing.T) { writes(t, way) })
 		t.Run("AScriptThatDoesNotEnd", func(t *testing.T) { busy(t, way) })
 		t.Run("AConnectionIsNotEnough", func(t *testing.T) { onlyAccepts(t, way) })
 		t.Run("InvalidAnswers", func(t *testing.T) { oddAnswers(t, way) })
@@ -148,6 +149,27 @@ func replicas(t *testing.T, way lab.Way) {
 	lab.Until(t, lost, guest.Success)
 }
 
+func writes(t *testing.T, way lab.Way) {
+	_, port := server(t, "--min-replicas-max-lag", "2")
+	good := way.Must(t, fmt.Sprintf(`{"port": %q, "write": "sonde:probe", "role": "primary"}`, port))
+	lab.Until(t, good, guest.Success)
+	reads := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
+	for name, c := range map[string]struct{ on, off, reason string }{
+		"a demoted primary":  {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "redis.role"},
+		"replicas are gone":  {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "redis.replicas"},
+		"its memory is full": {"CONFIG SET maxmemory 1000", "CONFIG SET maxmemory 0", "redis.memory"},
+	} {
+		send(t, port, strings.Fields(c.on)...)
+		write := way.Must(t, fmt.Sprintf(`{"port": %q, "write": "sonde:probe"}`, port))
+		if r := lab.Until(t, write, guest.Failure); r.Reason != c.reason {
+			t.Errorf("%s: %+v, want %s", name, r, c.reason)
+		}
+		lab.Expect(t, reads, guest.Success, "")
+		send(t, port, strings.Fields(c.off)...)
+		lab.Until(t, write, guest.Success)
+	}
+}
+
 func oddAnswers(t *testing.T, way lab.Way) {
 	for answer, reason := range map[string]string{
 		"":                         "tcp.closed",
@@ -187,6 +209,7 @@ func wrongSettings(t *testing.T, way lab.Way) {
 		`{"max_lag": "-1s"}`:                     "max_lag",
 		`{"min_replicas": -1}`:                   "min_replicas",
 		`{"min_replicas": 1, "role": "replica"}`: "min_replicas",
+		`{"write": "a", "role": "replica"}`:      "write",
 		`{"username": "probe"}`:                  "password",
 		`{"pasword": "x"}`:                       "pasword",
 	} {

@@ -33,6 +33,7 @@ type instance struct {
 	provenAt  time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
 	notBefore time.Time // deadline of the phase; in others than those that have one, the earliest time of the next request to terminate
 	requests  int       // requests to terminate, since a probe fails
+	refusal   string    // why the driver could not terminate it the last time, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
 	acquired  bool      // the disruption budget was asked for its restart
 	explained bool      // the reported detail is that of a delay, or of a runtime that does not answer
@@ -182,13 +183,14 @@ func (i *instance) handle(o occurrence) {
 	case doEndLater:
 		i.requests++
 		i.notBefore = now.Add(i.supervisor.unit.BackOff.wait(i.requests))
-		i.postpone(now, delay{reason: probe.ReasonEnding, until: i.notBefore}, o.failing)
+		i.postpone(now, delay{reason: probe.ReasonEnding, until: i.notBefore, detail: i.refusal}, o.failing)
 	case doReplace:
 		i.replace(now)
 	case doGiveUp:
 		i.giveUp(now, cmp.Or(o.err, errNotTerminated))
 	case doFree:
 		i.free()
+		i.refuse(o.err)
 	case doTerminate:
 		i.terminate(o.wish)
 	case doRelease:
@@ -475,7 +477,7 @@ func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 	case !now.Before(i.notBefore):
 		return delay{}
 	case i.requests > 0:
-		return delay{reason: probe.ReasonEnding, until: i.notBefore}
+		return delay{reason: probe.ReasonEnding, until: i.notBefore, detail: i.refusal}
 	}
 	return delay{reason: probe.ReasonBackOff, until: i.notBefore}
 }
@@ -559,17 +561,25 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 			m.NotBefore = i.notBefore
 		}
 	})
-	i.show(true, probe.ReasonEnding, "")
+	i.show(true, probe.ReasonEnding, i.refusal)
 	if s.logsRetry() {
 		s.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
+// refuse shows why the driver could not terminate the instance, while a restart is reported.
+func (i *instance) refuse(err error) {
+	if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
+		i.refusal = fmt.Sprintf("not restarted: %v", err)
+		i.show(in.Managed, in.Reason, i.refusal)
+	}
+}
+
 // settle withdraws what was reported while a probe failed.
 func (i *instance) settle(now time.Time, isCanceled bool) {
 	s := i.supervisor
-	i.inquiry, i.requests = inquiry{}, 0
+	i.inquiry, i.requests, i.refusal = inquiry{}, 0, ""
 	i.free()
 	s.setRetries(0)
 	if i.budgeted {

@@ -252,6 +252,32 @@ func TestAnInstanceIsReleasedOnceItsRestartHasFailed(t *testing.T) {
 	})
 }
 
+// The status says why a failing instance is still the same, until it recovers.
+func TestAnInstanceThatIsNotRestartedSaysWhy(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		live := new(fakeHandler)
+		h.apply(map[string]restart.Unit{"web": {Driver: &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s}, TerminationGracePeriod: s}})
+		h.probes(map[string]probe.Handler{"web": live})
+		h.sleep(3 * s)
+		live.setFailing(true)
+		h.sleep(4 * s)
+		if got := h.expect("web", "web-0", probe.Running, probe.ReasonEnding).Detail; got != "" {
+			t.Errorf("detail %q during the first request", got)
+		}
+		for range 3 { // also while it waits for the next request, and during that
+			h.sleep(7 * s)
+			if got := h.expect("web", "web-0", probe.Running, probe.ReasonEnding).Detail; got != "not restarted: exit status 3" {
+				t.Errorf("detail %q", got)
+			}
+		}
+		live.setFailing(false)
+		h.sleep(5 * s)
+		if got := h.expect("web", "web-0", probe.Running, "").Detail; got != "" {
+			t.Errorf("detail %q of an instance that has recovered", got)
+		}
+	})
+}
+
 func TestARestartThatFailsIsGivenUpAtOnce(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.apply(map[string]restart.Unit{"web": {Driver: &refusing{external: external{newDriver("web", healthy)}}}})

@@ -202,7 +202,7 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 				rt.watch.Recheck(c.ID) // events have not told yet
 			default:
 				d.log.Warn("container not restarted", "container", c.Name, "instance", instanceID(c), "error", err)
-				d.failed(fmt.Errorf("container %s was not restarted: %w", c.Name, err))
+				d.failed(fmt.Errorf("container %s: %w", c.Name, err))
 			}
 			act = nil
 		}

@@ -136,7 +136,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 			asked = isAtWork
 		case asked == isAtWork && !v.Job:
 			asked = notAsked
-			r.failed(fmt.Errorf("unit %s was not restarted: its job was cancelled", r.name))
+			r.failed(fmt.Errorf("the job of unit %s was cancelled", r.name))
 		}
 		select {
 		case <-ctx.Done():
@@ -160,7 +160,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 				r.bus.mark(func(f *follower) bool { return f == r.follower }) // signals have not told yet
 			case ctx.Err() == nil:
 				r.log.Warn("unit not restarted", "unit", r.name, "instance", u.InvocationID, "error", err)
-				r.failed(fmt.Errorf("unit %s was not restarted: %w", r.name, err))
+				r.failed(fmt.Errorf("unit %s: %w", r.name, err))
 			}
 		}
 	}

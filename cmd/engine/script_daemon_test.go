@@ -94,6 +94,9 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("ADDRESS", strings.TrimSpace(string(b)))
 		return err == nil && len(b) > 0
 	})
+	if strings.HasSuffix(ts.Getenv("ADDRESS"), ":9650") {
+		ts.Fatalf("the daemon listens on the default port, which another program may have: use --listen 127.0.0.1:0")
+	}
 }
 
 func environ() []string { return append(os.Environ(), "GORACE="+noRaceSleep) }

@@ -58,10 +58,7 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	if err := cli.ShowDiagnostics(c, diags, cli.ExitFailed); err != nil {
 		return err
 	}
-	if hint := deafHint(loaded.Set); hint != "" {
-		fmt.Fprintln(c.ErrOrStderr(), hint)
-	}
-	for _, line := range restartNotes(c.Context(), loaded.Targets) {
+	for _, line := range append(deafHints(loaded.Set), restartNotes(c.Context(), loaded.Targets)...) {
 		fmt.Fprintln(c.ErrOrStderr(), line)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
@@ -92,23 +89,35 @@ func restartNotes(ctx context.Context, targets map[string]config.Target) (lines 
 	return lines
 }
 
-// deafHint returns a hint about liveness probes that a program passes which hangs, or "". It is no warning: there are
-// programs that nothing else can be asked of.
-func deafHint(set probe.Set) string {
-	var all []string
+// deafHints returns hints about probes that succeed while the program hangs: the liveness probes of targets, and all
+// probes of targets that have no other. They are no warnings: some programs answer nothing else.
+func deafHints(set probe.Set) (lines []string) {
+	live, all := map[string]bool{}, map[string]bool{}
 	for id, p := range set {
-		if h, ok := p.Handler.(interface{ KernelAnswers() bool }); ok && id.Kind == probe.Liveness && h.KernelAnswers() {
-			all = append(all, id.Target)
+		h, ok := p.Handler.(interface{ KernelAnswers() bool })
+		isDeaf := ok && h.KernelAnswers()
+		live[id.Target] = live[id.Target] || isDeaf && id.Kind == probe.Liveness
+		before, seen := all[id.Target]
+		all[id.Target] = isDeaf && (before || !seen)
+	}
+	maps.DeleteFunc(live, func(target string, isDeaf bool) bool { return !isDeaf || all[target] })
+	maps.DeleteFunc(all, func(_ string, isDeaf bool) bool { return !isDeaf })
+	for _, h := range []struct {
+		targets map[string]bool
+		text    string
+	}{
+		{all, "no probe of %s fails while the program hangs"},
+		{live, "the liveness probe of %s succeeds also while the program hangs"},
+	} {
+		names := slices.Sorted(maps.Keys(h.targets))
+		if len(names) == 0 {
+			continue
 		}
+		of := names[0]
+		if len(names) > 1 {
+			of += fmt.Sprintf(" and %d more", len(names)-1)
+		}
+		lines = append(lines, fmt.Sprintf("hint: "+h.text+", since the kernel answers for it: expect an answer of the program (expect in tcp, or http)", of))
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	of := all[0]
-	if len(all) > 1 {
-		of += fmt.Sprintf(" and %d more", len(all)-1)
-	}
-	return fmt.Sprintf("hint: the liveness probe of %s succeeds also while the program hangs, since the kernel answers for it: expect an answer of the program (expect in tcp, or http)", of)
+	return lines
 }

@@ -27,7 +27,7 @@ func TestFailingLivenessRestartsTheInstance(t *testing.T) {
 				web.setFailing(false)
 				h.sleep(10 * s)
 				in := h.expect("web", "web-1", probe.Running, "")
-				if in.Restarts != 1 || in.Detail != "killed by SIGTERM (exit status 143): bye" {
+				if in.Restarts != 1 || in.Detail != "liveness failed (test.failing), killed by SIGTERM (exit status 143): bye" {
 					t.Errorf("got %+v", in)
 				}
 				h.expectTimes("asked to end within", a.graces(), 30*s)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +34,12 @@ type instance struct {
 	provenAt  time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
 	notBefore time.Time // deadline of the phase; in others than those that have one, the earliest time of the next request to terminate
 	requests  int       // requests to terminate, since a probe fails
+	failed    string    // which probe has failed and why, since it was asked to terminate
 	refusal   string    // why the driver could not terminate it the last time, since a probe fails
 	budgeted  bool      // the budget has allowed the restart
 	acquired  bool      // the disruption budget was asked for its restart
-	explained bool      // the reported detail is that of a delay, or of a runtime that does not answer
 	charged   bool      // its restart was charged to the budget now, and not earlier
+	explained bool      // the reported detail is about the reason, not about the exit of the previous instance
 	byOthers  bool      // see Exit.ByOthers
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
 
@@ -66,7 +68,7 @@ type occurrence struct {
 type delay struct {
 	reason probe.Reason // empty if that is not to be reported
 	until  time.Time
-	detail string // for people; default: how the instance before has exited
+	detail string // for people
 	group  string // that withholds it, with the reason restart.floor
 }
 
@@ -556,22 +558,31 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.requests = max(i.requests, 1)
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
+	i.failed = fmt.Sprintf("%s failed (%s)", strings.TrimPrefix(failing.ID.String(), failing.ID.Target+":"), reasonOf(failing))
 	s.remember(func(m *Memory) {
 		if m.Requested, m.Budgeted = true, true; !s.unit.external() {
 			m.NotBefore = i.notBefore
 		}
 	})
-	i.show(true, probe.ReasonEnding, i.refusal)
+	i.show(true, probe.ReasonEnding, cmp.Or(i.refusal, i.endingDetail(now, grace)))
 	if s.logsRetry() {
 		s.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
+// endingDetail returns which probe has failed, and how long the instance has to exit; the runtime of an external one decides that.
+func (i *instance) endingDetail(now time.Time, grace time.Duration) string {
+	if i.isExternal {
+		return i.failed
+	}
+	return fmt.Sprintf("%s, it has %s to exit from %s on", i.failed, grace, now.UTC().Format("15:04:05Z"))
+}
+
 // refuse shows why the driver could not terminate the instance, while a restart is reported.
 func (i *instance) refuse(err error) {
 	if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
-		i.refusal = fmt.Sprintf("not restarted: %v", err)
+		i.refusal = "not restarted: " + i.supervisor.control.config.Redact(err.Error())
 		i.show(in.Managed, in.Reason, i.refusal)
 	}
 }
@@ -579,7 +590,7 @@ func (i *instance) refuse(err error) {
 // settle withdraws what was reported while a probe failed.
 func (i *instance) settle(now time.Time, isCanceled bool) {
 	s := i.supervisor
-	i.inquiry, i.requests, i.refusal = inquiry{}, 0, ""
+	i.inquiry, i.requests, i.refusal, i.failed = inquiry{}, 0, "", ""
 	i.free()
 	s.setRetries(0)
 	if i.budgeted {
@@ -599,8 +610,9 @@ func (i *instance) show(managed bool, reason probe.Reason, detail string) bool {
 		s.withdrawRequest()
 	}
 	in := s.reported
+	isPlain := reason == "" || reason == probe.ReasonCrashLoop || reason == probe.ReasonBackOff // the exit of the previous instance explains it
 	switch {
-	case detail != "":
+	case detail != "" || !isPlain:
 		in.Detail, i.explained = detail, true
 	case i.explained:
 		in.Detail, i.explained = s.lastExit, false
@@ -693,7 +705,7 @@ func (i *instance) finish(exit Exit) termination {
 	}
 	switch end.cause {
 	case byProbe:
-		end.why = i.notice.Detail
+		end.why = cmp.Or(i.notice.Detail, i.failed)
 	case byOthers:
 		end.why = "stopped or restarted by others"
 	}

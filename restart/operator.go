@@ -193,6 +193,7 @@ func (i *instance) giveUp(now time.Time, reason error) {
 	in := s.reported
 	in.Managed, in.Reason = s.unit.restartsOnFailure(), i.runningReason(now)
 	in.Detail = fmt.Sprintf("not restarted as requested at %s: %s", now.UTC().Format(millisecondsRFC3339), text)
+	i.explained = false // it stays
 	s.report(in)
 	i.recheck.Reset(0) // a probe may fail that has not changed since
 }

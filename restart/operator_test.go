@@ -3,6 +3,7 @@ package restart_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -261,7 +262,7 @@ func TestAnInstanceThatIsNotRestartedSaysWhy(t *testing.T) {
 		h.sleep(3 * s)
 		live.setFailing(true)
 		h.sleep(4 * s)
-		if got := h.expect("web", "web-0", probe.Running, probe.ReasonEnding).Detail; got != "" {
+		if got := h.expect("web", "web-0", probe.Running, probe.ReasonEnding).Detail; got != "liveness failed (test.failing)" {
 			t.Errorf("detail %q during the first request", got)
 		}
 		for range 3 { // also while it waits for the next request, and during that
@@ -274,6 +275,28 @@ func TestAnInstanceThatIsNotRestartedSaysWhy(t *testing.T) {
 		h.sleep(5 * s)
 		if got := h.expect("web", "web-0", probe.Running, "").Detail; got != "" {
 			t.Errorf("detail %q of an instance that has recovered", got)
+		}
+	})
+}
+
+// How the previous instance exited is not why this one is being terminated.
+func TestAnInstanceThatIsTerminatedSaysWhichProbeFailed(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		live := new(fakeHandler)
+		d := newDriver("web", func(n int) behavior {
+			if n == 0 {
+				return behavior{exitsAfter: s, code: 3}
+			}
+			return behavior{endsAfter: 9 * s}
+		})
+		h.apply(map[string]restart.Unit{"web": {Driver: d, TerminationGracePeriod: 10 * s}})
+		h.probes(map[string]probe.Handler{"web": live})
+		h.sleep(time.Minute)
+		h.expectText(h.expect("web", "web-1", probe.Running, "").Detail, "exit status 3")
+		live.setFailing(true)
+		h.sleep(5 * s)
+		if got := h.expect("web", "web-1", probe.Running, probe.ReasonEnding).Detail; !regexp.MustCompile(`^liveness failed \(test.failing\), it has 10s to exit from 00:01:\d\dZ on$`).MatchString(got) {
+			t.Errorf("detail %q", got)
 		}
 	})
 }

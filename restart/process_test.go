@@ -50,7 +50,7 @@ func TestRealProcessIsRestarted(t *testing.T) {
 		in := h.instance("web")
 		return in.Restarts == 1 && in.Phase == probe.Running && in.Reason == ""
 	})
-	if in := h.instance("web"); !strings.HasPrefix(in.Detail, "exit status") {
+	if in := h.instance("web"); !strings.HasPrefix(in.Detail, "liveness failed (test.failing), exit status") {
 		t.Errorf("got %+v", in)
 	}
 	stop()

@@ -148,7 +148,7 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 			t.Errorf("what warns goes on to be stored: %d requests", n)
 		}
 		for st := range one.fleet.Others().All() {
-			if isWarning := st.Result.Reason == "http.redirect"; isWarning != (st.ID.Kind == probe.Readiness && strings.HasSuffix(st.ID.Target, "0")) {
+			if isWarning := st.Result.Reason == "http.redirect"; isWarning != strings.HasSuffix(st.ID.Target, "0") {
 				t.Errorf("another engine shows %v with %v", st.ID, st.Result)
 			}
 		}

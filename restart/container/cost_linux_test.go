@@ -1,6 +1,7 @@
 package container
 
 import (
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -17,7 +18,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/dockertest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
-	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // group is a control group whose processor time is counted.
@@ -86,10 +86,14 @@ func TestEngineWhoseCostIsCounted(t *testing.T) {
 	select {}
 }
 
+var counts = flag.Bool("costs", false, "compare the cost of an attempt with that of a HEALTHCHECK, for five minutes")
+
 // The same containers are checked by HTTP from outside, by commands inside, and by their HEALTHCHECK, one after the other. The time of
 // the daemons, shims, containers and checks counts, less that of the same containers without checks.
 func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
-	tier.Long(t) // a busy machine, or the race detector, makes either side slower
+	if !*counts {
+		t.Skip("needs -costs, and a machine that does nothing else")
+	}
 	const containers, length, period, want = 20, time.Minute, 5 * time.Second, 50.0
 	daemon, own := newGroup(t, "daemon"), newGroup(t, "engine")
 	r := dockertest.DockerIn(t, string(daemon))

@@ -122,6 +122,7 @@ func long() ([]step, error) {
 	steps := []step{
 		goTest("packages, at length", append([]string{"-count=1", "-timeout", "2h"}, paths(all)...)...).inTier("long"),
 		goTest("releases and benchmarks", "-count=1", "./tests/release", "./tests/bench").inTier("long"),
+		goTest("cost of checks", "-count=1", "-run", "^TestTheCost", "./restart/container", "-costs").inTier("long"),
 		repositoryTests.inTier("ci"), // its long tests are the step above, and targets of make, below
 		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
 	}

@@ -28,6 +28,9 @@ func (t Target) explain(now time.Time) []string {
 	if text := t.Instance.explain(now); text != "" {
 		all = append(all, text)
 	}
+	if t.Instance.ID == probe.StaticID && t.State == probe.StateFailing {
+		all = append(all, "Nothing restarts it: the target has no process, container, unit or restart block.")
+	}
 	all = append(all, t.Process.explain()...)
 	if text := t.Beat.explain(now); text != "" {
 		all = append(all, text)

@@ -71,6 +71,15 @@ func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
 	}
 }
 
+func TestAnExplanationSaysThatNothingRestartsTheTarget(t *testing.T) {
+	for state, want := range map[probe.TargetState]bool{probe.StateFailing: true, probe.StateNotReady: false} {
+		target := api.Target{Name: "web", State: state, Instance: api.Instance{ID: probe.StaticID, Phase: probe.Running}}
+		if got := strings.Join(target.Explain(explained), " "); strings.Contains(got, "Nothing restarts it") != want {
+			t.Errorf("%v: %s", state, got)
+		}
+	}
+}
+
 func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
 	failure := &api.Result{Outcome: probe.Failure, Reason: probe.ReasonHTTPStatus, Detail: "status 503, want 200-399", At: ago(1200 * time.Millisecond),
 		DurationSeconds: 0.0031, Tries: 1, Timings: api.Timings{ConnectSeconds: 0.0002, FirstByteSeconds: 0.0025}}

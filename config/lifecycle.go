@@ -41,7 +41,7 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 		if block == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
 			t.e.add(report{
 				isWarning: true, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
-				hint: "nothing restarts this target: add process { … } or restart { … }",
+				hint: "nothing restarts this target: add process { … }, container { … }, unit \"NAME\" { … } or restart { … }",
 			})
 		}
 	}
@@ -80,7 +80,7 @@ func (t *targetDecoder) warnOfRestarts(b *tree.Block, blocks []*tree.Block) {
 	case block == nil && liveness != nil && len(t.options.Drivers) > 0 && !t.options.RunsTargets:
 		t.reportLater(report{
 			isWarning: true, at: liveness.Header, body: b.Body.OutsideLoop(), summary: "the liveness probe restarts nothing",
-			hint: "the engine does not run this target: add process { … } or restart { … } to it, or make this a readiness probe",
+			hint: "the engine does not restart this target: add process { … }, container { … }, unit \"NAME\" { … } or restart { … } to it, or make this a readiness probe",
 		})
 	case block != nil && !causes && driver.ByProbes:
 		t.reportLater(report{

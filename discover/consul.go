@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Consul finds elements in the catalog of Consul, whatever its own checks say of them.
+// Consul finds elements in the catalog of Consul. It ignores the results of Consul's own checks.
 type Consul struct {
 	Service    string    `hcl:"service" doc:"name of the service"`
 	Tags       []string  `hcl:"tags,optional" doc:"tags that an instance of the service must have, all of them" default:"none"`
@@ -29,12 +29,12 @@ type Consul struct {
 
 const (
 	defaultConsul  = "http://127.0.0.1:8500"
-	maxWait        = 30 * time.Second // of a request that waits for a change
+	maxWait        = 30 * time.Second // of a blocking query
 	maxConsulToken = 4 << 10
 	retryConsul    = 5 * time.Second
 )
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check validates the configuration. It returns a *probe.FieldError, or nil.
 func (c Consul) Check() error {
 	if err := limits.Check(c, "").Err(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (c Consul) Check() error {
 	return checkURL("url", cmp.Or(c.URL, defaultConsul))
 }
 
-// Run implements Source. It waits for changes by blocking queries.
+// Run implements Source. It waits for changes with blocking queries.
 func (c Consul) Run(ctx context.Context, found func(Elements, error)) {
 	client, index := client{tls: c.TLS}, uint64(0)
 	defer client.close()
@@ -57,11 +57,11 @@ func (c Consul) Run(ctx context.Context, found func(Elements, error)) {
 		if index = next; index == 0 {
 			return retryConsul
 		}
-		return time.Second // a catalog that changes all the time is not asked all the time
+		return time.Second // limits the rate of queries if the catalog changes constantly
 	})
 }
 
-// catalogService is an instance of a service in the answer of the catalog.
+// catalogService is an instance of a service in a response of the catalog.
 type catalogService struct {
 	Node, Address, ServiceAddress, ServiceID string
 
@@ -70,7 +70,7 @@ type catalogService struct {
 	ServiceMeta map[string]string
 }
 
-// ask asks for the instances, once the catalog has another index than the one before.
+// ask returns the instances once the index of the catalog differs from index, or after maxWait.
 func (c Consul) ask(ctx context.Context, client *client, index uint64) (Elements, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait+requestTimeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (c Consul) ask(ctx context.Context, client *client, index uint64) (Elements
 	}
 	next, err := strconv.ParseUint(answered.Get("X-Consul-Index"), 10, 64)
 	if err != nil || next < index {
-		next = 0 // as Consul's documentation says: begin again
+		next = 0 // start again, as Consul's documentation requires
 	}
 	all, err := parseCatalog(body)
 	if all == nil {

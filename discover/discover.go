@@ -1,12 +1,12 @@
-// Package discover finds the addresses of targets: in files, by HTTP, in DNS, in the catalog of Consul, and
-// among containers.
+// Package discover finds the addresses of targets in files, by HTTP, in DNS, in the catalog
+// of Consul, and among containers.
 //
-//	discover.go  Source, and what it finds
-//	finder.go    Finder: runs Sources, and keeps what they have found last
+//	discover.go  Source, and the elements that it finds
+//	finder.go    Finder: runs Sources, and keeps their latest elements
 //	groups.go    the format of Prometheus: groups of addresses with labels
 //	file.go      files in that format
-//	http.go      a server that answers in that format
-//	dns.go       addresses and services of DNS
+//	http.go      HTTP servers that respond in that format
+//	dns.go       addresses and services in DNS
 //	consul.go    services of Consul
 //	docker.go    containers of Docker and Podman
 package discover
@@ -23,38 +23,40 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// Element is what is found about one target.
+// Element is a target found by a Source.
 type Element struct {
 	Address string            `json:"address"`          // an IP address or a host name; empty for a container
-	Port    uint16            `json:"port,omitempty"`   // 0 if it is not known
-	Labels  map[string]string `json:"labels,omitempty"` // what the source says of it, as labels that a target may have
-	Meta    map[string]string `json:"meta,omitempty"`   // other labels, such as job and __meta_rack, and what the source knows besides
+	Port    uint16            `json:"port,omitempty"`   // 0 if unknown
+	Labels  map[string]string `json:"labels,omitempty"` // labels reported by the source that are valid labels of a target
+	Meta    map[string]string `json:"meta,omitempty"`   // other labels, such as job and __meta_rack, and further attributes that the source reports
 }
 
-// Elements are what a source has found, by keys: the address, a colon and the port, or only the address without one; the name of a container.
+// Elements are the elements found by a Source. The key is the address with the port, if any, as in
+// 10.0.0.7:80, or the name of a container.
 type Elements map[string]Element
 
-// Source is where elements are found.
+// Source finds elements.
 type Source interface {
-	// Run calls found with each answer, also with one that is as the one before, until ctx is done. With an error other than a
-	// *LeftOutError the answer may lack elements, and says nothing about those that it lacks; Run goes on. It calls found from
-	// one goroutine.
+	// Run calls found with each response, even if it equals the previous one, until ctx is done. If the error is not nil
+	// and not a *LeftOutError, the response may lack elements, which does not mean that they are gone; Run continues. It
+	// calls found from one goroutine.
 	Run(ctx context.Context, found func(Elements, error))
 }
 
-// Bounds of an answer.
+// Limits on a response.
 const (
 	MaxElements = 200_000
 	maxAnswer   = 64 << 20 // bytes
 	maxKey      = 400      // bytes
-	maxLabels   = 100      // of an element
-	maxLabel    = 4096     // bytes of a name and a value
+	maxLabels   = 100      // per element
+	maxLabel    = 4096     // bytes of a name and its value
 )
 
-// LeftOutError says that elements of an answer have invalid addresses or labels, and are left out. The others are complete.
+// LeftOutError reports that elements of a response are left out since their addresses or labels are invalid. The
+// response is otherwise complete.
 type LeftOutError struct {
 	N     int
-	First string // one of them, and what is wrong with it
+	First string // the first of them, and its problem
 }
 
 // Error implements error.
@@ -65,20 +67,20 @@ func (e *LeftOutError) Error() string {
 	return fmt.Sprintf("%d elements are left out; the first: %s", e.N, e.First)
 }
 
-// answer is an answer that is being read.
+// answer collects the elements of a response.
 type answer struct {
 	Elements
 	left LeftOutError
 }
 
-// leaveOut notes an element that is left out.
+// leaveOut records an element that is left out.
 func (a *answer) leaveOut(format string, args ...any) {
 	if a.left.N++; a.left.N == 1 {
 		a.left.First = fmt.Sprintf(format, args...)
 	}
 }
 
-// err returns a *LeftOutError if elements are left out, or nil.
+// err returns a *LeftOutError if elements were left out, or nil.
 func (a *answer) err() error {
 	if a.left.N > 0 {
 		return &a.left
@@ -86,7 +88,7 @@ func (a *answer) err() error {
 	return nil
 }
 
-// add adds an element, or leaves it out. It returns an error if the answer has too many.
+// add adds an element, or leaves it out if it is invalid. It returns an error if there are too many elements.
 func (a *answer) add(e Element) error {
 	key := e.Address
 	if e.Port > 0 {
@@ -116,7 +118,7 @@ func address(text string) (e Element, ok bool) {
 	return Element{Address: host, Port: uint16(n)}, err == nil && n > 0
 }
 
-// repeat calls ask at once, and again after the time that it returns, until ctx is done.
+// repeat calls ask immediately, and again after the duration that it returns, until ctx is done.
 func repeat(ctx context.Context, ask func() (again time.Duration)) {
 	for ctx.Err() == nil {
 		t := time.NewTimer(ask())

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// DNS finds elements by names.
+// DNS finds elements by looking up names.
 type DNS struct {
 	Names   []string      `hcl:"names" doc:"names to look up, by the name servers of this machine"`
 	Type    string        `hcl:"type,optional" oneof:"A AAAA SRV" doc:"what to look up: A and AAAA are addresses, SRV are hosts with ports" default:"SRV"`
@@ -25,13 +25,13 @@ type DNS struct {
 	Refresh time.Duration `hcl:"refresh,optional,nonzero" doc:"longest time until the names are looked up again. A shorter time to live of a record counts, from five seconds on" default:"1m" min:"5s" max:"24h"`
 }
 
-// minRefresh bounds how often names are looked up.
+// minRefresh is the minimum time between lookups.
 const minRefresh = 5 * time.Second
 
-// maxNames bounds DNS.Names.
+// maxNames is the maximum number of DNS.Names.
 const maxNames = 100
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check validates the configuration. It returns a *probe.FieldError, or nil.
 func (d DNS) Check() error {
 	if err := limits.Check(d, "").Err(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (d DNS) Check() error {
 	return nil
 }
 
-// nameProblem returns why a name cannot be looked up, or "". Names of SRV records begin with underscores.
+// nameProblem returns why a name cannot be looked up, or "". Labels may begin with underscores, as in names of SRV records.
 func nameProblem(name string) string {
 	plain := strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(plain, ".") {
@@ -75,7 +75,7 @@ func (d DNS) Run(ctx context.Context, found func(Elements, error)) {
 	})
 }
 
-// ask looks all names up. It returns the shortest time to live of the records.
+// ask looks up all names. ttl is the shortest time to live of the records.
 func (d DNS) ask(ctx context.Context) (all Elements, ttl time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (d DNS) lookUp(ctx context.Context, resolver *net.Resolver, name string, a 
 	return err
 }
 
-// lifetimes notes how long the records of answers live, which package net does not say.
+// lifetimes tracks the shortest time to live of received records, which package net does not expose.
 type lifetimes struct {
 	livesMu  sync.Mutex // guards shortest
 	shortest time.Duration
@@ -134,12 +134,12 @@ func (l *lifetimes) get() time.Duration {
 func (l *lifetimes) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if udp, ok := conn.(*net.UDPConn); ok {
-		return &datagrams{udp, l}, nil // by TCP there is no time to live, so that refresh counts
+		return &datagrams{udp, l}, nil // the time to live of responses over TCP is not tracked; the refresh interval applies
 	}
 	return conn, err
 }
 
-// datagrams are a connection whose messages are noted.
+// datagrams is a connection whose received messages are passed to lifetimes.
 type datagrams struct {
 	*net.UDPConn
 	lives *lifetimes
@@ -154,7 +154,7 @@ func (d *datagrams) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// note notes the times of the answers of a message.
+// note records the times to live of the answers in a message.
 func (l *lifetimes) note(message []byte) {
 	var p dnsmessage.Parser
 	if _, err := p.Start(message); err != nil || p.SkipAllQuestions() != nil {

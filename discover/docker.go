@@ -14,20 +14,21 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Docker finds containers of Docker and Podman by their labels. An element has the name of its container as its key, no address, the
-// port that the container exposes if that is one, and in Meta its labels whose names begin with LabelPrefix.
+// Docker finds containers of Docker and Podman by their labels. The key of an element is the name of the container. The
+// element has no address; its port is the port that the container exposes, if it exposes exactly one; its Meta has the
+// labels whose names begin with LabelPrefix.
 type Docker struct {
 	Match map[string]string `hcl:"match" doc:"labels that a container must have, all of them"`
 	Host  string            `hcl:"host,optional" doc:"Unix socket of the container runtime, such as unix:///run/podman/podman.sock, or its path" default:"as in a container block"`
 }
 
-// LabelPrefix begins the names of the labels that say how a container is probed.
+// LabelPrefix is the prefix of the labels that configure how a container is probed.
 const LabelPrefix = "sonde."
 
-// labelOwner is on containers that engines have made: these are targets already.
+// labelOwner is the label of containers that engines have created. These are targets already.
 const labelOwner = LabelPrefix + "engine"
 
-// Check returns what is wrong with the configuration: probe.FieldErrors, or nil. It asks no runtime.
+// Check validates the configuration. It returns probe.FieldErrors, or nil. It does not contact the runtime.
 func (d Docker) Check() error {
 	var wrong probe.FieldErrors
 	if len(d.Match) == 0 {
@@ -44,7 +45,7 @@ func (d Docker) Check() error {
 	return wrong.Err()
 }
 
-// Run implements Source. Events of the runtime bring changes at once, and a list each minute corrects them.
+// Run implements Source. Events of the runtime report changes immediately, and a list each minute corrects them.
 func (d Docker) Run(ctx context.Context, found func(Elements, error)) {
 	socket, err := docker.Socket(d.Host)
 	if err != nil {
@@ -60,7 +61,7 @@ func (d Docker) Run(ctx context.Context, found func(Elements, error)) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = watch.Run(ctx) // ends with ctx only
+		_ = watch.Run(ctx) // returns only when ctx is done
 	}()
 	for ctx.Err() == nil {
 		select {
@@ -77,10 +78,10 @@ func (d Docker) Run(ctx context.Context, found func(Elements, error)) {
 	<-ended
 }
 
-// looksLikeID is a name that could mean the container with that ID.
+// looksLikeID matches names that could be mistaken for the ID of a container.
 var looksLikeID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
-// elementsOf returns containers as elements, also those that do not run.
+// elementsOf converts containers, including stopped ones, to elements.
 func elementsOf(containers []docker.Seen) (Elements, error) {
 	a := &answer{Elements: Elements{}}
 	for _, c := range containers {

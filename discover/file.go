@@ -21,7 +21,7 @@ type File struct {
 	Files []string `hcl:"files" doc:"files in the format of Prometheus' file_sd_config, with the endings .json, .yml or .yaml; * and ? are wildcards in the last part of a path. A change is found within a second or two. A file that cannot be read leaves its elements as they were"`
 }
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check validates the configuration. It returns a *probe.FieldError, or nil.
 func (f File) Check() error {
 	if len(f.Files) == 0 {
 		return probe.FieldErrorf("files", "must not be empty")
@@ -43,23 +43,24 @@ func isGroupFile(name string) bool {
 	return slices.Contains([]string{".json", ".yml", ".yaml"}, filepath.Ext(name))
 }
 
-// filePeriod is how often the files are looked at, as those of a configuration are.
+// filePeriod is the interval at which files are checked, the same as for files of a configuration.
 const filePeriod = time.Second
 
-// groupFile is a file as it was read last.
+// groupFile is the state of a file when it was last read.
 type groupFile struct {
 	info     os.FileInfo
-	elements Elements // of the last time that it could be read
+	elements Elements // from the last successful read
 	err      error
 }
 
-// Read reads the files once. The error is that of an answer.
+// Read reads the files once. Its error is of the kind passed to the found function of Source.Run.
 func (f File) Read() (Elements, error) {
 	read, _ := f.read(nil)
 	return merged(read)
 }
 
-// Run implements Source. It looks at the files each second, and reads those that have changed. The first answer comes at once.
+// Run implements Source. It checks the files each second, and reads those that have changed. It
+// reports the first result immediately.
 func (f File) Run(ctx context.Context, found func(Elements, error)) {
 	read, isFirst := map[string]groupFile{}, true
 	repeat(ctx, func() time.Duration {
@@ -72,11 +73,11 @@ func (f File) Run(ctx context.Context, found func(Elements, error)) {
 	})
 }
 
-// read returns the files as they are, and whether one is not as before.
+// read returns the current state of the files, and whether any file has changed.
 func (f File) read(before map[string]groupFile) (now map[string]groupFile, changed bool) {
 	now = map[string]groupFile{}
 	for _, pattern := range f.Files {
-		names, _ := filepath.Glob(pattern) // Check has parsed it
+		names, _ := filepath.Glob(pattern) // Check has validated the pattern
 		if len(names) == 0 && !strings.ContainsAny(pattern, "*?[") {
 			names = []string{pattern}
 		}
@@ -94,7 +95,7 @@ func (f File) read(before map[string]groupFile) (now map[string]groupFile, chang
 	return now, changed || len(now) != len(before)
 }
 
-// isAs reports whether nothing has changed about the file.
+// isAs reports whether the file is unchanged.
 func (g groupFile) isAs(info os.FileInfo, err error) bool {
 	if err != nil || g.info == nil {
 		return err != nil && g.info == nil
@@ -102,7 +103,8 @@ func (g groupFile) isAs(info os.FileInfo, err error) bool {
 	return files.IsSame(info, g.info)
 }
 
-// again returns the file as it is now, with the elements of before if it cannot be read.
+// again returns the file with its current content. If it cannot be read, the elements stay
+// those of the last successful read.
 func (g groupFile) again(name string, info os.FileInfo, err error) groupFile {
 	now := groupFile{info: info, elements: g.elements, err: err}
 	if err != nil {
@@ -122,7 +124,7 @@ func (g groupFile) again(name string, info os.FileInfo, err error) groupFile {
 	return now
 }
 
-// merged returns the elements of all files, and the errors.
+// merged returns the elements of all files, and their errors.
 func merged(read map[string]groupFile) (all Elements, err error) {
 	all = Elements{}
 	left, errs := &LeftOutError{}, []error(nil)

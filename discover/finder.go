@@ -14,51 +14,51 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Spec is what a Finder is to find.
+// Spec configures a Source of a Finder.
 type Spec struct {
-	Source     Source // compared by its content: a Source with other settings is another one
-	AllowEmpty bool   // an answer without elements removes all; otherwise it changes nothing
+	Source     Source // compared by content: a Source with other settings is a different one
+	AllowEmpty bool   // a response without elements removes all elements; otherwise it is ignored
 
-	LeftOut *LeftOutError // the elements that the configuration cannot use, of those that are known; nil for none
+	LeftOut *LeftOutError // known elements that the configuration cannot use; nil if there are none
 }
 
-// Status is what a Finder knows of a Source.
+// Status is the status of a Source.
 type Status struct {
 	Name       string    `json:"name"`
-	Elements   int       `json:"elements"`            // how many are known
-	Answered   time.Time `json:"answered,omitzero"`   // when the last complete answer came; zero for none
-	Error      string    `json:"error,omitempty"`     // why the latest answer is not complete; empty if it is
-	ErrorSince time.Time `json:"errorSince,omitzero"` // since when no answer was
-	LeftOut    int       `json:"leftOut,omitzero"`    // how many elements of the latest answer have an invalid address or invalid labels
+	Elements   int       `json:"elements"`            // number of known elements
+	Answered   time.Time `json:"answered,omitzero"`   // time of the last complete response; zero if there was none
+	Error      string    `json:"error,omitempty"`     // why the latest response is not complete; empty if it is
+	ErrorSince time.Time `json:"errorSince,omitzero"` // since when responses have not been complete
+	LeftOut    int       `json:"leftOut,omitzero"`    // number of elements in the latest response that have an invalid address or invalid labels
 }
 
 // FinderConfig configures a Finder.
 type FinderConfig struct {
-	Logger *slog.Logger // one line when a Source fails, and one when it works again; default: none
+	Logger *slog.Logger // gets a line when a Source fails, and one when it works again; default: no log
 
-	// Changed is called when something else was found. It must not block. Default: nothing is called.
+	// Changed is called when the known elements have changed. It must not block. Default: no call.
 	Changed func()
 }
 
-// Finder runs Sources, and keeps what each has found last: an answer that is broken or empty removes nothing. Its methods are safe
-// for concurrent use by multiple goroutines, but for Run.
+// Finder runs Sources, and keeps the latest elements of each. An incomplete or empty response removes no elements unless
+// Spec.AllowEmpty allows it. Except for Run, its methods are safe for concurrent use by multiple goroutines.
 type Finder struct {
 	config FinderConfig
 
 	searchesMu sync.Mutex // guards all below
 	searches   map[string]*search
-	left       map[string]Elements // of an earlier engine, until a search has them
+	left       map[string]Elements // elements of an earlier engine, until a search takes them over
 	ctx        context.Context     // of Run; nil before and after
 	running    *sync.WaitGroup
 }
 
-// search is one Source that runs.
+// search is a Source with its state.
 type search struct {
 	Spec
 	status   Status
 	err      error // of the latest answer; nil if it is complete
 	elements Elements
-	stop     context.CancelFunc // nil before it runs
+	stop     context.CancelFunc // nil while the Source does not run
 }
 
 // NewFinder returns a Finder without Sources.
@@ -70,10 +70,10 @@ func NewFinder(c FinderConfig) *Finder {
 	return &Finder{config: c, searches: map[string]*search{}, running: new(sync.WaitGroup)}
 }
 
-// Restore gives what was found before the Finder was made, by name. Call it before Plan and Run.
+// Restore sets the elements that an earlier Finder had found, by name. Call it before Plan and Run.
 func (f *Finder) Restore(found map[string]Elements) { f.left = maps.Clone(found) }
 
-// Plan returns what puts Sources into use instead of those before, by name. One that is in use already goes on.
+// Plan returns a function that replaces the Sources by those in specs, by name. A Source that is unchanged keeps running.
 func (f *Finder) Plan(specs map[string]Spec) (commit func()) {
 	specs = maps.Clone(specs)
 	return func() {
@@ -100,7 +100,7 @@ func (f *Finder) Plan(specs map[string]Spec) (commit func()) {
 	}
 }
 
-// keep keeps the elements of a search that goes on with other settings: they stay until the next answer.
+// keep keeps the elements of a search that continues with other settings, until its next response.
 func (f *Finder) keep(name string, e Elements, goesOn bool) {
 	if goesOn {
 		if f.left == nil {
@@ -117,7 +117,7 @@ func (s *search) end() {
 	}
 }
 
-// start needs searchesMu.
+// start runs the Source of s, unless Run is not active or the Source is already running. It needs searchesMu.
 func (f *Finder) start(s *search) {
 	if f.ctx == nil || s.stop != nil {
 		return
@@ -129,7 +129,7 @@ func (f *Finder) start(s *search) {
 	})
 }
 
-// Run runs the Sources until ctx is done, and returns nil when they have ended.
+// Run runs the Sources until ctx is done, and returns nil when all have stopped.
 func (f *Finder) Run(ctx context.Context) error {
 	f.searchesMu.Lock()
 	f.ctx = ctx
@@ -139,7 +139,7 @@ func (f *Finder) Run(ctx context.Context) error {
 	f.searchesMu.Unlock()
 	<-ctx.Done()
 	f.searchesMu.Lock()
-	f.ctx = nil // no Source starts from now on
+	f.ctx = nil // no Source starts after this
 	f.searchesMu.Unlock()
 	f.running.Wait()
 	return nil
@@ -147,7 +147,7 @@ func (f *Finder) Run(ctx context.Context) error {
 
 var errEmpty = errors.New("the answer has no elements, so all stay: allow_empty = true lets it remove them")
 
-// found notes an answer of a search whose context is not done.
+// found handles a response to a search, unless the context of the search is done.
 func (f *Finder) found(ctx context.Context, s *search, all Elements, err error) {
 	f.searchesMu.Lock()
 	isCurrent := ctx.Err() == nil
@@ -158,12 +158,12 @@ func (f *Finder) found(ctx context.Context, s *search, all Elements, err error) 
 	}
 }
 
-// take notes an answer, and reports whether other elements are known now. It needs searchesMu.
+// take applies a response, and reports whether the known elements have changed. It needs searchesMu.
 func (f *Finder) take(s *search, all Elements, err error) (changed bool) {
 	var left *LeftOutError
 	isPartial := err != nil && !errors.As(err, &left)
 	switch {
-	case isPartial: // it says nothing about those that it lacks
+	case isPartial: // elements that it lacks may still exist
 		before := s.elements
 		all = maps.Clone(all)
 		for key, e := range before {
@@ -187,10 +187,10 @@ func (f *Finder) take(s *search, all Elements, err error) (changed bool) {
 	return changed
 }
 
-// maxError bounds Status.Error, in bytes.
+// maxError is the maximum length of Status.Error, in bytes.
 const maxError = 500
 
-// note notes what is wrong with the latest answer, and logs it when it has begun or ended. It needs searchesMu.
+// note updates the error in the status, and logs when errors begin and when they are over. It needs searchesMu.
 func (f *Finder) note(s *search) {
 	err := s.err
 	if err == nil && s.Spec.LeftOut != nil {
@@ -213,7 +213,7 @@ func (f *Finder) note(s *search) {
 	}
 }
 
-// Found returns what is known, by the names of the Sources. Do not change the Elements.
+// Found returns the known elements by the name of their Source. The caller must not change the Elements.
 func (f *Finder) Found() map[string]Elements {
 	f.searchesMu.Lock()
 	defer f.searchesMu.Unlock()
@@ -229,7 +229,7 @@ func (f *Finder) Found() map[string]Elements {
 	return all
 }
 
-// Statuses returns what is known of each Source, sorted by name.
+// Statuses returns the status of each Source, sorted by name.
 func (f *Finder) Statuses() (all []Status) {
 	f.searchesMu.Lock()
 	defer f.searchesMu.Unlock()

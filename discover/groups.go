@@ -17,7 +17,7 @@ type targetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// parseGroups returns the elements of a text in JSON or YAML.
+// parseGroups parses a list of groups in JSON or YAML.
 func parseGroups(text []byte, isYAML bool) (Elements, error) {
 	if isYAML {
 		if err := anchors.Check(text); err != nil {
@@ -67,7 +67,7 @@ func (g targetGroup) addTo(a *answer) error {
 			a.leaveOut("%.80q is no address: write HOST:PORT or HOST", text)
 			continue
 		}
-		e.Labels, e.Meta = labels, meta // shared: nobody writes
+		e.Labels, e.Meta = labels, meta // shared; must not be modified
 		if err := a.add(e); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// HTTP finds elements by asking a server.
+// HTTP finds elements by querying an HTTP server.
 type HTTP struct {
 	URL             string              `hcl:"url" doc:"URL that answers in the format of Prometheus' http_sd_config: status 200 and a list in JSON"`
 	Refresh         time.Duration       `hcl:"refresh,optional,nonzero" doc:"time between two requests" default:"1m" min:"1s" max:"24h"`
@@ -32,7 +32,7 @@ const (
 	requestTimeout = 30 * time.Second
 )
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check validates the configuration. It returns a *probe.FieldError, or nil.
 func (h HTTP) Check() error {
 	if err := limits.Check(h, "").Err(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (h HTTP) Run(ctx context.Context, found func(Elements, error)) {
 	})
 }
 
-// client makes requests by one connection. Its files are read by the first one, and again if that has failed.
+// client makes requests over one connection. The first request reads the TLS files; if that fails, the next one retries.
 type client struct {
 	tls  *dial.TLS
 	http *http.Client // nil before the first request
@@ -99,7 +99,7 @@ func (c *client) close() {
 	}
 }
 
-// ask makes one request.
+// ask makes one request and parses the response.
 func (h HTTP) ask(ctx context.Context, c *client) (Elements, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (c *client) get(ctx context.Context, address string, header http.Header) ([
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // the URL may have a secret
+			err = failed.Err // the URL may contain a secret
 		}
 		return nil, nil, err
 	}

@@ -2,9 +2,8 @@ package group
 
 import "net"
 
-// MembersAt returns the members that have an address, alone or with their Port, as in 10.0.0.7,
-// 10.0.0.7:80 and [fd00::7]:80, sorted by name. The caller must not change them. The first call
-// for a View makes an index of all its members.
+// MembersAt returns the members with an address, sorted by name. The address may include the member's Port, as in 10.0.0.7,
+// 10.0.0.7:80 and [fd00::7]:80. The caller must not change the members. The first call for a View indexes all its members.
 func (v *View) MembersAt(address string) []*Member {
 	index := v.addresses()
 	if found := index[address]; len(found) > 0 || address == "" {
@@ -23,7 +22,7 @@ func (v *View) MembersAt(address string) []*Member {
 	return found
 }
 
-// addresses returns the members of a View by address. They are made at the first MembersAt.
+// addresses returns the members of a View by address. The first call builds the index.
 func (v *View) addresses() map[string][]*Member {
 	v.indexOnce.Do(func() {
 		v.byAddress = make(map[string][]*Member, v.Total())

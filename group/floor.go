@@ -8,15 +8,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// withholds reports whether the group withholds the restart of a target, while the instances of reserved targets are
-// being restarted: the target may take requests, and the group cannot do without it. One that is known to take no requests
-// may always be restarted, since that takes nothing away; so may one of the weight 0.
+// withholds reports whether the group withholds the restart of a target while the instances of the reserved targets are
+// being restarted. It does if the target may take requests and the group needs it. A target that is known to take no
+// requests, or that has weight 0, may always be restarted: the group loses no capacity.
 func (v *View) withholds(target string, reserved map[string]bool) bool {
 	m := v.members.get(target)
 	return m != nil && m.mayTakeRequests() && v.needs(target, reserved)
 }
 
-// needs reports whether fewer than Need members take requests without a target and those that are reserved.
+// needs reports whether fewer than Need members would take requests without the target and the reserved targets.
 func (v *View) needs(target string, reserved map[string]bool) bool {
 	m := v.members.get(target)
 	if !v.Rule.HoldRestarts || m == nil || m.ZeroWeight {
@@ -31,19 +31,20 @@ func (v *View) needs(target string, reserved map[string]bool) bool {
 	return left < v.Need
 }
 
-// mayTakeRequests reports whether requests may be sent to the member: it takes them, or did before nothing was known of
-// it, or nothing is known of it yet, such as after a start of the engine, which gateways may not have noticed.
+// mayTakeRequests reports whether requests may be sent to the member: it takes requests, it took them before its state
+// became unknown, or its state is not known yet although it has started. The last case occurs after the engine starts;
+// gateways may not have noticed the start.
 func (m *Member) mayTakeRequests() bool {
 	return m.State.TakesRequests() || m.acting.TakesRequests() || m.State == probe.GatewayUndecided && m.started
 }
 
-// restarts are those of the engine's targets that groups have allowed or withhold. Groups.mu guards it.
+// restarts are the restarts of the engine's targets that groups have allowed or withhold. Groups.mu guards it.
 type restarts struct {
-	reserved map[string]reservation // by target; it does not count as one that takes requests
+	reserved map[string]reservation // by target; a reserved target does not count as taking requests
 	withheld map[string]*Group      // by target: the group that withholds its restart
 }
 
-// reservation is a restart that may be under way.
+// reservation is a restart that may be in progress.
 type reservation struct {
 	instance string
 	isFree   bool // no group may withhold it: it is forced, or the target took no requests
@@ -51,13 +52,13 @@ type reservation struct {
 
 func newRestarts() restarts { return restarts{map[string]reservation{}, map[string]*Group{}} }
 
-// Acquire returns the name of a group with Rule.HoldRestarts that withholds the restart of an instance: the target
-// takes requests, and fewer than MinReady members would be left that do. If none does, Acquire returns "", and the
-// instance counts as one that takes no requests until another one of its target does, or Release is called: of several
-// restarts that would each be allowed alone, only as many are as the groups can do without. While a reload changes the
-// groups, each restart is withheld of a member of one that withholds any.
+// Acquire returns the name of a group with Rule.HoldRestarts that withholds the restart of an instance: the target takes
+// requests, and fewer than MinReady members would be left that take them. If no group withholds it, Acquire returns "" and
+// reserves the restart: the target counts as taking no requests until another instance of it takes some, or Release is
+// called. So of several restarts that would each be allowed alone, only as many are allowed as the groups can spare. While
+// a reload changes the groups, every restart of a member of a group with HoldRestarts is withheld.
 //
-// A forced restart is reserved although a group withholds it. Acquire may be called again for the same instance.
+// A forced restart is reserved even if a group withholds it. Acquire may be called again for the same instance.
 func (g *Groups) Acquire(target, instance string, forced bool) (withheldBy string) {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
@@ -74,7 +75,7 @@ func (g *Groups) Acquire(target, instance string, forced bool) (withheldBy strin
 	return withheldBy
 }
 
-// Release says that the restart of a target that Acquire was asked for is no longer wanted, or that its instance goes on.
+// Release cancels the reservation by Acquire: the restart is no longer wanted, or the instance keeps running.
 func (g *Groups) Release(target string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,9 +92,9 @@ func (g *Groups) Floors(target string) (names []string) {
 	return names
 }
 
-// WithheldBy returns the name of a group that withholds the restart of a target that Acquire has allowed, by what is
-// reserved now, or "". The target may have been reported as draining meanwhile: it goes by whether it took requests at
-// the call of Acquire. A forced restart is never withheld.
+// WithheldBy returns the name of a group that withholds, given the current reservations, a restart that Acquire has
+// allowed, or "". The target may have been reported as draining since: what counts is whether it took requests when Acquire
+// was called. A forced restart is never withheld.
 func (g *Groups) WithheldBy(target string) string {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
@@ -126,8 +127,8 @@ func (g *Groups) floors(target string) (all []*Group) {
 	return all
 }
 
-// mayTakeRequests reports whether requests may be sent to a target as a member of a group that withholds restarts. It
-// needs mu.
+// mayTakeRequests reports whether requests may be sent to a target as a member of any group with
+// Rule.HoldRestarts. It needs mu.
 func (g *Groups) mayTakeRequests(target string) bool {
 	return slices.ContainsFunc(g.floors(target), func(group *Group) bool {
 		m := group.View().Member(target)
@@ -135,7 +136,7 @@ func (g *Groups) mayTakeRequests(target string) bool {
 	})
 }
 
-// withholding returns the first group, by name, whose View withholds the restart of a target now, or nil. It needs mu.
+// withholding returns the first group by name whose View withholds the restart of a target now, or nil. It needs mu.
 func (g *Groups) withholding(target string, withholds func(*View, string, map[string]bool) bool) *Group {
 	for _, group := range g.floors(target) {
 		reserved := map[string]bool{}
@@ -152,7 +153,7 @@ func (g *Groups) withholding(target string, withholds func(*View, string, map[st
 	return nil
 }
 
-// setWithheld notes which group withholds the restart of a target, nil for none. It needs mu.
+// setWithheld records the group that withholds the restart of a target, nil for none. It needs mu.
 func (g *Groups) setWithheld(target string, by *Group) {
 	before := g.restarts.withheld[target]
 	if before == by {
@@ -170,20 +171,21 @@ func (g *Groups) setWithheld(target string, by *Group) {
 	}
 }
 
-// markPresent is mark for a group that may have been removed. It needs mu.
+// markPresent calls mark unless the group has been removed. It needs mu.
 func (g *Groups) markPresent(group *Group) {
 	if g.byName[group.name()] == group {
 		g.mark(group, false)
 	}
 }
 
-// forgetRestart forgets that the restart of a target is reserved or withheld. It needs mu.
+// forgetRestart discards the reserved or withheld restart of a target. It needs mu.
 func (g *Groups) forgetRestart(target string) {
 	delete(g.restarts.reserved, target)
 	g.setWithheld(target, nil)
 }
 
-// endRestart forgets that the restart of a target is reserved if another instance takes requests. It needs mu.
+// endRestart discards the reserved restart of a target if an instance other than the reserved
+// one takes requests. It needs mu.
 func (g *Groups) endRestart(target, instance string, state probe.GatewayState) {
 	if reserved, ok := g.restarts.reserved[target]; ok && state.TakesRequests() && instance != reserved.instance {
 		delete(g.restarts.reserved, target)

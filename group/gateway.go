@@ -2,33 +2,32 @@ package group
 
 import "time"
 
-// GatewayStatus is how a gateway follows groups. Whatever keeps gateways up to date fills it
-// in, for those who show it.
+// GatewayStatus is the state of a gateway that follows groups. The component that updates the gateway fills it in,
+// for components that display it.
 type GatewayStatus struct {
 	Gateway string   `json:"name"`
-	Output  string   `json:"output"`            // what keeps it up to date, such as "agent"
-	Groups  []string `json:"groups"`            // that it follows
-	Address string   `json:"address,omitempty"` // where Sonde listens for it
+	Output  string   `json:"output"`            // kind of output that updates it, such as "agent"
+	Groups  []string `json:"groups"`            // groups that it follows
+	Address string   `json:"address,omitempty"` // address on which Sonde listens for it
 
-	Outputs uint64    `json:"outputs"`       // how many times it was given what it needs
-	Last    time.Time `json:"last,omitzero"` // the last of them
+	Outputs uint64    `json:"outputs"`       // number of updates sent to it
+	Last    time.Time `json:"last,omitzero"` // time of the latest update
 
-	Refused uint64 `json:"refused"` // how many requests of its clients were refused, such as those without the token or for an unknown name
+	Refused uint64 `json:"refused"` // number of refused client requests, for example for a missing token or an unknown name
 
-	Errors     uint64           `json:"errors"`              // how many attempts to give it what it needs have failed, at least in part
-	Error      string           `json:"error,omitempty"`     // of the first few sources that fail; empty if none does
-	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the unbroken series of failures began, of whatever sources
-	Failing    int              `json:"failing"`             // how many sources fail
-	Failures   []GatewayFailure `json:"failures,omitempty"`  // of sources that fail, sorted by source: at most 20
+	Errors     uint64           `json:"errors"`              // number of updates that failed, at least in part
+	Error      string           `json:"error,omitempty"`     // errors of the first few failing sources; empty if no source fails
+	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the current series of failures began, whichever sources failed
+	Failing    int              `json:"failing"`             // number of failing sources
+	Failures   []GatewayFailure `json:"failures,omitempty"`  // of the failing sources, sorted by source: at most 20
 }
 
-// MaxGatewayFailures is how many failures a GatewayStatus has at most.
+// MaxGatewayFailures is the maximum number of failures in a GatewayStatus.
 const MaxGatewayFailures = 20
 
-// GatewayFailure is what fails for one source of a gateway: something that can fail while the rest
-// does not.
+// GatewayFailure is the failure of one source of a gateway. Sources fail independently of each other.
 type GatewayFailure struct {
 	Source string    `json:"source"` // such as "group web", "file /run/eds/web.json" or "listener"
 	Error  string    `json:"error"`  // of the latest attempt
-	Since  time.Time `json:"since"`  // when the first attempt of an unbroken series of failures ended
+	Since  time.Time `json:"since"`  // when the first failed attempt of the current series finished
 }

@@ -8,89 +8,84 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Rule says which targets are members of a group, how many must be ready, and which of them
-// a gateway sends requests to. The zero Rule is that of all targets, one of which must be
-// ready, and which are all alike.
+// Rule selects the members of a group, sets how many must be ready, and determines to which of them a gateway sends
+// requests. The zero Rule selects all targets, requires one to be ready, and treats all alike.
 //
-// A member of the weight 0 gets no requests, whatever its state is, as an operator wants who
-// gives it that weight. So it counts for nothing: not as one that is ready, nor as one of the
-// members of which MinReady, Panic and Quorum want some.
+// A member with weight 0 gets no requests, whatever its state is. It does not count as ready, and it does not count towards
+// the members on which MinReady, Panic and Quorum are based.
 type Rule struct {
-	// Members selects the members. A name without wildcards, and without conditions on
-	// labels beside it, names a member even if there is no such target (yet): its state is
-	// Undecided then.
+	// Members selects the members. A name without wildcards and without label conditions selects a member even if no such
+	// target exists (yet): the member is then Undecided.
 	Members probe.Selector
 
 	MinReady probe.Minimum // how many members must be ready; default 1
 
-	// HoldRestarts says that Groups.Acquire withholds the restart of a member that takes requests while fewer than
-	// MinReady others do.
+	// HoldRestarts makes Groups.Acquire withhold the restart of a member that takes requests if
+	// fewer than MinReady others do.
 	HoldRestarts bool
 
-	Port        string // of the members for gateways: a number, or the name of a port of each target; default: none
-	Weight      int    // of a member that is ready, 1 to probe.MaxWeight; default DefaultWeight
-	WeightLabel string // label with the weight of a target, 0 (no requests) to probe.MaxWeight, where it differs; default: none
+	Port        string // port of the members for gateways: a number, or the name of a port of each target; default: none
+	Weight      int    // weight of a ready member, 1 to probe.MaxWeight; default DefaultWeight
+	WeightLabel string // label whose value, 0 (no requests) to probe.MaxWeight, overrides Weight for a target; default: none
 
-	// Panic is the share of the members under which all are in rotation, but those that are
-	// draining: then it is likelier that the probes are wrong than that nearly all members
-	// are. Default: never.
+	// Panic is a share of the members. While fewer take requests, all members that are not draining are in rotation: the
+	// probes are then more likely to be wrong than nearly all members to be down. Default: never.
 	Panic probe.Share
 
-	// Quorum is how many members are in rotation at least: if fewer take requests, those
-	// that are draining, and those that were the last to go down, stay. Default: 0.
+	// Quorum is the minimum number of members in rotation. If fewer take requests, draining members and those that went
+	// down last stay in rotation. Default: 0.
 	Quorum int
 
-	// MaxEjected is the share of the members that take requests by their probes that may be out
-	// of rotation because gateways have ejected them (see engine.Engine.Observe), or because they are
-	// damped (see engine.Change.Dampings), rounded down:
-	// those that were ejected first are, the others stay. So requests that fail, which clients
-	// may send, never take all members out, or nearly all. 100% is no bound. Default: 50%.
+	// MaxEjected limits the members that are out of rotation because gateways have ejected them (see engine.Engine.Observe)
+	// or because they are damped (see engine.Change.Dampings). It is a share of the members that take requests according to
+	// their probes, rounded down. The members that were ejected first are taken out, the others stay. So failing requests,
+	// which clients can cause, never take all or nearly all members out of rotation. 100% means no limit. Default: 50%.
 	MaxEjected probe.Share
 
-	// SlowStart is the time within which the weight of a member grows that comes into rotation, and
-	// DegradedWeight is which part of its weight a degraded member has. All have their full weights
-	// while Panic, Quorum or MaxEjected keep members in rotation that take no requests, which would
-	// get the most otherwise. Defaults: 0, 100%.
+	// SlowStart is the time over which the weight of a member that comes into rotation grows to its full value.
+	// DegradedWeight is the part of its weight that a degraded member has. While Panic, Quorum or MaxEjected keep members
+	// in rotation that take no requests, all members have their full weights; otherwise the failing members would get the
+	// most requests. Defaults: 0, 100%.
 	SlowStart      time.Duration
 	DegradedWeight probe.Share
 }
 
-// names reports whether the rule names a member whether it exists or not.
+// names reports whether the rule selects the target by name, so that it is a member even if it does not exist.
 func (r *Rule) names(target string) bool { return !r.Members.HasLabels() && r.Members.Names()[target] }
 
 // Group is a group of targets. Its methods are safe for concurrent use by multiple
 // goroutines.
 type Group struct {
 	view  atomic.Pointer[View]
-	picks atomic.Uint64 // how many members were picked
+	picks atomic.Uint64 // number of members picked
 
-	// Groups.mu guards what follows: what the next View is made of.
+	// Groups.mu guards what follows: the state from which the next View is made.
 	rule       Rule
 	members    draft
-	counts     Counts // by State, without those of the weight 0
-	acting     Counts // likewise, by the state that decides about rotation
-	zeroWeight int    // members of the weight 0
-	ejected    int    // members in counts that are down only because gateways have ejected them, or they are damped
+	counts     Counts // by State, without members of weight 0
+	acting     Counts // by acting state, which decides about rotation; without members of weight 0
+	zeroWeight int    // number of members with weight 0
+	ejected    int    // members in counts that are down only because gateways have ejected them or because they are damped
 	inRotation int
-	withheld   int // members whose restart the group withholds
+	withheld   int // number of members whose restart the group withholds
 	plan       plan
 	wait       wait
-	slow       bool // some member is in its slow start
+	slow       bool // a member is in its slow start
 }
 
-// newGroup returns a group without members. Versions begin at the present time in
-// microseconds, so that they grow from one engine to the next.
+// newGroup returns a group without members. Versions start at the current time in microseconds, so that they keep
+// growing when a new engine takes over.
 func newGroup(name string, now time.Time) *Group {
 	g := &Group{plan: plan{all: true}}
 	g.view.Store(&View{Group: name, Version: uint64(now.UnixMicro()), Need: 1, Frozen: true, replaced: make(chan struct{})})
 	return g
 }
 
-// View returns the present View, by one atomic load.
+// View returns the current View with one atomic load.
 func (g *Group) View() *View { return g.view.Load() }
 
-// Next waits for a View with another Version than after, and returns it, or the error of
-// ctx. With the version of an earlier engine, or 0, it returns at once.
+// Next waits for a View with a Version other than after, and returns it, or the error of ctx. Given 0, or a version from an
+// earlier engine, it returns immediately.
 func (g *Group) Next(ctx context.Context, after uint64) (*View, error) {
 	for {
 		v := g.view.Load()
@@ -105,15 +100,14 @@ func (g *Group) Next(ctx context.Context, after uint64) (*View, error) {
 	}
 }
 
-// put makes a target a member, or renews it. Before is the member that it was, or nil. It
-// needs Groups.mu.
+// put adds a target as a member, or updates its member. before is its previous member, or nil. It needs Groups.mu.
 func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	m := &Member{
 		Target: o.target, Address: o.address, Port: o.port(g.rule.Port), Labels: o.labels,
 		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent, started: o.started,
 	}
 	m.ZeroWeight = m.full == 0
-	var last *Member // in the View, if it may have been away since then only
+	var last *Member // the member in the View if it was absent only since then
 	switch {
 	case before == nil:
 	case before.Address == m.Address && before.Port == m.Port:
@@ -121,7 +115,7 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 		if m.serves == 0 {
 			last = g.view.Load().Member(m.Target)
 		}
-	default: // elsewhere it is another one
+	default: // a member at another address or port is a new member
 		g.lose(before)
 	}
 	g.act(m, last, o, now, isolated)
@@ -135,8 +129,8 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	g.members.put(m)
 }
 
-// act sets the state by which a member is in rotation or not, from its present state. Last is the member in the View, or
-// nil: one that took requests there has been away between two Views only, which no gateway has seen.
+// act sets the state that decides whether a member is in rotation, from its current state. last is the member in the View,
+// or nil: if it took requests there, it was absent only between two Views, which no gateway has noticed.
 func (g *Group) act(m, last *Member, o *observed, now time.Time, isolated bool) {
 	m.acting = actingState(m.acting, m.State, o.doubtful, isolated)
 	m.ejected = m.acting == probe.GatewayDown && o.ejected
@@ -153,12 +147,12 @@ func (g *Group) act(m, last *Member, o *observed, now time.Time, isolated bool) 
 	}
 }
 
-// nextVersion is the version of the next View.
+// nextVersion returns the version of the next View.
 func (g *Group) nextVersion() uint64 { return g.view.Load().Version + 1 }
 
 func (g *Group) count(m *Member) { g.add(m, 1) }
 
-// add adds a member n times to what is counted.
+// add adds n times a member to the counts.
 func (g *Group) add(m *Member, n int) {
 	if m.ZeroWeight {
 		g.zeroWeight += n
@@ -180,22 +174,21 @@ func (g *Group) add(m *Member, n int) {
 	}
 }
 
-// uncount takes a member back, if there is one.
+// uncount removes a member, unless it is nil, from the counts.
 func (g *Group) uncount(m *Member) {
 	if m != nil {
 		g.add(m, -1)
 	}
 }
 
-// lose notes that a member is no longer there. One that took requests in the last View is
-// missed: others have to take these.
+// lose records that a member is gone. If it took requests in the last View, other members have to take its requests.
 func (g *Group) lose(m *Member) {
 	if m != nil && m.serves > 0 && m.serves < g.nextVersion() {
 		g.wait.lost++
 	}
 }
 
-// drop removes a member, or makes it Undecided if the rule names it. It needs Groups.mu.
+// drop removes a member, or makes it Undecided if the rule selects it by name. It needs Groups.mu.
 func (g *Group) drop(target string, now time.Time) {
 	before := g.members.get(target)
 	g.lose(before)
@@ -207,8 +200,8 @@ func (g *Group) drop(target string, now time.Time) {
 	g.members.remove(target)
 }
 
-// replan decides which members are in rotation if others than before are by the plan, or if
-// all is true, and reports whether there has to be another View. It needs Groups.mu.
+// replan recomputes which members are in rotation if the plan has changed or all is true, and reports whether a new View
+// is needed. It needs Groups.mu.
 func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	if g.settle(now) {
 		all, changed = true, true
@@ -237,18 +230,16 @@ func (g *Group) replan(now time.Time, all bool) (changed bool) {
 	return changed
 }
 
-// isKnown reports whether something is known about any member that counts, or that none does:
-// all have the weight 0.
+// isKnown reports whether the state of any member that counts is known, or all existing members have weight 0.
 func (g *Group) isKnown() bool {
 	total := g.acting.Total()
 	return total > g.acting[probe.GatewayUndecided] || total == g.wait.absent && g.zeroWeight > 0
 }
 
-// isUsable reports whether a gateway can act on what is known.
+// isUsable reports whether a gateway can act on the known states.
 func (g *Group) isUsable() bool { return g.wait.over && g.isKnown() }
 
-// publish publishes a View of what has changed, and returns it and the one before. It
-// needs Groups.mu.
+// publish publishes a View of the current state, and returns the previous View and the new one. It needs Groups.mu.
 func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *View) {
 	before = g.view.Load()
 	need := g.rule.MinReady.Of(g.counts.Total())

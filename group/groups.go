@@ -28,48 +28,47 @@ type Engine interface {
 type Config struct {
 	Engine Engine // required
 
-	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Acquire. It must not
-	// block. Default: none.
+	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Acquire. It
+	// must not block. Default: none.
 	Reserved func(group string) []string
 
-	// Logger gets a line when a group is no longer ready, or all members are used because too
-	// few are, at level Warn, and when that ends, at level Info; not while it is undecided.
-	// Default: no log.
+	// Logger gets a Warn line when a group is no longer ready, or when all members are used because too few are ready, and
+	// an Info line when either condition is over. It gets none while the group is undecided. Default: no log.
 	Logger *slog.Logger
 }
 
-// Groups are the groups of an engine's targets. Create them with New, and call Run once.
-// The other methods may be called at any time, also before Run, by multiple goroutines.
+// Groups are the groups of an engine's targets. Create them with New, and call Run once. The other methods are safe for
+// concurrent use by multiple goroutines, including before Run.
 type Groups struct {
 	engine   Engine
 	logger   *slog.Logger
 	reserved func(group string) []string // by other engines
 	resub    wake.Signal                 // sub was replaced
 
-	mu       sync.Mutex // guards all below, and what Group says; locks of the engine are taken while it is held
+	mu       sync.Mutex // guards all below, and the Views of the groups; locks of the engine are taken while it is held
 	byName   map[string]*Group
 	sub      *engine.TargetSubscription // nil while there are no groups
-	held     int                        // calls of Hold that are not released
-	isolated bool                       // the engine is: no member's place in a rotation changes
-	targets  map[string]*target         // all of the engine, by name
-	doubtful map[*target]bool           // those that are down for a reason that may be the engine's own
-	dirty    map[*Group]bool            // have changed since their Views were published; true: replan all members
-	timed    map[*Group]bool            // change with time: they wait for members, or members have a slow start
-	restarts restarts                   // of targets
+	held     int                        // calls of Hold that have not been released
+	isolated bool                       // the engine is isolated: no member enters or leaves rotation
+	targets  map[string]*target         // all targets of the engine, by name
+	doubtful map[*target]bool           // targets that are down for a reason that may be the engine's own
+	dirty    map[*Group]bool            // groups that have changed since their Views were published; true: replan all members
+	timed    map[*Group]bool            // groups that change with time: they wait for members, or members are in their slow start
+	restarts restarts                   // of the engine's targets
 }
 
-// target is a target of the engine, which is a member of some groups.
+// target is a target of the engine that may be a member of groups.
 type target struct {
 	*observed
 	groups []*Group
-	probed bool // it has probes, or had some
+	probed bool // it has or had probes
 }
 
-// tick is how often what depends on time is looked at while there are groups: slow starts,
-// doubts, and how well the engine is.
+// tick is the interval at which time-dependent state is checked while there are groups: slow starts,
+// doubts, and the health of the engine.
 const tick = time.Second
 
-// New returns Groups without a group.
+// New returns Groups that contains no groups.
 func New(c Config) *Groups {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -83,9 +82,9 @@ func New(c Config) *Groups {
 	}
 }
 
-// Apply makes the groups those of rules, by name: all of them or, if it returns an error,
-// which names the group, none. A group that goes on keeps its state. When Apply returns,
-// the Views are those of the engine's present targets.
+// Apply replaces the groups by those in rules, keyed by name. If it returns an error, which names the
+// invalid group, it has changed nothing. A group that remains keeps its state. When Apply returns, the Views
+// reflect the engine's current targets.
 func (g *Groups) Apply(rules map[string]Rule) error {
 	commit, err := g.Plan(rules)
 	if err != nil {
@@ -95,7 +94,7 @@ func (g *Groups) Apply(rules map[string]Rule) error {
 	return nil
 }
 
-// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+// Plan is Apply in two steps: Plan validates the rules and changes nothing; commit, which cannot fail, applies them.
 func (g *Groups) Plan(rules map[string]Rule) (commit func(), err error) {
 	if len(rules) > probe.MaxGroups {
 		return nil, fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), probe.MaxGroups)
@@ -145,13 +144,13 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	g.resub.Set()
 }
 
-// unsubscribe ends to follow the targets. It needs mu.
+// unsubscribe stops following the targets. It needs mu.
 func (g *Groups) unsubscribe() {
 	g.sub.Close()
 	g.sub = nil
 }
 
-// setRule gives a group another rule, and the members that it selects.
+// setRule sets the rule of a group, and selects its members by it.
 func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 	before := group.members.current()
 	group.rule, group.members, group.counts, group.acting = rule, draft{}, Counts{}, Counts{}
@@ -182,7 +181,7 @@ func (g *Groups) setRule(group *Group, rule Rule, now time.Time) {
 	}
 }
 
-// remove removes a group. Its last View says so.
+// remove removes a group. Its last View has Removed set.
 func (g *Groups) remove(group *Group, now time.Time) {
 	for m := range group.members.current().from("") {
 		if t := g.targets[m.Target]; t != nil {
@@ -194,9 +193,8 @@ func (g *Groups) remove(group *Group, now time.Time) {
 	group.publish(now, g.isolated, true)
 }
 
-// Hold keeps the groups as they are until release is called: a change of the engine's
-// targets and a change of the groups that go together, such as a reload, become one for
-// readers and for the log.
+// Hold keeps the groups unchanged until release is called. Changes to the engine's targets and to the groups that belong
+// together, as in a reload, then appear as one change to readers and in the log.
 func (g *Groups) Hold() (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,14 +240,14 @@ func (g *Groups) close() {
 	}
 }
 
-// Get returns the group of a name, or nil.
+// Get returns the group with a name, or nil.
 func (g *Groups) Get(name string) *Group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.byName[name]
 }
 
-// Views returns the present Views of all groups, sorted by name.
+// Views returns the current Views of all groups, sorted by name.
 func (g *Groups) Views() []*View {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,10 +259,9 @@ func (g *Groups) Views() []*View {
 	return all
 }
 
-// follow folds what has happened to the engine's targets into the groups, and publishes
-// those that have changed. It returns the pairs of Views whose difference is to be logged.
-// While the groups are held it does nothing: the engine keeps what has happened. It needs
-// mu.
+// follow applies the changes to the engine's targets to the groups, and publishes the groups that have changed. It
+// returns the pairs of Views whose differences are to be logged. While the groups are held it does nothing: the engine
+// queues the changes. It needs mu.
 func (g *Groups) follow(now time.Time) (lines []change) {
 	if g.held > 0 || g.sub == nil {
 		return nil
@@ -292,11 +289,10 @@ func (g *Groups) follow(now time.Time) (lines []change) {
 	return lines
 }
 
-// mark notes that a group has changed. All says that each of its members may have.
+// mark records that a group has changed. If all is true, each of its members may have changed.
 func (g *Groups) mark(group *Group, all bool) { g.dirty[group] = g.dirty[group] || all }
 
-// look asks the engine whether it is isolated, and whether it still doubts what it says of
-// targets that are down.
+// look checks whether the engine is isolated, and whether it still doubts the failures of the targets that are down.
 func (g *Groups) look(now time.Time) {
 	if isolated := g.engine.Health().Isolated; isolated != g.isolated {
 		g.isolated = isolated
@@ -316,7 +312,7 @@ func (g *Groups) look(now time.Time) {
 	}
 }
 
-// putInAll renews a target in its groups.
+// putInAll updates a target in its groups.
 func (g *Groups) putInAll(t *target, now time.Time) {
 	for _, group := range t.groups {
 		group.put(t.observed, group.members.get(t.target), now, g.isolated)
@@ -324,7 +320,7 @@ func (g *Groups) putInAll(t *target, now time.Time) {
 	}
 }
 
-// fold folds the status of a target into the groups that it belongs to.
+// fold applies the status of a target to the groups that it belongs to.
 func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 	t := g.targets[st.Target]
 	if st.Removed {
@@ -358,7 +354,7 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 	if before := t.observed; before != nil {
 		if before.state == o.state {
 			o.since = before.since
-			if o.state != probe.GatewayUndecided { // why it is down may change with each attempt
+			if o.state != probe.GatewayUndecided { // the reason for being down may change with each attempt
 				o.reason = before.reason
 			}
 		}
@@ -375,7 +371,7 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 	g.putInAll(t, now)
 }
 
-// of returns the groups of a target.
+// of returns the groups that select a target.
 func (g *Groups) of(o *observed) (groups []*Group) {
 	for _, group := range g.byName {
 		if group.rule.Members.Matches(o.target, o.labels) {
@@ -385,7 +381,7 @@ func (g *Groups) of(o *observed) (groups []*Group) {
 	return groups
 }
 
-// leave makes a target leave groups.
+// leave removes a target from groups.
 func (g *Groups) leave(t *target, groups []*Group, now time.Time) {
 	for _, group := range groups {
 		group.drop(t.target, now)
@@ -393,14 +389,14 @@ func (g *Groups) leave(t *target, groups []*Group, now time.Time) {
 	}
 }
 
-// change is a pair of Views, one after the other.
+// change is a pair of consecutive Views.
 type change struct{ before, after *View }
 
-// maxLogged bounds the members that a log line names.
+// maxLogged is the maximum number of members named in a log line.
 const maxLogged = 5
 
-// log logs the groups that are no longer ready, and those that are ready again, and the
-// same of panic. A group that is ready at first has no line.
+// log logs the groups that are no longer ready or are ready again, and those that enter or leave panic. A group that is
+// ready from the start is not logged.
 func (g *Groups) log(changes []change) {
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.after.Group, b.after.Group) })
 	for _, c := range changes {
@@ -424,7 +420,7 @@ func (g *Groups) log(changes []change) {
 	}
 }
 
-// isPlanned reports whether there are members that are not ready, and all of them are stopped since they were to be.
+// isPlanned reports whether some members are not ready, and all of those were stopped as planned.
 func isPlanned(v *View) (isPlanned bool) {
 	for m := range v.Members() {
 		switch {
@@ -438,7 +434,7 @@ func isPlanned(v *View) (isPlanned bool) {
 	return isPlanned
 }
 
-// someDown names some members that are down.
+// someDown returns the names of members that are down, at most maxLogged of them.
 func someDown(v *View) string {
 	var names []string
 	for m := range v.Members() {

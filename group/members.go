@@ -15,31 +15,30 @@ import (
 // Member is a target in a group.
 type Member struct {
 	Target  string
-	Address string            // empty for a target that has none, or does not exist yet
-	Port    uint16            // Rule.Port of this target; 0 if it has none
-	Labels  map[string]string // shared, do not write
+	Address string            // empty if the target has no address, or does not exist yet
+	Port    uint16            // Rule.Port of this target; 0 if it has no such port
+	Labels  map[string]string // shared; must not be modified
 	State   probe.GatewayState
-	Since   time.Time    // when State was found to be so; of one that is down since when a probe fails, whichever engine has found that
-	Reason  probe.Reason // why it is not ready, if that is known
+	Since   time.Time    // when State was determined; if a failing probe made the member down, since when it fails in any engine
+	Reason  probe.Reason // why the member is not ready, if known
 
-	// InRotation says that new requests are sent to the member, with a Weight from 1 to
-	// MaxWeight, which is 0 otherwise. Beside the State it depends on what the other members
-	// are: see Rule.
+	// InRotation reports whether new requests are sent to the member. Its Weight is then 1 to MaxWeight, otherwise 0. Both
+	// depend on the State of the member and on the other members: see Rule.
 	InRotation bool
 	Weight     int
 
-	ZeroWeight bool // its weight is 0 by Rule.WeightLabel: it gets no requests, and counts for nothing
+	ZeroWeight bool // its weight is 0 by Rule.WeightLabel: it gets no requests and does not count
 
-	absent    bool               // there is no such target
-	started   bool               // its instance has
-	ejected   bool               // it is down only because gateways have ejected it, or it is damped
-	full      int                // its weight when it is ready
-	acting    probe.GatewayState // by which it is in rotation: see actingState
-	serves    uint64             // version of the View since which it takes requests; 0 if it does not
-	slowSince time.Time          // when its slow start began; zero without one
+	absent    bool               // no such target exists
+	started   bool               // its instance has started
+	ejected   bool               // it is down only because gateways have ejected it or because it is damped
+	full      int                // weight when it is ready
+	acting    probe.GatewayState // the state that decides whether it is in rotation: see actingState
+	serves    uint64             // version of the View since which it takes requests; 0 if it takes none
+	slowSince time.Time          // when its slow start began; zero if it is not in one
 }
 
-// HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address without a Port.
+// HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address if Port is 0.
 func (m *Member) HostPort() string {
 	if m.Port == 0 {
 		return m.Address
@@ -47,15 +46,14 @@ func (m *Member) HostPort() string {
 	return net.JoinHostPort(m.Address, strconv.Itoa(int(m.Port)))
 }
 
-// members is a list of members, sorted by name. It never changes: with returns another list,
-// which shares the chunks without changes. So a change in a group of 100,000 copies 12 kB, and
-// not the list.
-type members struct{ chunks [][]*Member } // none is empty
+// members is a list of members, sorted by name. It is immutable: with returns a new list that shares the unchanged chunks.
+// So a change in a group of 100,000 copies 12 kB instead of the whole list.
+type members struct{ chunks [][]*Member } // no chunk is empty
 
-// maxChunk bounds the members of a chunk, which a change copies.
+// maxChunk is the maximum number of members in a chunk, which is copied by a change.
 const maxChunk = 256
 
-// find returns where the member of a name is, or would be: in which chunk, and where in it.
+// find returns the chunk and the index in it at which the member with a name is, or would be inserted.
 func (l members) find(name string) (chunk, at int, found bool) {
 	chunk, _ = slices.BinarySearchFunc(l.chunks, name, func(c []*Member, name string) int {
 		return compareName(c[len(c)-1], name)
@@ -67,7 +65,7 @@ func (l members) find(name string) (chunk, at int, found bool) {
 	return chunk, at, found
 }
 
-// get returns the member of a name, or nil.
+// get returns the member with a name, or nil.
 func (l members) get(name string) *Member {
 	chunk, at, found := l.find(name)
 	if !found {
@@ -76,13 +74,13 @@ func (l members) get(name string) *Member {
 	return l.chunks[chunk][at]
 }
 
-// with returns the list with changes by name: a member in the place of the one of its name, if
-// there is one, or nil for none.
+// with returns the list with changes applied. changes maps a name to the member that is added or that replaces the
+// present one, or to nil to remove it.
 func (l members) with(changes map[string]*Member) members {
 	names := slices.Sorted(maps.Keys(changes))
 	out := make([][]*Member, 0, len(l.chunks)+len(names)/maxChunk+1)
 	for i, chunk := range l.chunks {
-		n := len(names) // what sorts after all members belongs to the last chunk
+		n := len(names) // names that sort after all members belong to the last chunk
 		if i < len(l.chunks)-1 {
 			next := l.chunks[i+1][0].Target
 			n, _ = slices.BinarySearch(names, next)
@@ -100,7 +98,7 @@ func (l members) with(changes map[string]*Member) members {
 	return members{out}
 }
 
-// merge returns the members of a chunk with the changes of names, which are sorted.
+// merge returns the members of a chunk with the changes to names, which are sorted, applied.
 func merge(chunk []*Member, names []string, changes map[string]*Member) []*Member {
 	merged := make([]*Member, 0, len(chunk)+len(names))
 	for _, name := range names {
@@ -116,7 +114,7 @@ func merge(chunk []*Member, names []string, changes map[string]*Member) []*Membe
 	return append(merged, chunk...)
 }
 
-// appendChunks appends members to a list, in chunks of about the same size.
+// appendChunks appends members to a list in chunks of about equal size.
 func appendChunks(to [][]*Member, some []*Member) [][]*Member {
 	for parts := (len(some) + maxChunk - 1) / maxChunk; parts > 0; parts-- {
 		n := len(some) / parts
@@ -128,7 +126,7 @@ func appendChunks(to [][]*Member, some []*Member) [][]*Member {
 
 func compareName(m *Member, name string) int { return strings.Compare(m.Target, name) }
 
-// from yields the members whose names sort after a name.
+// from yields the members whose names sort after a given name.
 func (l members) from(after string) iter.Seq[*Member] {
 	return func(yield func(*Member) bool) {
 		chunk, at, found := l.find(after)
@@ -145,8 +143,7 @@ func (l members) from(after string) iter.Seq[*Member] {
 	}
 }
 
-// update returns the list with each member replaced by what change returns for it. Chunks
-// without changes stay shared.
+// update returns the list with each member replaced by the result of change. Unchanged chunks stay shared.
 func (l members) update(change func(*Member) *Member) members {
 	chunks := slices.Clone(l.chunks)
 	for i, chunk := range chunks {
@@ -166,14 +163,14 @@ func (l members) update(change func(*Member) *Member) members {
 	return members{chunks}
 }
 
-// draft is the list of members that the next View has. What has changed is kept apart until the
-// list is needed, so that a thousand changes make one list, too.
+// draft is the member list of the next View. Changes are collected until the list is needed, so that even a
+// thousand changes make one new list.
 type draft struct {
 	list    members
-	changed map[string]*Member // since list was made; nil for one that was removed
+	changed map[string]*Member // changes to list, by name; nil for a removed member
 }
 
-// get returns the member of a name, or nil.
+// get returns the member with a name, or nil.
 func (d *draft) get(name string) *Member {
 	if m, changed := d.changed[name]; changed {
 		return m
@@ -192,7 +189,7 @@ func (d *draft) change(name string, m *Member) {
 	d.changed[name] = m
 }
 
-// update replaces each member by what change returns for it.
+// update replaces each member by the result of change.
 func (d *draft) update(change func(*Member) *Member) { d.list = d.current().update(change) }
 
 // current returns the list of all members.

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Mirror is a Group whose Views are those of another process, such as of an engine that is
-// followed over its API.
+// Mirror is a Group whose Views come from another process, for example from an engine that is followed over its API.
 type Mirror struct{ Group *Group }
 
-// NewMirror returns a Mirror. Until Publish is called its View is Frozen, and has no members.
+// NewMirror returns a Mirror. Until Publish is called, its View is Frozen and has no members.
 func NewMirror(name string) *Mirror { return &Mirror{newGroup(name, time.Now())} }
 
-// Publish makes v, with some members, the present View. It sets what follows from the group and
-// the members: Group, Counts, ZeroWeight and InRotation, and a Version that is that of v or, if it would not
-// grow by that, the next one. The caller must not change v or the members afterwards. Members
-// need different names. Publish is called by one goroutine at a time.
+// Publish makes v with the given members the current View. It sets the fields that it derives from the group and the
+// members: Group, Counts, ZeroWeight, InRotation and Version. If v.Version would not exceed that of the previous View,
+// the next version is used. The caller must not change v or the members afterwards. Members need unique names. Publish
+// must not be called concurrently.
 func (m *Mirror) Publish(v *View, all []*Member) {
 	before := m.Group.view.Load()
 	all = slices.SortedFunc(slices.Values(all), func(a, b *Member) int { return cmp.Compare(a.Target, b.Target) })

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// observed is what the engine says about a target.
+// observed is the state of a target as the engine reports it.
 type observed struct {
 	target, address string
 	ports           map[string]uint16
@@ -18,13 +18,13 @@ type observed struct {
 	since           time.Time
 	reason          probe.Reason
 	failing         []probe.ID // its probes that keep it from being ready
-	absent          bool       // there is no such target
+	absent          bool       // no such target exists
 	started         bool       // its instance runs, and its startup probes have passed
-	ejected         bool       // its probes pass, and gateways have ejected it, or it is damped
-	doubtful        bool       // it is down only by probes whose failures the engine doubts
+	ejected         bool       // its probes pass, but gateways have ejected it or it is damped
+	doubtful        bool       // it is down only because of probes whose failures the engine doubts
 }
 
-// absent is what there is to say about a target that does not exist.
+// absent returns the observed state of a target that does not exist.
 func absent(target string, now time.Time) *observed {
 	return &observed{target: target, since: now, absent: true}
 }
@@ -41,7 +41,7 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 	for i := range st.Probes {
 		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Rule.Effect == probe.EffectFail && p.Instance == st.Instance.ID {
 			o.failing = append(o.failing, p.ID)
-			if o.state == probe.GatewayDown && p.Since.Before(o.since) { // it was before this process knew it, or another engine has found it
+			if o.state == probe.GatewayDown && p.Since.Before(o.since) { // older than this process, or found by another engine
 				o.since = p.Since
 			}
 		}
@@ -49,13 +49,12 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 	return o
 }
 
-// isDoubted reports whether the target is down, and the engine doubts each failure that makes
-// it so.
+// isDoubted reports whether the target is down and the engine doubts every failure that makes it so.
 func (o *observed) isDoubted(e Engine) bool {
 	return o.state == probe.GatewayDown && len(o.failing) > 0 && !slices.ContainsFunc(o.failing, func(id probe.ID) bool { return !e.Doubts(id) })
 }
 
-// port returns the port that a rule asks for, or 0.
+// port returns the port that a rule requests, or 0.
 func (o *observed) port(wanted string) uint16 {
 	if wanted == "" {
 		return 0
@@ -67,7 +66,7 @@ func (o *observed) port(wanted string) uint16 {
 	return port
 }
 
-// equal reports whether members are the same by both.
+// equal reports whether o and p result in the same member.
 func (o *observed) equal(p *observed) bool {
 	return o.reason == p.reason && o.address == p.address && o.state == p.state && o.doubtful == p.doubtful && o.started == p.started && o.ejected == p.ejected && maps.Equal(o.ports, p.ports) && maps.Equal(o.labels, p.labels)
 }

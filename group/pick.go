@@ -6,22 +6,21 @@ import (
 	"slices"
 )
 
-// shares are the members of a View that are in rotation, with the sums of their weights.
+// shares are the members of a View that are in rotation, with the running sums of their weights.
 type shares struct {
 	members []*Member
-	upTo    []uint64 // the weights of a member and of all before it
+	upTo    []uint64 // the sum of the weights of a member and of all members before it
 }
 
-// goldenRatio is 2^64 divided by the golden ratio: its multiples modulo 2^64 are spread
-// evenly, whatever number of them one takes.
+// goldenRatio is 2^64 divided by the golden ratio. Any number of its consecutive multiples modulo 2^64 are spread evenly.
 const goldenRatio = 0x9E3779B97F4A7C15
 
-// Pick returns a member that is in rotation, for one request, or false if none is. Each
-// gets its share of all picks by its weight, and evenly: also of a few picks in a row. It
-// takes no lock. Before anything is known about the members, all are in rotation.
+// Pick returns a member in rotation for one request, or false if no member is in rotation. Each member gets a share of the
+// picks proportional to its weight, evenly distributed even over a few consecutive picks. Pick takes no lock. While no
+// member's state is known, all members are in rotation.
 //
-// A request that has failed can be tried at another member: tried names the targets that are
-// not to be returned. The others get their shares of such requests by chance.
+// A failed request can be retried with another member: tried names the targets to exclude. The other members then get their
+// shares of such requests at random.
 func (g *Group) Pick(tried ...string) (*Member, bool) {
 	s := g.View().shares()
 	switch {
@@ -35,7 +34,7 @@ func (g *Group) Pick(tried ...string) (*Member, bool) {
 	return s.members[i], true
 }
 
-// other returns a member that is not one of those tried.
+// other returns a member whose target is not in tried.
 func (s *shares) other(tried []string) (picked *Member, ok bool) {
 	sum := 0
 	for _, m := range s.members {
@@ -49,7 +48,7 @@ func (s *shares) other(tried []string) (picked *Member, ok bool) {
 	return picked, picked != nil
 }
 
-// shares returns the shares of a View, which are made at the first Pick.
+// shares returns the shares of a View, which are computed at the first Pick.
 func (v *View) shares() *shares {
 	v.pickOnce.Do(func() {
 		s, sum := &v.picked, uint64(0)

@@ -14,24 +14,24 @@ import (
 // DefaultWeight is the default of Rule.Weight.
 const DefaultWeight = 100
 
-// defaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by
-// default: there an ejection lasts for its time, here until an attempt succeeds.
+// defaultMaxEjected is the default of Rule.MaxEjected. Envoy's max_ejection_percent is 10% by default, but there an
+// ejection lasts for a fixed time, and here until an attempt succeeds.
 const defaultMaxEjected probe.Share = 0.5
 
-// slowSteps is in how many steps the weight of a member grows in its slow start.
+// slowSteps is the number of steps in which the weight of a member grows in its slow start.
 const slowSteps = 10
 
-// plan says which members are in rotation beside those that take requests.
+// plan selects the members in rotation in addition to those that take requests.
 type plan struct {
-	all   bool            // all but those that are draining
-	extra map[string]bool // some that keep the quorum, or are ejected beyond the bound
+	all   bool            // all members that are not draining
+	extra map[string]bool // members that keep the quorum, or that are ejected beyond the limit
 }
 
 func (p plan) equal(q plan) bool { return p.all == q.all && maps.Equal(p.extra, q.extra) }
 
-// actingState returns the state by which a member is in rotation or not, if it was before
-// until now. What is not known changes nothing: an undecided member, one that is down for a
-// reason that may be the engine's own, and all members while the engine is isolated.
+// actingState returns the state that decides whether a member is in rotation, given the acting state before and the current
+// state. Uncertain states change nothing: those of an undecided member, of one that is down for a reason that may be the
+// engine's own, and of all members while the engine is isolated.
 func actingState(before, now probe.GatewayState, doubtful, isolated bool) probe.GatewayState {
 	if isolated || now == probe.GatewayUndecided || now == probe.GatewayDown && doubtful {
 		return before
@@ -39,16 +39,15 @@ func actingState(before, now probe.GatewayState, doubtful, isolated bool) probe.
 	return now
 }
 
-// panics reports whether so few members take requests that all are used. Those that are
-// draining do not count: they end.
+// panics reports whether so few members take requests that all are used. Draining members do not
+// count, since they are about to exit.
 func (r *Rule) panics(acting Counts) bool {
 	rest := acting.Total() - acting[probe.GatewayDraining]
 	return rest > 0 && float64(acting.Serving()) < float64(r.Panic)*float64(rest)
 }
 
-// fill returns members that are in rotation although they take no requests: those that are
-// ejected beyond Rule.MaxEjected and then, up to the quorum, those that are draining and those
-// that were the last to go down.
+// fill returns members that are put in rotation although they take no requests: the members ejected beyond Rule.MaxEjected
+// and then, up to the quorum, draining members and those that went down last.
 func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
 	most := cmp.Or(r.MaxEjected, defaultMaxEjected).Of(acting.Serving() + ejected)
 	beyond := max(ejected-most, 0)
@@ -79,7 +78,7 @@ func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
 	return extra
 }
 
-// lastToGo compares members by when they went out of rotation, the last one first.
+// lastToGo orders members by the time at which they left rotation, latest first.
 func lastToGo(a, b *Member) int {
 	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Target, b.Target))
 }
@@ -91,7 +90,7 @@ func one(b bool) int {
 	return 0
 }
 
-// place decides whether a member is in rotation, and with which weight.
+// place returns whether a member is in rotation, and its weight.
 func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight int) {
 	switch {
 	case m.ZeroWeight:
@@ -100,7 +99,7 @@ func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight 
 		return true, m.full
 	case !m.acting.TakesRequests():
 		return false, 0
-	case len(p.extra) > 0: // those that are down have their full weights, and would get most requests
+	case len(p.extra) > 0: // down members have their full weights, and would otherwise get most requests
 		return true, m.full
 	}
 	w := float64(m.full)
@@ -110,8 +109,8 @@ func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight 
 	return true, max(int(math.Round(w*slowShare(m.slowSince, now, r.SlowStart))), 1)
 }
 
-// slowShare returns which part of its weight a member has whose slow start began at some
-// time: it grows in slowSteps equal steps, and the first one is not 0.
+// slowShare returns the part of its weight that a member has whose slow start began at the given time. It grows in
+// slowSteps equal steps; the first is not 0.
 func slowShare(began, now time.Time, takes time.Duration) float64 {
 	passed := now.Sub(began)
 	if began.IsZero() || passed >= takes {
@@ -120,8 +119,7 @@ func slowShare(began, now time.Time, takes time.Duration) float64 {
 	return float64(1+slowSteps*max(passed, 0)/takes) / slowSteps
 }
 
-// fullWeight returns the weight of a member that is ready: that of its label, or that of
-// the group.
+// fullWeight returns the weight of a ready member: the value of its label, or the weight of the group.
 func (r *Rule) fullWeight(labels map[string]string) int {
 	if text := labels[r.WeightLabel]; text != "" && r.WeightLabel != "" {
 		if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= probe.MaxWeight {

@@ -5,7 +5,7 @@ import "github.com/sonde-probe/sonde/probe"
 // Counts are the numbers of members by state.
 type Counts [probe.GatewayStates]int
 
-// Total returns how many members there are.
+// Total returns the number of members.
 func (c Counts) Total() (n int) {
 	for _, members := range c {
 		n += members
@@ -13,13 +13,12 @@ func (c Counts) Total() (n int) {
 	return n
 }
 
-// Serving returns how many members take requests: those that are Ready or Degraded.
+// Serving returns the number of members that take requests: those that are Ready or Degraded.
 func (c Counts) Serving() int { return c[probe.GatewayReady] + c[probe.GatewayDegraded] }
 
-// decide returns the state of a group that needs some of its members to take requests, and
-// has others of the weight 0, which cannot: Undecided if it depends on what becomes of the
-// undecided ones, and if there are no members: they are not known yet, or were lost by
-// what finds them.
+// decide returns the state of a group that needs a number of members to take requests, given the members that count and the
+// number of members with weight 0, which cannot. It is Undecided if it depends on the undecided members, or if there are no
+// members: they are not known yet, or discovery has lost them.
 func decide(c Counts, zeroWeight, need int) probe.GatewayState {
 	switch {
 	case c.Total()+zeroWeight == 0:

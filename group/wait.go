@@ -6,27 +6,27 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// waitLimit is how long a group waits for members that are undecided.
+// waitLimit is how long a group waits for undecided members.
 const waitLimit = time.Minute
 
-// wait says whether a group waits for its members to be decided, so that the first one that is
-// does not get all requests. It waits from when it has members, and again when it has lost
-// those that took requests, such as when a reload renames or moves all of them.
+// wait tracks whether a group waits for its members to be decided, so that the first decided member does not get all
+// requests. The group waits from when it first has members, and again when it has lost all members that took requests, for
+// example when a reload renames or moves them.
 //
-// It ends when all members are decided, when as many take requests as were in rotation before,
-// or after waitLimit, with those that are decided then.
+// The wait is over when all members are decided, when as many take requests as were in rotation before, or after waitLimit,
+// with the members that are decided by then.
 type wait struct {
 	over   bool
-	began  time.Time // zero without a member that exists
-	enough int       // how many members were in rotation before; 0 if that is not known
-	absent int       // members that do not exist, for which the group does not wait
+	began  time.Time // zero while no member exists
+	enough int       // number of members in rotation before the wait; 0 if unknown
+	absent int       // number of members that do not exist; the group does not wait for them
 
-	joined int // members that have begun to take requests since the last View
-	lost   int // members that took requests in the last View, and are no longer there
+	joined int // number of members that have begun to take requests since the last View
+	lost   int // number of members that took requests in the last View and are gone
 }
 
-// settle begins to wait for the members, or ends it, and reports whether it did. A member that
-// has become down or draining is known, and nothing that others wait for. It needs Groups.mu.
+// settle starts or finishes the wait for the members, and reports whether it did. A member that becomes down or draining is
+// known, and does not make the group wait. It needs Groups.mu.
 func (g *Group) settle(now time.Time) (changed bool) {
 	w, exist, serve := &g.wait, g.acting.Total()-g.wait.absent+g.zeroWeight, g.acting.Serving()
 	if w.over && (exist == 0 || w.lost > 0 && serve == w.joined) {
@@ -46,9 +46,9 @@ func (g *Group) settle(now time.Time) (changed bool) {
 	return changed
 }
 
-// release returns what a member is when its group no longer waits. If the group was late, a
-// member of which nothing was found out is in rotation until it is known to be down, unless it
-// has not even started. None is newer than the others, and starts slowly.
+// release returns a member as it is when its group stops waiting. If the wait timed out, a member of unknown
+// state is in rotation until it is known to be down, unless it has not even started. No member is newer than the
+// others, so none starts slowly.
 func (g *Group) release(m *Member, isLate bool) *Member {
 	presume := isLate && m.acting == probe.GatewayUndecided && m.started && !m.ZeroWeight
 	if !presume && m.slowSince.IsZero() {

@@ -13,33 +13,33 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Maintenance says at which times nothing is to be done about some targets.
+// Maintenance specifies the times during which the engine takes no action on some targets.
 type Maintenance struct {
 	Members probe.Selector // the targets
-	Windows cron.Windows   // by the wall clock; they must begin at some time
+	Windows cron.Windows   // by the wall clock; must occur at some time
 	Why     string         // may be empty
 }
 
-// MaintenanceStatus says when a Maintenance is, or is next.
+// MaintenanceStatus is the current or next window of a Maintenance.
 type MaintenanceStatus struct {
 	Name    string
-	Active  bool // From is not in the future
+	Active  bool // the window has begun
 	From    time.Time
 	To      time.Time
 	Why     string
-	Targets int // how many are under maintenance because of it; 0 unless it is Active
+	Targets int // number of targets under this maintenance; 0 unless Active
 }
 
-// maintained is a Maintenance that a Keeper follows.
+// maintained is a Maintenance with its current state.
 type maintained struct {
 	Maintenance
 	name   string
-	window cron.Window // in which the wall clock is, or the next one
-	seen   time.Time   // when window was found: it holds from then to its end
-	active bool        // as the log has said
+	window cron.Window // current window, or the next one
+	seen   time.Time   // wall-clock time of the latest look
+	active bool        // active according to the log
 }
 
-// look finds the window again if the wall clock has left it, or was set back.
+// look recomputes the window if the wall clock has left it or was set back.
 func (m *maintained) look(wall time.Time) {
 	if m.window.To.IsZero() || wall.Before(m.seen) || !wall.Before(m.window.To) {
 		m.window, _ = m.Windows.At(wall)
@@ -47,7 +47,7 @@ func (m *maintained) look(wall time.Time) {
 	m.seen = wall
 }
 
-// forEngine returns the maintenance as the engine has it.
+// forEngine returns the maintenance in the form that the engine takes.
 func (m *maintained) forEngine() engine.Pause {
 	detail := m.name
 	if m.Why != "" {
@@ -56,9 +56,9 @@ func (m *maintained) forEngine() engine.Pause {
 	return engine.Pause{Reason: probe.ReasonMaintenance, Detail: detail, Since: m.window.From.UTC(), Until: m.window.To.UTC()}
 }
 
-// Maintain replaces what is maintained, by name, at once. Upcoming are the labels of targets that the
-// engine does not have, and may get at any time until the next call: nobody ever sees them without their
-// maintenance. Call it again when targets, or their labels, have changed.
+// Maintain replaces all maintenances, by name, and applies them immediately. upcoming has the labels of targets that the
+// engine does not have yet and may get before the next call: no reader ever sees them without their maintenance. Call
+// Maintain again when targets or their labels have changed.
 func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[string]string) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -82,8 +82,7 @@ func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[st
 	k.wake.Set()
 }
 
-// lookAtMaintenances brings the windows up to date, and reports whether one has begun or ended. It
-// needs pausesMu.
+// lookAtMaintenances updates the windows, and reports whether any has begun or ended. It needs pausesMu.
 func (k *Keeper) lookAtMaintenances() (changed bool) {
 	wall := k.wallClock()
 	for _, m := range k.maintained {
@@ -103,8 +102,8 @@ func (k *Keeper) lookAtMaintenances() (changed bool) {
 	return changed
 }
 
-// applyMaintenances tells the engine which targets are under maintenance now. Of several maintenances
-// the one counts that ends last. It needs pausesMu.
+// applyMaintenances reports to the engines which targets are under maintenance now. If several maintenances apply to a
+// target, the one that ends last counts. It needs pausesMu.
 func (k *Keeper) applyMaintenances() {
 	active := slices.DeleteFunc(slices.Clone(k.maintained), func(m *maintained) bool { return !m.active })
 	slices.SortStableFunc(active, func(a, b *maintained) int { return b.window.To.Compare(a.window.To) })
@@ -136,7 +135,7 @@ func (k *Keeper) applyMaintenances() {
 	}
 }
 
-// tell tells the engines whether a target is paused, or else under maintenance. It needs pausesMu.
+// tell reports to the engines whether a target is paused, or else under maintenance. It needs pausesMu.
 func (k *Keeper) tell(target string) {
 	var now *engine.Pause
 	if p, isPaused := k.paused[target]; isPaused {
@@ -155,7 +154,7 @@ func (k *Keeper) tell(target string) {
 	}
 }
 
-// Maintenances returns when each Maintenance is, or is next, sorted by time and name.
+// Maintenances returns the current or next window of each Maintenance, sorted by time and name.
 func (k *Keeper) Maintenances() []MaintenanceStatus {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()

@@ -1,9 +1,9 @@
-// Package pause keeps which targets are paused, by whom and until when, and which are under
-// maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Admin.Pause.
+// Package pause keeps which targets are paused, by whom and until when, and which are under maintenance. It reports them to
+// the engine, which takes no action on these targets meanwhile: see engine.Admin.Pause.
 //
 //	pause.go        pauses by operators
-//	shared.go       pauses of targets that engines share, in the store of a fleet
-//	maintenance.go  maintenances by the calendar
+//	shared.go       pauses of shared targets, in the store of a fleet
+//	maintenance.go  scheduled maintenances
 package pause
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Pause says who has paused a target, when, why, and until when. It can be written as JSON.
+// Pause is a pause of a target: who paused it, when, why, and until when. It can be marshaled as JSON.
 type Pause struct {
 	At    time.Time `json:"at"`
 	By    string    `json:"by"`
@@ -32,12 +32,12 @@ type Pause struct {
 	Until time.Time `json:"until,omitzero"` // zero: until Unpause
 }
 
-// Shifted returns p with its times moved by d, after the wall clock was set.
+// Shifted returns p with its times moved by d, for use after the wall clock was set.
 func (p Pause) Shifted(d time.Duration) Pause {
 	return p.at(func(t time.Time) time.Time { return t.Add(d) })
 }
 
-// at returns p with other times.
+// at returns p with its times mapped by other.
 func (p Pause) at(other func(time.Time) time.Time) Pause {
 	if p.At = other(p.At); !p.Until.IsZero() {
 		p.Until = other(p.Until)
@@ -45,10 +45,10 @@ func (p Pause) at(other func(time.Time) time.Time) Pause {
 	return p
 }
 
-// hasEnded reports whether the pause has ended by itself.
+// hasEnded reports whether the pause has expired.
 func (p Pause) hasEnded(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
 
-// detail says who has paused a target, and why.
+// detail describes who paused the target, and why.
 func (p Pause) detail() string {
 	if p.Why == "" {
 		return "by " + p.By
@@ -59,39 +59,39 @@ func (p Pause) detail() string {
 // Config configures a Keeper.
 type Config struct {
 	Engine *engine.Engine // required
-	Others *engine.Engine // shows targets that other engines probe, and is told what Engine is; default: none
+	Others *engine.Engine // lists targets that other engines probe, and gets the same pauses as Engine; default: none
 
-	// Coordinator has the pauses of the targets for which IsShared returns true, for all engines of a fleet: see Keeper.Share.
-	// Default: none are shared.
+	// Coordinator stores the pauses of the targets for which IsShared returns true, for all engines of a fleet: see
+	// Keeper.Share. Default: no shared pauses.
 	Coordinator *coord.Coordinator
 	IsShared    func(target string) bool // must be safe for concurrent use by multiple goroutines
 
-	Logger *slog.Logger // an Info line when a target or a group is paused, and when that ends; default: none
+	Logger *slog.Logger // gets an Info line when a pause of a target or group begins or ends; default: no log
 
-	// Changed is called when what Pauses returns may have changed. It must not block. Default: none.
+	// Changed is called when the result of Pauses may have changed. It must not block. Default: none.
 	Changed func()
 }
 
-// Keeper keeps which targets are paused, and which are under maintenance. A pause goes before the
-// maintenance of the same target. Create it with New, and call Run once. Its methods are safe
-// for concurrent use by multiple goroutines.
+// Keeper keeps which targets are paused, and which are under maintenance. A pause takes precedence over the
+// maintenance of the same target. Create a Keeper with New, and call Run once. Its methods are safe for
+// concurrent use by multiple goroutines.
 type Keeper struct {
 	config    Config
-	wallClock func() time.Time // what it shows may be set at any time
-	wake      wake.Signal      // Run may have to wait for something else
+	wallClock func() time.Time // the wall clock, which may be set at any time
+	wake      wake.Signal      // makes Run recompute its wait
 
-	pausesMu   sync.Mutex // guards all below; the engine is told while it is held
+	pausesMu   sync.Mutex // guards all below; the engine is updated while it is held
 	paused     map[string]Pause
 	maintained []*maintained                // sorted by name
-	upcoming   map[string]map[string]string // the labels of targets that the engine may get at any time
-	under      map[string]*maintained       // the maintenance by which each target is under maintenance now
+	upcoming   map[string]map[string]string // labels of targets that the engine may get at any time
+	under      map[string]*maintained       // by target: the maintenance that applies to it now
 	shared     shared
 }
 
-// ErrNoTarget is the error of Keeper.Pause and Unpause if there is no such target.
+// ErrNoTarget is the error of Keeper.Pause and Unpause if none of the targets exists.
 var ErrNoTarget = errors.New("there is no such target")
 
-// New returns a Keeper by which no target is paused.
+// New returns a Keeper without pauses.
 func New(c Config) *Keeper {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Changed == nil {
@@ -105,17 +105,17 @@ func New(c Config) *Keeper {
 	return k
 }
 
-// Result is what has become of Keeper.Pause or Unpause.
+// Result is the result of Keeper.Pause or Unpause.
 type Result struct {
-	Targets int // how many of the targets exist
-	Changed int // how many of these were not like that already
-	Local   int // how many shared ones are paused by this engine only, for localPause at most, since the store does not answer
+	Targets int // number of the targets that exist
+	Changed int // number of these that were not in the requested state already
+	Local   int // number of shared targets that only this engine pauses, for at most localPause, since the store is unavailable
 }
 
-// Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist
-// are left out. Shared targets are paused in all engines of the fleet, or in this one only if the store does not answer
-// before ctx is done. The error is ErrNoTarget if none of the targets exists. If the store does not answer, Pauses that it
-// has stay as they are, which is an error, too.
+// Pause pauses a target, or the targets of a group, replacing any Pauses that they have. It ignores targets that do not
+// exist, and returns ErrNoTarget if none exists. It pauses shared targets in all engines of the fleet. If the store does
+// not respond before ctx is done, it pauses them in this engine only, and returns an error if there are Pauses in the store
+// that it had to leave as they are.
 func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pause) (r Result, err error) {
 	p = p.bounded()
 	differs := func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }
@@ -134,7 +134,7 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
 		}
 	}
-	logged := own // of shared targets apply logs each
+	logged := own // apply logs each shared target
 	if group != "" {
 		logged = slices.Concat(own, shared)
 	}
@@ -142,7 +142,7 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 	return r, nil
 }
 
-// atMost returns p with an end that is not later than d after its begin.
+// atMost returns p limited to a duration of d.
 func (p Pause) atMost(d time.Duration) Pause {
 	if end := p.At.Add(d); p.Until.IsZero() || p.Until.After(end) {
 		p.Until = end
@@ -150,7 +150,7 @@ func (p Pause) atMost(d time.Duration) Pause {
 	return p
 }
 
-// notStored returns those of the targets that the store has no pause of.
+// notStored returns the targets that have no pause in the store.
 func (k *Keeper) notStored(targets []string) []string {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -171,9 +171,9 @@ func (k *Keeper) set(targets []string, p Pause) {
 	k.notify()
 }
 
-// Unpause ends the Pauses of targets, as Pause begins them. It has no effect on shared targets if the store does not
-// answer, which is an error, apart from those that only this engine has paused. The error is ErrNoTarget if none of the targets
-// exists. A single target that is not paused, but under maintenance, is an error, too.
+// Unpause ends the Pauses of a target, or of the targets of a group. If the store does not respond, it returns an error,
+// and of the shared targets only those resume that this engine alone has paused. It returns ErrNoTarget if none of the
+// targets exists, and an error for a single target that is not paused but under maintenance.
 func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by string) (r Result, err error) {
 	own, stored := k.divide(targets, false, func(_ Pause, is bool) bool { return is }, &r)
 	if r.Targets == 0 {
@@ -207,8 +207,8 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	return r, nil
 }
 
-// divide returns those of the targets that exist, and whose Pauses are to change, by where these are. It counts the targets
-// that exist. A shared target is one of the store if its Pause begins, or the store has it.
+// divide counts the existing targets in r, and returns those whose Pauses are to change, by where the Pauses are kept: own
+// by this engine, shared in the store. A shared target is returned in shared if its Pause begins, or is in the store.
 func (k *Keeper) divide(targets []string, begins bool, mayChange func(before Pause, is bool) bool, r *Result) (own, shared []string) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -230,7 +230,7 @@ func (k *Keeper) divide(targets []string, begins bool, mayChange func(before Pau
 	return own, shared
 }
 
-// logOrder logs that an operator has paused targets, or has ended that.
+// logOrder logs that an operator has paused or unpaused targets.
 func (k *Keeper) logOrder(what, group string, targets []string, attrs ...any) {
 	switch {
 	case len(targets) == 0:
@@ -241,7 +241,7 @@ func (k *Keeper) logOrder(what, group string, targets []string, attrs ...any) {
 	}
 }
 
-// end ends the Pause of a target, if it has one. It needs pausesMu.
+// end ends the Pause of a target, if any. It needs pausesMu.
 func (k *Keeper) end(target string) {
 	if _, paused := k.paused[target]; paused {
 		delete(k.paused, target)
@@ -249,13 +249,13 @@ func (k *Keeper) end(target string) {
 	}
 }
 
-// notify reports that the pauses have changed, and wakes Run.
+// notify calls Config.Changed and wakes Run.
 func (k *Keeper) notify() {
 	k.config.Changed()
 	k.wake.Set()
 }
 
-// forEngine returns the pause as the engine has it.
+// forEngine returns the pause in the form that the engine takes.
 func (p Pause) forEngine() engine.Pause {
 	return engine.Pause{Reason: probe.ReasonPaused, Detail: p.detail(), Since: p.At, Until: p.Until}
 }
@@ -267,9 +267,9 @@ func untilText(until time.Time) string {
 	return until.UTC().Format(time.RFC3339)
 }
 
-// Keep forgets the pauses of targets for which exists returns false: one that is removed and added
-// again is not paused any more. Call it when targets may have been removed. A pause in the store stays until
-// the owner of the target has deleted it: this engine may not have a target yet that others have.
+// Keep discards the pauses of targets for which exists returns false: a target that is removed and added again is no longer
+// paused. Call it when targets may have been removed. A pause in the store is kept until the owner of the target deletes
+// it, since other engines may already have targets that this engine does not have yet.
 func (k *Keeper) Keep(exists func(target string) bool) {
 	k.pausesMu.Lock()
 	n := len(k.paused)
@@ -285,7 +285,7 @@ func (k *Keeper) Keep(exists func(target string) bool) {
 	}
 }
 
-// Pauses returns the pauses by target, but for those in the store. Their times are on the wall clock as it is now.
+// Pauses returns the pauses by target, except those in the store. Their times are relative to the current wall clock.
 func (k *Keeper) Pauses() map[string]Pause {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -298,15 +298,14 @@ func (k *Keeper) Pauses() map[string]Pause {
 	return all
 }
 
-// onWallClock returns p with the times that a wall clock shows which may have been set since: the
-// time until then is what counts.
+// onWallClock returns p with its times converted to the current wall clock, which may have been set since.
+// The remaining time is preserved.
 func (p Pause) onWallClock(now time.Time) Pause {
 	return p.at(func(t time.Time) time.Time { return now.Round(0).Add(t.Sub(now)) })
 }
 
-// Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
-// itself meanwhile. Call it with what Pauses has returned, before the targets exist, so that no reader sees them
-// without it, and Keep afterwards.
+// Restore restores the pauses of an earlier engine, except those that have expired meanwhile. Call it with the result of
+// Pauses before the targets exist, so that no reader sees a target without its pause, and call Keep afterwards.
 func (k *Keeper) Restore(pauses map[string]Pause) {
 	now := time.Now()
 	due := map[string]Pause{}
@@ -323,18 +322,17 @@ func (k *Keeper) Restore(pauses map[string]Pause) {
 	k.logEnded(due)
 }
 
-// onMonotonicClock returns p with times that go on by the monotonic clock, whatever the wall clock is set to.
+// onMonotonicClock returns p with times on the monotonic clock, which does not change when the wall clock is set.
 func (p Pause) onMonotonicClock(now time.Time) Pause {
 	return p.at(func(t time.Time) time.Time { return now.Add(t.Sub(now)) })
 }
 
-// clockInterval is how often Run looks whether the wall clock was set: a maintenance begins or ends
-// that much later at most.
+// clockInterval is how often Run checks whether the wall clock was set. A maintenance begins
+// or ends at most that much late.
 const clockInterval = 30 * time.Second
 
-// Run ends the pauses whose time has come, and begins and ends maintenances, until ctx is done, and
-// returns nil. How long a pause lasts does not depend on the wall clock, which may be set meanwhile:
-// then Changed is called. Maintenances are by the wall clock as it is.
+// Run ends expired pauses, and begins and ends maintenances, until ctx is done, and returns nil. The duration of a pause
+// does not depend on the wall clock; if that is set, Run calls Changed. Maintenances follow the wall clock.
 func (k *Keeper) Run(ctx context.Context) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -366,7 +364,7 @@ func wallShift(from, to time.Time) time.Duration {
 	return to.Round(0).Sub(from.Round(0)) - to.Sub(from)
 }
 
-// endDue ends the pauses whose time has come, and reports whether there were any.
+// endDue ends expired pauses, and reports whether there were any.
 func (k *Keeper) endDue(now time.Time) (ended bool) {
 	due := map[string]Pause{}
 	k.pausesMu.Lock()
@@ -381,11 +379,10 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 	return len(due) > 0
 }
 
-// maxLines is how many lines the log gets of pauses that begin or end at the same time, such as those of a
-// group.
+// maxLines is the maximum number of log lines about pauses that begin or end at the same time, such as those of a group.
 const maxLines = 10
 
-// logBegun logs pauses that the store has, by target.
+// logBegun logs pauses received from the store, by target.
 func (k *Keeper) logBegun(pauses map[string]Pause) { k.logEach("paused", "by", pauses) }
 
 // logEnded logs pauses that have ended, by target.
@@ -393,7 +390,7 @@ func (k *Keeper) logEnded(pauses map[string]Pause) {
 	k.logEach("no longer paused", "paused_by", pauses)
 }
 
-// logEach logs some pauses each, and how many there are if they are more.
+// logEach logs each pause, or the first maxLines and the total number if there are more.
 func (k *Keeper) logEach(what, by string, pauses map[string]Pause) {
 	targets := slices.Sorted(maps.Keys(pauses))
 	if more := len(targets) - maxLines; more > 0 {
@@ -406,7 +403,7 @@ func (k *Keeper) logEach(what, by string, pauses map[string]Pause) {
 	}
 }
 
-// maintain begins and ends the maintenances whose time has come.
+// maintain begins and ends maintenances that are due.
 func (k *Keeper) maintain() {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -415,7 +412,7 @@ func (k *Keeper) maintain() {
 	}
 }
 
-// next returns how long Run may wait, and whether it has to: something is paused, or maintained.
+// next returns how long Run may wait, and whether it has anything to wait for: a pause or a maintenance.
 func (k *Keeper) next(now time.Time) (wait time.Duration, any bool) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()

@@ -13,22 +13,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// localPause is how long at most a shared target is paused by this engine only, while the store does not answer.
+// localPause is the maximum duration of a pause of a shared target by this engine only, while the store is unavailable.
 const localPause = 15 * time.Minute
 
-// maxStored bounds a pause in the store, in bytes.
+// maxStored is the maximum size of a pause in the store, in bytes.
 const maxStored = 2 << 10
 
-// shared is what a Keeper knows of the pauses in the store.
+// shared is the part of a Keeper that follows the pauses in the store.
 type shared struct {
-	mirror *coord.Mirror[*Pause] // by target; nil for a value that is no pause; nil without a store
+	mirror *coord.Mirror[*Pause] // by target; nil values are invalid pauses; nil without a store
 
 	// Keeper.pausesMu guards all below.
-	stored  map[string]coord.Revision // by target: the entry that the store has, once it is applied here
+	stored  map[string]coord.Revision // by target: revision of the entry in the store that has been applied here
 	changed chan struct{}             // closed when stored has changed
 }
 
-// follow has the Keeper follow the pauses of shared targets in the store, if there is one.
+// follow creates the mirror of the pauses of shared targets in the store, if there is a store.
 func (k *Keeper) follow() {
 	k.shared = shared{stored: map[string]coord.Revision{}, changed: make(chan struct{})}
 	if k.config.Coordinator != nil {
@@ -39,7 +39,8 @@ func (k *Keeper) follow() {
 	}
 }
 
-// Share follows the pauses of shared targets in the store until ctx is done. Without Config.Coordinator it only waits for ctx.
+// Share follows the pauses of shared targets in the store until ctx is done. Without
+// Config.Coordinator it only waits for ctx.
 func (k *Keeper) Share(ctx context.Context) {
 	if k.shared.mirror == nil {
 		<-ctx.Done()
@@ -51,16 +52,17 @@ func (k *Keeper) Share(ctx context.Context) {
 // Synced returns a channel that is closed when Share has first read the pauses of shared targets. It needs Config.Coordinator.
 func (k *Keeper) Synced() <-chan struct{} { return k.shared.mirror.Synced() }
 
-// IsSynced reports whether this engine has the latest pause of a target: while those of shared targets cannot be followed, another
-// engine may have paused it.
+// IsSynced reports whether this engine has the latest pause of a target. While it cannot follow the pauses of shared
+// targets, another engine may have paused the target.
 func (k *Keeper) IsSynced(target string) bool {
 	return !k.config.IsShared(target) || !k.shared.mirror.State().ReadAt.IsZero()
 }
 
-// errNotSeen is the error of store if the store has all pauses, and has not shown them to this engine.
+// errNotSeen is the error of store if the store has accepted all pauses but this engine has not received them.
 var errNotSeen = errors.New("etcd has it, and this engine has not received it yet")
 
-// store stores the pauses of shared targets, nil for their ends, and waits until this engine has received them from the store.
+// store writes the pauses of shared targets to the store, or deletes them if p is nil, and waits until this
+// engine has received the change.
 func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 	if len(targets) == 0 {
 		return nil
@@ -73,7 +75,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 	for batch := range slices.Chunk(targets, coord.MaxTransactions) {
 		all := make([]coord.Transaction, 0, len(batch))
 		for _, target := range batch {
-			_, change := k.shared.mirror.Put(target, 0, value, 0) // in place of any before
+			_, change := k.shared.mirror.Put(target, 0, value, 0) // replaces any previous pause
 			all = append(all, coord.Transaction{Then: []coord.Change{change}})
 		}
 		if _, err := k.config.Coordinator.Backend().Commit(ctx, all...); err != nil {
@@ -99,7 +101,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 	}
 }
 
-// revisions returns the entries that the store has about some targets.
+// revisions returns the revisions of the entries that the store has for targets.
 func (k *Keeper) revisions(targets []string) map[string]coord.Revision {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -110,7 +112,7 @@ func (k *Keeper) revisions(targets []string) map[string]coord.Revision {
 	return all
 }
 
-// apply applies what has changed in the store.
+// apply applies changes in the store.
 func (k *Keeper) apply(all []coord.ItemChange[*Pause], _ bool) {
 	now, begun, ended := time.Now(), map[string]Pause{}, map[string]Pause{}
 	k.pausesMu.Lock()
@@ -139,28 +141,29 @@ func (k *Keeper) apply(all []coord.ItemChange[*Pause], _ bool) {
 	}
 }
 
-// The bounds of the texts of a pause, in bytes.
+// Limits on the texts of a pause, in bytes.
 const (
 	maxBy  = 256
 	maxWhy = 256
 )
 
-// bounded returns p with texts that are one line and not too long.
+// bounded returns p with its texts cut to one line of limited length.
 func (p Pause) bounded() Pause {
 	p.By, p.Why = probe.OneLine(p.By, maxBy), probe.OneLine(p.Why, maxWhy)
 	return p
 }
 
-// marshal returns a pause as it is stored.
+// marshal returns the pause in its stored form.
 func (p Pause) marshal() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // it triples texts, which are bounded
-	_ = e.Encode(p)        // has no error: times are those of clocks, or were read from JSON
+	e.SetEscapeHTML(false) // escaping would triple the size of texts, which is limited
+	_ = e.Encode(p)        // cannot fail: the times come from clocks or JSON
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// received returns a pause that was stored, nil for none, bounded and made safe again, and whether it pauses its target now.
+// received returns a stored pause with its texts bounded again and its times on the monotonic clock, and whether it is in
+// effect now. A nil p is no pause.
 func (p *Pause) received(now time.Time) (_ Pause, ok bool) {
 	if p == nil {
 		return Pause{}, false
@@ -169,8 +172,8 @@ func (p *Pause) received(now time.Time) (_ Pause, ok bool) {
 	return q, !q.hasEnded(now)
 }
 
-// equal reports whether two are the same pause. It compares times of the wall clock: onMonotonicClock gives the same
-// stored time another monotonic reading each time.
+// equal reports whether two pauses are the same. It compares wall-clock times, since onMonotonicClock adds a
+// different monotonic reading each time.
 func (p Pause) equal(q Pause) bool {
 	return p.At.Round(0).Equal(q.At.Round(0)) && p.Until.Round(0).Equal(q.Until.Round(0)) && p.By == q.By && p.Why == q.Why
 }

@@ -94,7 +94,8 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
-		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer { // the runtime is unavailable
+		// The runtime is unavailable.
+		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer {
 			err = &restart.ShortageError{Reason: reason, Err: err}
 		}
 		return restart.Exit{Code: -1, Err: err}

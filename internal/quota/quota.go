@@ -3,7 +3,7 @@
 //
 //	quota.go      Read and DeniedSince: whether something was denied
 //	processes.go  Processes: how many processes may be started
-//	threads.go    makes threads before they could be denied
+//	threads.go    creates threads in advance, before they could be denied
 //	limits_*.go   the limits and counts of cgroups and of the user
 package quota
 

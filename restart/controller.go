@@ -175,8 +175,8 @@ func (c *Controller) own() iter.Seq[string] {
 	}
 }
 
-// change adds or replaces the given units, which must be valid, and removes others. It ignores a name in remove that
-// has no unit. It needs unitsMu.
+// change adds or replaces the given units, which must be valid, and removes those in remove. It ignores a name in
+// remove that has no unit. It needs unitsMu.
 func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.applies++
 	c.pending = slices.Grow(c.pending, len(units)+len(remove))

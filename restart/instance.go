@@ -340,7 +340,7 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 	return probe.ReasonCrashLoop
 }
 
-// showRunning reports an instance that runs and does not fail, unless its driver cannot reach the runtime.
+// showRunning reports an instance that runs and does not fail, or the reason why its driver cannot see it.
 func (i *instance) showRunning(now time.Time, managed bool) {
 	reason, detail := i.runningReason(now), ""
 	if n := i.notice; n.Reason.BlamesRuntime() {
@@ -395,8 +395,8 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 // noticeName is the probe name in log records if a Notifying driver reports the failure.
 const noticeName = "watchdog"
 
-// checkStarting reports the driver's Notice about an instance that has not been reported as started. If an operator has
-// requested another instance, it replaces this one.
+// checkStarting reports the driver's Notice about an instance that has not been reported as started. It also handles an
+// operator's request for another instance and, for an External driver, the end of the back-off.
 func (i *instance) checkStarting(now time.Time) {
 	s, n := i.supervisor, i.notice
 	if n.Reason == "" {

@@ -112,9 +112,10 @@ func (c *Controller) Restore(memories map[string]Memory) map[string]string {
 	return goOn
 }
 
-// TakeOver adds or replaces the given units and removes others, and leaves all other units as they are. It ignores a
-// name in remove that has no unit. The memories come from another controller, which has supervised these targets until
-// now; they are used as in Restore. If this controller supervises such a target already, the memory replaces its own.
+// TakeOver adds or replaces the given units, removes those in remove, and leaves all other units as they are. It
+// ignores a name in remove that has no unit. The memories come from another controller, which has supervised these
+// targets until now; they are used as in Restore. If this controller supervises such a target already, the memory
+// replaces its own.
 func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories map[string]Memory) error {
 	if err := CheckUnits(units); err != nil {
 		return err

@@ -5,8 +5,8 @@ type phase uint8
 
 const (
 	starting     phase = iota // the driver has not reported it yet
-	running                   // no startup or liveness probe fails
-	failing                   // a startup or liveness probe fails, and the restart waits
+	running                   // no probe fails that would restart it
+	failing                   // such a probe fails, and the restart waits
 	ending                    // the driver was asked to terminate it, because a probe fails
 	replacing                 // the driver was asked to terminate it, because an operator wants another one
 	terminating               // the driver was asked to terminate it, because its target or driver is no longer wanted

@@ -33,7 +33,7 @@ type supervisor struct {
 
 	retries  int       // see setRetries
 	restored restored  // until resume is called
-	resumes  string    // ID of an earlier engine's instance that keeps running, until an instance is reported; empty for none
+	resumes  string    // ID of the instance to resume, until an instance is reported; empty for none
 	since    time.Time // when that instance started
 
 	remembered *Memory // for Controller.Memory; nil before the first. Never modified, only replaced, with unitsMu held

@@ -219,7 +219,7 @@ func (d *attached) ended(rt *runtime, c docker.Container, x docker.Exit, a *act)
 	d.crashed, d.stopped = "", ""
 	switch {
 	case how != notAsked:
-	// The second case: it was removed, or started again unobserved.
+	// A zero StartedAt means that it was removed, or started again unobserved.
 	case x.Killed, x.StartedAt.IsZero(), !c.Restarts() && looksStopped(x):
 		e.ByOthers, d.stopped = true, c.ID
 	default:

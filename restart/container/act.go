@@ -98,7 +98,7 @@ func (rt *runtime) perform(ctx context.Context, a *act, c docker.Container, grac
 		err := rt.signal(ctx, a, c)
 		if err == nil || errors.Is(err, docker.ErrChanged) || ctx.Err() != nil || a.manner() != notAsked {
 			return err
-		} // this engine cannot signal it
+		} // otherwise this engine cannot signal the process
 	}
 	if err := rt.Check(ctx, c); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
-		// The runtime is unavailable.
+		// Any other reason means that the runtime is unavailable.
 		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer {
 			err = &restart.ShortageError{Reason: reason, Err: err}
 		}

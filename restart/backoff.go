@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// BackOff is how long to wait before a restart: not at all the first time, then
-// Initial, then twice as long with each restart, up to Max. It starts over after an
-// instance that ran longer than Reset. A zero field means its default.
+// BackOff is the delay before a restart: none the first time, then Initial, doubling with each further restart up to
+// Max. It starts over after an instance that ran longer than Reset. A zero field means its default.
 //
-// It does not matter whether the instance exited, was terminated because a probe
-// failed, or failed to start. After a failed probe the kubelet measures the
-// back-off from the finish time of an older container, and so restarts twice
+// It applies alike whether the instance exited, was terminated because a probe failed, or failed to start. After a
+// failed probe the kubelet measures the back-off from the finish time of an older container, and so restarts twice
 // without delay (K148 in docs/kubelet.md). BackOff does not do that.
 type BackOff struct {
 	Initial time.Duration `hcl:"initial,optional,nonzero" doc:"wait before the second restart in a row; the first one does not wait" default:"10s, or max if that is shorter" max:"8784h"`
@@ -19,9 +17,8 @@ type BackOff struct {
 	Reset   time.Duration `hcl:"reset,optional,nonzero" doc:"an instance that has run for longer starts the back-off over" default:"10m" max:"8784h"`
 }
 
-// Defaults of a BackOff. They are the kubelet's (MaxContainerBackOff and
-// containerBackOffPeriod in k8s.io/kubernetes/pkg/kubelet; K145 and K147 in
-// docs/kubelet.md).
+// Defaults of a BackOff, taken from the kubelet (MaxContainerBackOff and containerBackOffPeriod in
+// k8s.io/kubernetes/pkg/kubelet; K145 and K147 in docs/kubelet.md).
 const (
 	defaultInitialBackOff = 10 * time.Second
 	defaultMaxBackOff     = 5 * time.Minute
@@ -38,8 +35,7 @@ func (b BackOff) withDefaults() BackOff {
 	return b
 }
 
-// wait returns how long to wait after that many exits in a row. Defaults must
-// have been set.
+// wait returns the delay after the given number of exits in a row. Defaults must have been set.
 func (b BackOff) wait(ends int) time.Duration {
 	if ends < 2 {
 		return 0
@@ -54,8 +50,7 @@ func (b BackOff) wait(ends int) time.Duration {
 	return min(d, b.Max)
 }
 
-// count returns the number of exits in a row after an instance that lasted so
-// long.
+// count returns the new number of exits in a row, after an instance that ran for the given time.
 func (b BackOff) count(ends int, lasted time.Duration) int {
 	if lasted > b.Reset {
 		return 1

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// BenchmarkApply applies 100,000 units without a driver again, after it has asked what that would do.
+// BenchmarkApply reapplies 100,000 units without a driver, after calling EffectOfApply.
 func BenchmarkApply(b *testing.B) {
 	units := map[string]Unit{}
 	for i := range 100_000 {

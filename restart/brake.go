@@ -13,32 +13,36 @@ import (
 
 // Reload is a change of an engine's probes, by a reload, a push, or a start with another configuration.
 type Reload struct {
-	Name     string               // for people: "the push of revision 7"
-	Changes  []engine.ProbeChange // of all probes; those of readiness are ignored
-	Forced   bool                 // an operator insists: no restart waits for this reload, nor for an earlier one
-	Memories map[string]Memory    // by target, of a start or a takeover; nil for others. Those of targets that have exited say that these failed before
+	Name    string               // for people: "the push of revision 7"
+	Changes []engine.ProbeChange // of all probes; readiness probes are ignored
+	Forced  bool                 // set by an operator: restarts wait neither for this reload nor for an earlier one
+	// Memories holds the memories of a start or a takeover, by target; nil for any other reload. A target whose memory
+	// says that it has exited counts as failed before the reload.
+	Memories map[string]Memory
 }
 
-// Reloading says that a reload is about to change probes. While more than a fifth of the startup and liveness probes whose
-// handlers or rules it changes, or which it adds, fail and have never succeeded since, the configuration is probably wrong:
-// restarts by these probes wait, with the reason restart.reload, until fewer fail, or until another Reload replaces them or
-// is forced. Probes of targets that fail already, or whose instances have exited, do not count, nor does a reload of fewer
-// than five probes. Call it before the engine makes the change, and for a start only if there are memories of probes: without
-// them nothing is known to have changed, and a machine that was down must recover.
+// Reloading announces that a reload is about to change probes. If more than a fifth of the startup and liveness probes
+// that it adds, or whose handlers or rules it changes, fail and have not succeeded since, the configuration is probably
+// wrong: restarts by these probes wait, with the reason restart.reload, until fewer fail, or until another Reload
+// replaces them or is forced. A reload of fewer than five probes does not count, nor do probes of targets that already
+// fail or whose instances have exited. Call Reloading before the engine makes the change. At a start, call it only if
+// there are memories of probes: without them the change is unknown, and a machine that was down must recover.
 func (c *Controller) Reloading(r Reload) { c.brake.reloading(r, time.Now()) }
 
 // Limits of the brake.
 const (
 	maxUnproven probe.Share = 0.2
 
-	// minReloaded is the number of probes from which on it works: of fewer, one that really fails is more than a fifth.
+	// minReloaded is the minimum number of changed probes. With fewer, a single failing probe could be more than a
+	// fifth.
 	minReloaded = 5
 
-	// answerTime is how long probes that have not answered yet are left out of the count. The first ones that fail are not
-	// many of all, though the others are about to fail. Later, probes that do not answer must not withhold restarts.
+	// answerTime is the time during which probes without an outcome are left out of the count. Otherwise the first
+	// failing probes would be a small share of all, although the others are about to fail. After that time, probes
+	// without an outcome must not withhold restarts.
 	answerTime = time.Minute
 
-	// brakeInterval is how long the latest count is used while no restart waits; otherwise that is healthInterval.
+	// brakeInterval is the maximum age of a count while no restart waits; while restarts wait, it is healthInterval.
 	brakeInterval = 100 * time.Millisecond
 )
 
@@ -47,24 +51,24 @@ type brake struct {
 	engine *engine.Engine
 	log    *slog.Logger
 
-	brakeMu  sync.Mutex            // guards all below; it is held while the engine is read
-	unproven map[probe.ID]reloaded // until a success is found
-	takeover *trial                // the latest one with Memories; nil before the first
+	brakeMu  sync.Mutex            // guards all below; it is held while the engine is queried
+	unproven map[probe.ID]reloaded // changed probes whose success has not been seen yet
+	takeover *trial                // the latest trial with Memories; nil before the first
 }
 
 // reloaded is a probe that a reload has changed.
 type reloaded struct {
 	by        *trial
-	isFailing bool // it is one of trial.failing
+	isFailing bool // it is counted in trial.failing
 }
 
-// trial is a reload whose probes are counted.
+// trial is a reload whose changed probes are counted.
 type trial struct {
 	name string
 	at   time.Time
 
 	countedAt               time.Time
-	proven, failing, silent int  // its probes that have succeeded, that have only failed, and others
+	proven, failing, silent int  // probes that have succeeded, that have only failed, and all others
 	isOn                    bool // restarts wait
 }
 
@@ -97,8 +101,8 @@ func (b *brake) reloading(r Reload, now time.Time) {
 	}
 }
 
-// trialOf returns the trial of a reload: a takeover that follows another one, whose probes are not all decided, belongs to its
-// trial, since each of them may bring few.
+// trialOf returns the trial for a reload. A takeover joins the trial of the previous takeover if some probes of that
+// one are still undecided, since each takeover may change only a few probes.
 func (b *brake) trialOf(r Reload) *trial {
 	next := &trial{name: r.Name}
 	if r.Memories == nil {
@@ -113,8 +117,8 @@ func (b *brake) trialOf(r Reload) *trial {
 	return next
 }
 
-// hasFailed reports whether a target fails, or its instance has exited or is in a crash loop. It says nothing about the next
-// configuration then.
+// hasFailed reports whether a target fails, or its instance has exited or is in a crash loop. Such a target says
+// nothing about the next configuration.
 func (b *brake) hasFailed(target string) bool {
 	t, _ := b.engine.Target(target)
 	switch t.Instance.Reason {
@@ -124,7 +128,7 @@ func (b *brake) hasFailed(target string) bool {
 	return true
 }
 
-// withholds returns why the restart waits that a failing probe wants, "" for not at all.
+// withholds returns why the restart by a failing probe must wait, or "" if it need not.
 func (b *brake) withholds(id probe.ID, now time.Time) string {
 	b.brakeMu.Lock()
 	defer b.brakeMu.Unlock()
@@ -137,11 +141,11 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	switch {
 	case p.Rule.Compatibility == probe.Kubelet:
 		return ""
-	case p.Tried == probe.Success: // and fails again
+	case p.Tried == probe.Success: // it has succeeded since the reload
 		return ""
-	case p.Tried != probe.Failure && now.Sub(t.at) < answerTime: // its verdict is that of an earlier handler
+	case p.Tried != probe.Failure && now.Sub(t.at) < answerTime: // its verdict comes from an earlier handler
 		return fmt.Sprintf("%s has changed the probe, which has no outcome since", t.name)
-	case !b.unproven[id].isFailing: // it was not, when all were counted
+	case !b.unproven[id].isFailing: // it was not failing at the last count
 		b.unproven[id] = reloaded{t, true}
 		t.failing, t.silent = t.failing+1, t.silent-1
 	}
@@ -151,7 +155,7 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	return fmt.Sprintf("%s has changed the probe, and more than %v of the probes that it has changed fail", t.name, maxUnproven)
 }
 
-// mayWithhold returns Memory.Unproven of a target.
+// mayWithhold returns the value of Memory.Unproven for a target.
 func (b *brake) mayWithhold(target string, now time.Time) bool {
 	b.brakeMu.Lock()
 	defer b.brakeMu.Unlock()
@@ -173,7 +177,7 @@ func (b *brake) mayWithhold(target string, now time.Time) bool {
 	})
 }
 
-// recount counts the probes of a reload if the latest count is too old. It needs brakeMu.
+// recount counts the probes of a reload if the last count is too old. It needs brakeMu.
 func (b *brake) recount(t *trial, now time.Time) {
 	interval := brakeInterval
 	if t.isOn {
@@ -184,7 +188,7 @@ func (b *brake) recount(t *trial, now time.Time) {
 	}
 }
 
-// count counts the probes of a reload by what they have answered. It needs brakeMu.
+// count counts the probes of a reload by their outcomes. It needs brakeMu.
 func (b *brake) count(t *trial, now time.Time) {
 	t.countedAt, t.failing, t.silent = now, 0, 0
 	for id, of := range b.unproven {
@@ -192,9 +196,10 @@ func (b *brake) count(t *trial, now time.Time) {
 			continue
 		}
 		p, exists := b.engine.Status(id)
-		isFailing := p.Tried == probe.Failure && p.Rule.Effect == probe.EffectFail && (id.Kind == probe.Liveness || p.Verdict == probe.Failing) // a startup probe may fail for long
+		// A startup probe may fail for a long time.
+		isFailing := p.Tried == probe.Failure && p.Rule.Effect == probe.EffectFail && (id.Kind == probe.Liveness || p.Verdict == probe.Failing)
 		switch {
-		case !exists: // another engine of the fleet has it
+		case !exists: // another engine of the fleet probes it
 		case p.Tried == probe.Success:
 			delete(b.unproven, id)
 			t.proven++
@@ -208,7 +213,7 @@ func (b *brake) count(t *trial, now time.Time) {
 	}
 }
 
-// decide decides whether restarts wait for what a reload has changed. It needs brakeMu.
+// decide updates whether restarts wait because of a reload, and logs a change. It needs brakeMu.
 func (b *brake) decide(t *trial, now time.Time) {
 	of := t.proven + t.failing
 	if now.Sub(t.at) >= answerTime {
@@ -228,7 +233,8 @@ func (b *brake) decide(t *trial, now time.Time) {
 		"correct the configuration and reload or push it; sonde restart TARGET restarts one target, and sonde reload --force lets all restarts go on")...)
 }
 
-// unproven says that only probes fail that a reload has changed, as many others do.
+// unproven delays the restart if all failing probes of the target were changed by a reload and many other changed
+// probes fail.
 func (i *instance) unproven(now time.Time, _ probe.ID) delay {
 	s := i.supervisor
 	if i.notice.Reason != "" {
@@ -246,7 +252,7 @@ func (i *instance) unproven(now time.Time, _ probe.ID) delay {
 			}
 		}
 	}
-	if why == "" { // none fails any more: its first success may just have ended what withholds restarts
+	if why == "" { // no probe fails any more, perhaps because of the success that also releases the brake
 		return delay{until: now.Add(inquiryInterval)}
 	}
 	return delay{reason: probe.ReasonReload, until: now.Add(healthInterval), detail: why}

@@ -18,10 +18,10 @@ type shop struct {
 	set     probe.Set
 }
 
-// answer is the result of a target that answers, and fails.
+// answer is a failure of a target that responds.
 var answer = probe.Fail(probe.ReasonHTTPStatus, "404")
 
-// inShop runs a test with so many targets, whose liveness probes have passed.
+// inShop runs a test with the given number of targets, whose liveness probes have passed.
 func inShop(t *testing.T, budget restart.Budget, targets int, test func(m *shop)) {
 	inBubble(t, budget, func(h *harness) {
 		m := &shop{harness: h, set: probe.Set{}}
@@ -47,14 +47,14 @@ func (m *shop) probe(revision string, threshold int32, h probe.Handler) probe.Pr
 	return probe.Probe{Rule: probe.Rule{Period: s, FailureThreshold: threshold}, Handler: h, HandlerName: "test", Revision: revision}
 }
 
-// replace replaces the probes of some targets.
+// replace replaces the probes of the targets from web-from to before web-to.
 func (m *shop) replace(from, to int, revision string, threshold int32, h probe.Handler) {
 	for n := from; n < to; n++ {
 		m.set[liveness(m.name(n))] = m.probe(revision, threshold, h)
 	}
 }
 
-// reload brings what was replaced into use.
+// reload puts the replaced probes into effect.
 func (m *shop) reload(name string, forced bool) {
 	m.Helper()
 	p, err := m.engine.Plan(engine.Change{Set: m.set, All: true})
@@ -65,7 +65,7 @@ func (m *shop) reload(name string, forced bool) {
 	p.Commit()
 }
 
-// restarts returns how many instances were terminated, and of how many targets.
+// restarts returns the number of terminated instances, and of targets that they belong to.
 func (m *shop) restarts() (instances, targets int) {
 	for _, d := range m.drivers {
 		if n := len(d.graces()); n > 0 {
@@ -83,7 +83,7 @@ func (m *shop) expectRestarts(instances int) {
 	}
 }
 
-// The liveness probe that a push brings is wrong: nothing is restarted, whatever its threshold is, until it is corrected.
+// If a push contains a wrong liveness probe, nothing is restarted until it is corrected, regardless of its threshold.
 func TestAWrongProbeThatAReloadBringsRestartsNothing(t *testing.T) {
 	for _, threshold := range []int32{1, 3} {
 		inShop(t, restart.Budget{}, 40, func(m *shop) {
@@ -103,7 +103,7 @@ func TestAWrongProbeThatAReloadBringsRestartsNothing(t *testing.T) {
 					t.Errorf("the log has %q %d times, want %d", text, n, want)
 				}
 			}
-			m.replace(0, 1, "corrected", 1, new(fakeHandler)) // another reload, which corrects little
+			m.replace(0, 1, "corrected", 1, new(fakeHandler)) // another reload, which corrects only one probe
 			m.reload("the reload", false)
 			m.sleep(2 * time.Minute)
 			m.replace(1, 40, "wrong too", threshold, &fakeHandler{failing: true, result: answer})
@@ -136,7 +136,8 @@ func TestAnOperatorOverridesTheBrake(t *testing.T) {
 	})
 }
 
-// What a reload has changed and what really fails afterwards is restarted, at once if the others have answered.
+// A target that really fails after a reload that changed its probe is restarted, at once if the other targets have
+// responded.
 func TestFewFailuresAfterAReloadRestart(t *testing.T) {
 	for name, failing := range map[string]int{"one": 1, "a fifth": 8} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestTheBrakeEndsWhenFewerProbesFail(t *testing.T) {
 			t.Errorf("%d targets were restarted, want 4\n%s", targets, m.log)
 		}
 		m.expectText(m.log.String(), `level=INFO msg="restarts no longer wait, fewer of the probes that a reload has changed fail" reload="the reload"`)
-		heals.setFailing(true) // long after a success: no reload has done that
+		heals.setFailing(true) // long after a success, so not caused by a reload
 		m.sleep(3 * s)
 		if _, targets := m.restarts(); targets != 40 {
 			t.Errorf("%d targets were restarted, want 40\n%s", targets, m.log)
@@ -175,7 +176,7 @@ func TestTheBrakeEndsWhenFewerProbesFail(t *testing.T) {
 	})
 }
 
-// Of few probes, one that really fails is more than a fifth.
+// Among few probes, a single failing one is more than a fifth.
 func TestAReloadOfFewProbesHasNoBrake(t *testing.T) {
 	for changed, want := range map[int]int{4: 4, 5: 0} {
 		inShop(t, restart.Budget{}, 40, func(m *shop) {
@@ -189,7 +190,7 @@ func TestAReloadOfFewProbesHasNoBrake(t *testing.T) {
 	}
 }
 
-// What failed before the reload is not its fault, and is restarted as before.
+// A target that failed before the reload does not count, and is restarted as before.
 func TestTargetsThatFailedBeforeAReloadAreRestartedOn(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		failing := &fakeHandler{failing: true, result: answer}
@@ -234,7 +235,8 @@ func TestTheBrakeCountsTargetsThatStart(t *testing.T) {
 	})
 }
 
-// The first probes that fail after a reload wait for what the others answer, but not for others that are not attempted.
+// The first probes that fail after a reload wait for the outcomes of the others, but not of probes that are not
+// attempted.
 func TestProbesWithoutAnOutcomeWithholdARestartForAMinute(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		later := m.probe("2", 1, new(fakeHandler))
@@ -253,7 +255,7 @@ func TestProbesWithoutAnOutcomeWithholdARestartForAMinute(t *testing.T) {
 	})
 }
 
-// A target that fails by another probe, too, is restarted.
+// A target that also fails by a probe that the reload did not change is restarted.
 func TestABrakedProbeWithholdsNoRestartByAnother(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		other := &fakeHandler{result: answer}
@@ -277,7 +279,7 @@ func TestABrakedProbeWithholdsNoRestartByAnother(t *testing.T) {
 	})
 }
 
-// A startup probe fails while its target starts, and that says nothing until it has failed for good.
+// A startup probe fails while its target starts, which does not count until it has failed for good.
 func TestTheBrakeCountsStartupProbesByTheirVerdicts(t *testing.T) {
 	inShop(t, restart.Budget{}, 0, func(m *shop) {
 		units := map[string]restart.Unit{}
@@ -297,7 +299,8 @@ func TestTheBrakeCountsStartupProbesByTheirVerdicts(t *testing.T) {
 	})
 }
 
-// The default budget counts targets. Those that it counts are restarted again and again, as their back-off allows.
+// The default budget counts targets. A target that is counted already may be restarted again and again, as its back-off
+// allows.
 func TestTheDefaultBudgetCountsTargets(t *testing.T) {
 	for targets, want := range map[int]int{40: 10, 4: 3} {
 		inShop(t, restart.DefaultBudget, targets, func(m *shop) {
@@ -312,7 +315,7 @@ func TestTheDefaultBudgetCountsTargets(t *testing.T) {
 			if n := m.engine.States()[probe.StateRestartBlocked]; n != targets-want {
 				t.Errorf("%d restarts are blocked", n)
 			}
-			m.sleep(10 * time.Minute) // others have their turns
+			m.sleep(10 * time.Minute) // time for other targets
 			if _, restarted := m.restarts(); restarted < min(2*want, targets) {
 				t.Errorf("%d targets were restarted in 14 minutes", restarted)
 			}
@@ -320,7 +323,7 @@ func TestTheDefaultBudgetCountsTargets(t *testing.T) {
 	}
 }
 
-// What a unit has been charged is free again when the unit is gone.
+// The charge of a unit is released when the unit is removed.
 func TestARemovedTargetDoesNotCountForTheBudget(t *testing.T) {
 	inShop(t, restart.Budget{Max: 1, Per: time.Hour}, 2, func(m *shop) {
 		m.replace(0, 1, "2", 1, &fakeHandler{failing: true, result: answer})

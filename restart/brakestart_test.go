@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// next runs the next engine, with the probes that m has by then and with the state of m, and a test of it. The
-// instances go on: the engine only probes them, and restarts them by a command.
+// next runs a test with the next engine, which has the current probes of m and resumes from its state. The instances
+// keep running: the engine only probes them, and restarts them by a command.
 func (m *shop) next(test func(next *shop)) {
 	m.Helper()
 	memories, restarts := map[probe.ID]engine.Memory{}, map[string]restart.Memory{}
@@ -49,7 +49,7 @@ func (m *shop) next(test func(next *shop)) {
 	running.Go(func() { next.ended <- next.control.Run(ctx) })
 	for _, d := range m.drivers {
 		d.callsMu.Lock()
-		d.ends = nil // those at the end of the engine before
+		d.ends = nil // drop those at the end of the previous engine
 		d.callsMu.Unlock()
 	}
 	test(next)
@@ -58,7 +58,7 @@ func (m *shop) next(test func(next *shop)) {
 	running.Wait()
 }
 
-// written returns a memory as another engine reads it.
+// written returns a memory after encoding and decoding, as another engine reads it.
 func written(t *testing.T, m engine.Memory) (read engine.Memory) {
 	t.Helper()
 	text, err := encoding.BinaryMarshaler(m).MarshalBinary()
@@ -71,8 +71,8 @@ func written(t *testing.T, m engine.Memory) (read engine.Memory) {
 	return read
 }
 
-// Between two engines a liveness probe becomes wrong, in its handler or its rule: the next one restarts nothing, nor does
-// the one after it, which finds nothing changed.
+// Between two engines a liveness probe becomes wrong, in its handler or its rule: the next engine restarts nothing, nor
+// does the one after it, for which nothing has changed.
 func TestAWrongProbeThatAStartBringsRestartsNothing(t *testing.T) {
 	for name, change := range map[string]func(m *shop){
 		"handler": func(m *shop) { m.replace(0, 40, "wrong", 1, &fakeHandler{failing: true, result: answer}) },
@@ -111,7 +111,7 @@ func TestAWrongProbeThatAStartBringsRestartsNothing(t *testing.T) {
 	}
 }
 
-// An engine starts, and nothing has changed: what fails was well before, or has failed before, and is restarted.
+// An engine starts with unchanged probes: a failing target was well before, or has failed before, and is restarted.
 func TestAStartWithTheSameProbesHasNoBrake(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		failing := &fakeHandler{result: answer}
@@ -135,7 +135,7 @@ func TestAStartWithTheSameProbesHasNoBrake(t *testing.T) {
 	})
 }
 
-// A push changes thresholds and timeouts only, so that all targets fail.
+// A push changes only thresholds and timeouts, in such a way that all targets fail.
 func TestAWrongRuleThatAReloadBringsRestartsNothing(t *testing.T) {
 	for name, change := range map[string]func(r *probe.Rule){
 		"timeout":           func(r *probe.Rule) { r.Timeout = time.Millisecond },
@@ -161,7 +161,7 @@ func TestAWrongRuleThatAReloadBringsRestartsNothing(t *testing.T) {
 	}
 }
 
-// Labels and grace periods are no reason to doubt a probe: who fails by it is restarted.
+// A change of labels or grace periods does not put a probe in doubt: targets that fail by it are restarted.
 func TestAReloadThatChangesNoVerdictHasNoBrake(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		failing := new(fakeHandler)

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Budget limits how many targets are restarted because their probes fail, so that an overloaded network or machine, or a
-// wrong configuration, does not restart everything at once. A target that is restarted again within Per is not counted
-// again: its back-off bounds that. The zero Budget is unlimited.
+// Budget limits the number of targets that are restarted because their probes fail, so that an overloaded network or
+// machine, or a wrong configuration, does not restart everything at once. A target that is restarted again within Per
+// is not counted twice: its back-off limits such restarts. The zero Budget is unlimited.
 type Budget struct {
 	Max   int           `hcl:"max,optional,nonzero" doc:"targets restarted within per" default:"unlimited" min:"1"`
 	Share probe.Share   `hcl:"share,optional" doc:"targets restarted within per, as a percentage (\"10%\") of all targets that can be restarted, but at least min; \"100%\" limits nothing" default:"unlimited"`
@@ -18,8 +18,8 @@ type Budget struct {
 	Per   time.Duration `hcl:"per,nonzero" doc:"how long a target counts that was restarted"`
 }
 
-// DefaultBudget is the Budget of an engine whose configuration sets none: a quarter, as maxUnavailable of a Deployment of
-// Kubernetes, and a few of few.
+// DefaultBudget is the Budget of an engine whose configuration sets none: a quarter, like maxUnavailable of a
+// Kubernetes Deployment, but at least three targets.
 var DefaultBudget = Budget{Share: 0.25, Min: 3, Per: 5 * time.Minute}
 
 func (b Budget) check() error {
@@ -45,8 +45,8 @@ func (b Budget) check() error {
 	return wrong.Err()
 }
 
-// limit returns how many targets may be restarted within Per: the smaller of Max and
-// Share, or 0 for any number.
+// limit returns the maximum number of targets that may be restarted within Per: the smaller of Max and Share, or 0 for
+// no limit.
 func (b Budget) limit(units int) int {
 	if b.Share <= 0 {
 		return b.Max
@@ -58,22 +58,22 @@ func (b Budget) limit(units int) int {
 	return share
 }
 
-// detail says why a restart waits for the budget.
+// detail returns the text that explains why a restart waits for the budget.
 func (b Budget) detail(units int) string {
 	return fmt.Sprintf("restart_budget allows restarts of %d targets in %s", b.limit(units), probe.Brief(b.Per))
 }
 
-// charge is a target that was restarted, and counts.
+// charge is a target that was restarted and counts against the budget.
 type charge struct {
 	target string
 	at     time.Time
 }
 
-// account holds the targets that count, by the time of the restart that was charged. Each is there once.
+// account holds the charges by time, at most one per target.
 type account []charge
 
-// take charges a restart to the budget at now and returns true, or false and when to ask again. The target must not count
-// already. Calls must not go back in time.
+// take charges a restart to the budget at now and returns true. If the budget is exhausted, it returns false and the
+// time when to try again. The target must not be charged already, and now must not decrease between calls.
 func (a account) take(b Budget, target string, units int, now time.Time) (account, time.Time, bool) {
 	limit := b.limit(units)
 	if limit == 0 {
@@ -88,7 +88,7 @@ func (a account) take(b Budget, target string, units int, now time.Time) (accoun
 	return append(a, charge{target, now}), now, true
 }
 
-// restore adds a target that was charged at a time.
+// restore adds a target that was charged at the given time.
 func (a account) restore(target string, at time.Time) account {
 	a = a.remove(target)
 	n, _ := slices.BinarySearchFunc(a, at, func(c charge, at time.Time) int { return c.at.Compare(at) })

@@ -19,69 +19,66 @@ import (
 
 // Config configures a Controller.
 type Config struct {
-	Engine *engine.Engine // required; gets a Report for each instance, and has the probes' verdicts
+	Engine *engine.Engine // required; receives a Report for each instance, and holds the probes' verdicts
 	Budget Budget         `hcl:"restart_budget,object" doc:"limits how many targets startup and liveness probes restart, so that an overloaded network or machine, or a wrong configuration, does not restart everything at once; a target that is restarted again within per does not count again. { share = \"100%\", per = \"1m\" } limits nothing" default:"{ share = \"25%\", min = 3, per = \"5m\" }, or none with compatibility = \"kubelet\""`
-	Logger *slog.Logger   // one Info line when an instance starts, fails, no longer fails or exits; default: none
+	Logger *slog.Logger   // one Info record when an instance starts, fails, recovers or exits; default: none
 
-	// Redact replaces what must not be shown in the outputs of instances. Default: nothing.
+	// Redact masks secrets in the outputs of instances. Default: no redaction.
 	Redact func(text string) string
 
 	// Changed is called when the Memory of a target may have changed. It must not block. Default: none.
 	Changed func(target string)
 
-	// MayAct reports whether this engine may terminate the instance of a target because a probe fails: in a
-	// fleet, only the owner of the target may. While it may not, the restart is delayed with the reason
-	// restart.ownership, and asked for again every second. It must not block. Default: always.
+	// MayAct reports whether this engine may terminate the instance of a target because a probe fails: in a fleet, only
+	// the owner of the target may. As long as it returns false, the restart is delayed with the reason
+	// restart.ownership, and MayAct is called again every second. It must not block. Default: always true.
 	MayAct func(target string) bool
 
-	// IsShared reports whether the unit of a target is one that TakeOver brings: Apply does not remove it. It must not
-	// block. Default: none is.
+	// IsShared reports whether the unit of a target is managed by TakeOver: Apply does not remove such a unit. It must
+	// not block. Default: always false.
 	IsShared func(target string) bool
 
-	// Disruptions withholds the restarts of instances because a probe fails, with the reason restart.floor, and is told of those
-	// that operators ask for. Default: it withholds none.
+	// Disruptions may withhold a restart because of a failing probe, with the reason restart.floor, and is notified of
+	// restarts that operators request. Default: it withholds none.
 	Disruptions DisruptionBudget
 
-	// StoppedChanged is called when what Stopped returns may have changed. It must not block.
-	// Default: none.
+	// StoppedChanged is called when the result of Stopped may have changed. It must not block. Default: none.
 	StoppedChanged func()
 }
 
-// Controller runs the instances of units, and restarts them. Its methods are safe
-// for concurrent use by multiple goroutines. A unit with a driver costs one
-// goroutine, one more while an instance runs, and what its driver needs; a unit
-// without a driver costs none.
+// Controller runs the instances of units, and restarts them. Its methods are safe for concurrent use. A unit with a
+// driver costs one goroutine, another one while an instance runs, and the resources of its driver; a unit without a
+// driver costs no goroutine.
 type Controller struct {
 	config  Config
-	forced  context.Context // done: kill all instances
+	forced  context.Context // when done, all instances are killed
 	force   context.CancelFunc
-	changed wake.Signal // units or supervisors have changed, reconcile
+	changed wake.Signal // units or supervisors have changed; reconcile runs
 
-	retrying atomic.Int64 // supervisors that try again what this machine lacked something for
+	retrying atomic.Int64 // number of supervisors that retry a start or restart that could not be made
 	brake    *brake
 
 	unitsMu     sync.Mutex      // guards the fields below
 	running     bool            // Run was called
 	stopping    bool            // Run is about to return: no unit is wanted
-	killing     bool            // Kill was called: no instance is left running but External ones
-	units       map[string]Unit // those with a driver, by target, with defaults
-	static      staticUnits     // all others
-	pending     []string        // targets whose units have changed since reconcile has looked at them
+	killing     bool            // Kill was called: only External instances are left running
+	units       map[string]Unit // units with a driver, by target, with defaults
+	static      staticUnits     // units without a driver
+	pending     []string        // targets whose units have changed since reconcile last processed them
 	supervisors map[string]*supervisor
 	order       startOrder
-	serves      startOrder         // the same of Unit.StopAfter, for all units
-	stopped     map[string]Stopped // by target: by operators
-	requested   map[string]bool    // targets whose restart was requested, and has not begun
+	serves      startOrder         // the order by Unit.StopAfter, of all units
+	stopped     map[string]Stopped // by target: stopped by operators
+	requested   map[string]bool    // targets whose requested restart has not begun yet
 	spent       account
-	restored    map[string]restored // by target, until a supervisor takes it
+	restored    map[string]restored // by target, until its supervisor takes it
 	applies     int                 // number of calls of Apply and TakeOver
 }
 
-// Check returns what is wrong with the budget: probe.FieldErrors, or nil.
+// Check validates the budget. It returns probe.FieldErrors, or nil.
 func (c Config) Check() error { return c.Budget.check() }
 
-// New returns a Controller without units, or a *probe.FieldError about the
-// budget.
+// New returns a Controller without units. If the budget is invalid, it returns probe.FieldErrors.
 func New(c Config) (*Controller, error) {
 	if c.Engine == nil {
 		return nil, errors.New("restart: Config.Engine is nil")
@@ -125,17 +122,16 @@ func New(c Config) (*Controller, error) {
 	return r, nil
 }
 
-// Apply replaces the units, by the names of their targets, but for those that Config.IsShared names: all of them, or
-// none when one is invalid. It returns at once; Run does the work. Apply may be called
-// before Run.
+// Apply replaces all units except the shared ones (Config.IsShared), or none if one is invalid. Units are keyed by
+// target name. Apply returns at once; Run does the work. Apply may be called before Run.
 //
-// The instance of a removed unit is reported as terminating, and is terminated
-// within its grace period, but after those of removed units that were started after it.
-// So is an instance whose driver has changed; the next one starts as soon as it has
-// terminated. Any other change takes effect at once, and the instance keeps running.
+// The instance of a removed unit is reported as terminating, and is terminated within its grace period, but after the
+// instances of removed units that were started after it. An instance whose driver has changed is terminated as well;
+// the next one starts as soon as it has terminated. Any other change takes effect at once, and the instance keeps
+// running.
 //
-// The errors are *probe.FieldErrors that name the target, joined. One of them is a target that would be
-// started after itself, by way of others. Once Run has returned Apply has no effect.
+// The errors are *probe.FieldErrors that name the target, joined. One of them reports a cycle: a target that would be
+// started after itself, possibly by way of other targets. Once Run has returned, Apply has no effect.
 func (c *Controller) Apply(units map[string]Unit) error {
 	if err := CheckUnits(units); err != nil {
 		return err
@@ -153,7 +149,7 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	return err
 }
 
-// missing returns the targets that Apply removes since they are not among the units.
+// missing returns the targets of own that are not among the units, which Apply therefore removes.
 func missing(own iter.Seq[string], units map[string]Unit) (missing []string) {
 	for target := range own {
 		if _, kept := units[target]; !kept {
@@ -163,7 +159,7 @@ func missing(own iter.Seq[string], units map[string]Unit) (missing []string) {
 	return missing
 }
 
-// own yields the targets of the units that Config.IsShared does not name. It needs unitsMu.
+// own yields the targets of all units that are not shared (Config.IsShared). It needs unitsMu.
 func (c *Controller) own() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for target := range c.units {
@@ -179,13 +175,14 @@ func (c *Controller) own() iter.Seq[string] {
 	}
 }
 
-// change replaces some valid units and removes others. A name that is not that of a unit is not removed. It needs unitsMu.
+// change adds or replaces the given units, which must be valid, and removes those in remove. It ignores a name in
+// remove that has no unit. It needs unitsMu.
 func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.applies++
 	c.pending = slices.Grow(c.pending, len(units)+len(remove))
 	for _, target := range remove {
 		if _, driven := c.units[target]; driven && c.supervisors[target] == nil {
-			c.config.Engine.Report(probe.Instance{Target: target}) // which may have been announced
+			c.config.Engine.Report(probe.Instance{Target: target}) // Announce may have reported it
 		}
 		if m, _ := c.memory(target); !m.Charged.IsZero() {
 			c.spent = c.spent.remove(target)
@@ -216,15 +213,16 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	}
 }
 
-// CheckApply returns the error that Apply would return now for units that CheckUnits accepts, and changes nothing.
+// CheckApply returns the error that Apply would return now, without changing anything. The units must be valid by
+// CheckUnits.
 func (c *Controller) CheckApply(units map[string]Unit) error {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	return c.checkOrder(units, missing(c.own(), units))
 }
 
-// CheckUnits returns the errors for which Apply and TakeOver refuse units, sorted, or nil. It does not
-// look for cycles of Unit.StartAfter, which may go through other units: CheckApply does.
+// CheckUnits returns the errors for which Apply and TakeOver reject units, sorted by target, or nil. It does not check
+// for cycles of Unit.StartAfter, which may include other units; CheckApply does.
 func CheckUnits(units map[string]Unit) error {
 	var wrong []string
 	for target, u := range units {
@@ -249,9 +247,9 @@ func checkUnit(target string, u Unit) (errs error) {
 	return errs
 }
 
-// Kill kills all instances that were not released, and starts no others. A Run that is waiting for
-// instances to terminate within their grace periods returns as soon as they have; a
-// Run whose ctx is not done returns too.
+// Kill kills all instances that were not released, and starts no others. A Run that is waiting for instances to
+// terminate within their grace periods returns as soon as they have terminated. A Run whose ctx is not done returns
+// too.
 func (c *Controller) Kill() {
 	c.unitsMu.Lock()
 	c.killing = true
@@ -260,14 +258,12 @@ func (c *Controller) Kill() {
 	c.force()
 }
 
-// Run runs the units' instances until ctx is done. Then it reports all instances as
-// terminating, which stops their startup and liveness probes while readiness goes
-// on, and terminates all of them at the same time, each within its grace period, but those that
-// others were started after (Unit.StartAfter) only once these have terminated;
-// Kill cuts that short. Run returns nil when all instances have terminated and all
-// goroutines that it started have returned. The engine should run until then.
-// Instances of an External driver, those of an Outliving one, and units without a driver
-// are left running.
+// Run runs the units' instances until ctx is done. Then it reports all instances as terminating, which stops their
+// startup and liveness probes but not their readiness probes, and terminates them in parallel, each within its grace
+// period. An instance that others were started after (Unit.StartAfter) is terminated only once those have terminated.
+// Kill cuts all this short. Run returns nil when all instances have terminated and all goroutines that it started have
+// returned. The engine should run until then. Instances of an External driver, those of an Outliving driver that
+// outlive the engine, and units without a driver are left running.
 //
 // A second call returns an error at once.
 func (c *Controller) Run(ctx context.Context) error {
@@ -312,8 +308,8 @@ func (c *Controller) stop() {
 	}
 }
 
-// watchVerdicts wakes the supervisor of each target with a changed startup or
-// liveness verdict.
+// watchVerdicts wakes the supervisor of a target whenever a startup or liveness probe of the target changes its
+// verdict.
 func (c *Controller) watchVerdicts(ctx context.Context) {
 	changes := c.config.Engine.Subscribe()
 	defer changes.Close()
@@ -333,11 +329,11 @@ func (c *Controller) watchVerdicts(ctx context.Context) {
 	}
 }
 
-// reconcileChunk is how many targets reconcile looks at while it holds the lock.
+// reconcileChunk is the number of targets that reconcile processes per acquisition of the lock.
 const reconcileChunk = 1024
 
-// reconcile wakes all supervisors and, for each target whose unit has changed, starts a
-// supervisor if its unit has a driver, or reports its static instance.
+// reconcile wakes all supervisors. For each target whose unit has changed, it starts a supervisor if the unit has a
+// driver, or else reports the static instance.
 func (c *Controller) reconcile(running *sync.WaitGroup) {
 	for chunk := range slices.Chunk(c.wakeAll(), reconcileChunk) {
 		for _, in := range c.supervise(chunk, running) {
@@ -357,9 +353,9 @@ func (c *Controller) wakeAll() (changed []string) {
 	return changed
 }
 
-// repeat makes a report again if Apply or TakeOver was called since the last call with the same
-// counter. It holds the lock meanwhile: the target of a unit that is removed has lost its probes,
-// so that a report after that would make a running instance started and ready.
+// repeat reports an instance again if Apply or TakeOver was called since the previous call with the same counter. It
+// holds the lock while it reports: the target of a removed unit has lost its probes, so a later report of a running
+// instance would make it count as started and ready.
 func (c *Controller) repeat(in probe.Instance, counter *int) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -369,9 +365,8 @@ func (c *Controller) repeat(in probe.Instance, counter *int) {
 	*counter = c.applies
 }
 
-// supervise starts the missing supervisors of targets, and returns the reports of those
-// whose units have no driver. While the supervisor of such a target has not ended yet, the
-// target stays pending.
+// supervise starts the missing supervisors of targets, and returns the reports of targets whose units have no driver. A
+// target without a driver stays pending while its old supervisor is still running.
 func (c *Controller) supervise(targets []string, running *sync.WaitGroup) (reports []probe.Instance) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -395,14 +390,15 @@ func (c *Controller) supervise(targets []string, running *sync.WaitGroup) (repor
 	return reports
 }
 
-// Announce reports each target that has a driver and that the engine does not have yet, since it has no probes and no
-// instance was reported: as waiting for its start, or as stopped by an operator. So whoever asks the engine after Apply is
-// shown all targets, although their instances start one after another. Call it after Restore, and after any later Apply.
+// Announce reports each target with a driver that the engine does not know yet, because it has no probes and no
+// instance was reported: as waiting for its start, or as stopped by an operator. Thus a query of the engine after Apply
+// shows all targets, although their instances start one after another. Call Announce after Restore, and after any later
+// Apply.
 func (c *Controller) Announce() {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for target := range c.units {
-		if c.supervisors[target] != nil { // which reports it
+		if c.supervisors[target] != nil { // the supervisor reports it
 			continue
 		}
 		if _, known := c.config.Engine.WatchTarget(target); known {
@@ -424,20 +420,20 @@ func (c *Controller) Driver(target string) Driver {
 	return c.units[target].Driver
 }
 
-// wish is what the controller wants of a target now.
+// wish is the desired state of a target.
 type wish struct {
 	unit      Unit
-	wanted    bool    // there is such a unit, and the controller does not stop
-	isStopped bool    // by an operator, or isDone
-	isDone    bool    // those that it serves have exited: see Unit.StopAfter
-	stopped   Stopped // who that was
-	replaced  bool    // TakeOver has brought a memory of the target that its supervisor has not taken
-	needed    bool    // targets that were started after this one have not ended: it has to wait with its own end
+	wanted    bool    // the target has a unit with a driver, and the controller is not stopping
+	isStopped bool    // by an operator, or because isDone
+	isDone    bool    // the targets that it serves have exited: see Unit.StopAfter
+	stopped   Stopped // when and by whom
+	replaced  bool    // TakeOver has provided a memory of the target that its supervisor has not taken yet
+	needed    bool    // targets that were started after this one have not ended yet: its instance must not end before them
 	stopping  bool    // Run is about to return
-	releases  bool    // it leaves instances running that outlive the engine
+	releases  bool    // the controller is stopping and leaves instances running that outlive the engine
 }
 
-// wish returns what is wanted of a target now.
+// wish returns the current desired state of a target.
 func (c *Controller) wish(target string) wish {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -451,15 +447,15 @@ func (c *Controller) wish(target string) wish {
 	return w
 }
 
-// IsStopping reports whether Run is about to return, and ends instances for that.
+// IsStopping reports whether Run is about to return and is ending instances.
 func (c *Controller) IsStopping() bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	return c.stopping
 }
 
-// release removes a target's supervisor, and reports whether the supervisor may
-// end: not when Apply has brought a unit for it meanwhile.
+// release removes a target's supervisor, and reports whether the supervisor may exit: it may not if Apply has added a
+// unit for the target in the meantime.
 func (c *Controller) release(target string) bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -471,21 +467,21 @@ func (c *Controller) release(target string) bool {
 			s.wake.Set()
 		}
 	}
-	if !c.stopping { // what it remembers is for the next engine
+	if !c.stopping { // a stopping controller keeps the memory for the next engine
 		delete(c.supervisors, target)
 	}
 	c.changed.Set()
 	return true
 }
 
-// refund takes back the last charge of a target.
+// refund reverts the last charge of a target to the budget.
 func (c *Controller) refund(target string) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	c.spent = c.spent.remove(target)
 }
 
-// charge takes the restart of a target from the budget, or returns why it waits.
+// charge charges the restart of a target to the budget. If the budget is exhausted, it returns the delay instead.
 func (c *Controller) charge(target string, now time.Time) (d delay) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()

@@ -72,7 +72,7 @@ func TestAStaticUnitIsReportedAgain(t *testing.T) {
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {}})
 		h.sleep(time.Minute)
-		h.probes(nil) // the engine forgets the instance
+		h.probes(nil) // the engine discards the instance
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {}})
 		h.sleep(time.Minute)
@@ -138,7 +138,7 @@ func TestPolicyTextRoundTrips(t *testing.T) {
 	}
 }
 
-// A target that has no probes is one of the engine before its supervisor has started its instance.
+// A target without probes is known to the engine before its supervisor has started its instance.
 func TestTargetsAreAnnouncedBeforeTheirInstancesStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, restart.Budget{})
@@ -146,7 +146,7 @@ func TestTargetsAreAnnouncedBeforeTheirInstancesStart(t *testing.T) {
 		h.apply(map[string]restart.Unit{"web": {Driver: newDriver("web", healthy)}, "other": {Driver: newDriver("other", healthy)}, "probed": {Driver: newDriver("probed", healthy)}})
 		h.control.Announce()
 		h.expect("web", "none", probe.Waiting, "")
-		h.expect("probed", "", probe.Absent, "") // which the engine has anyway
+		h.expect("probed", "", probe.Absent, "") // known to the engine by its probes
 		if status, _ := h.engine.Target("other"); status.State != probe.StateStarting || len(h.engine.Records().History("other")) > 0 {
 			t.Errorf("an announced target is %v", status.State)
 		}

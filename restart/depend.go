@@ -8,22 +8,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// inquiry asks the targets that one depends on whether they fail too, before that one is restarted:
-// what it fails for may not have been found there yet. Those that other engines probe cannot be asked: it waits until
-// one of these would have found out. The zero inquiry has not begun.
+// inquiry checks, before a target is restarted, whether its dependencies fail too: the cause of its failure may not
+// have been detected there yet. It triggers the probes of the dependencies. Probes of other engines cannot be
+// triggered: the inquiry waits until those engines would have detected a failure. The zero inquiry has not begun.
 type inquiry struct {
 	began      time.Time
-	until      time.Time // when it ends at the latest
-	asksOthers bool      // other engines probed some when it began
+	until      time.Time // the latest time at which it ends
+	asksOthers bool      // other engines probed some dependencies when it began
 }
 
 // Times of an inquiry.
 const (
-	inquiryInterval = 100 * time.Millisecond // between two looks at the answers
-	maxInquiry      = time.Minute            // until a dependency that fails is found failing, or recovers
+	inquiryInterval = 100 * time.Millisecond // between two checks of the results
+	maxInquiry      = time.Minute            // until a failing dependency is detected, or recovers
 )
 
-// begin triggers the probes of the dependencies. It ends at once if there are none.
+// begin triggers the probes of the dependencies. Without dependencies, the inquiry ends at once.
 func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) {
 	q.began, q.until = now, now
 	for p := range probesOf(e, dependencies) {
@@ -39,8 +39,9 @@ func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) 
 	}
 }
 
-// isOpen reports whether a dependency has not answered yet, or may soon be found failing: it has failed to, or another
-// engine may have found that out. The latter is mayFail.
+// isOpen reports whether the inquiry must continue. mayFail is true if a dependency may soon be found failing: its
+// triggered attempt failed, or another engine may detect its failure. open is also true while a triggered attempt has
+// no result.
 func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time) (open, mayFail bool) {
 	if !now.Before(q.until) {
 		return false, false
@@ -63,26 +64,26 @@ func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time)
 	return open, mayFail
 }
 
-// dependencyProbe is a probe of a target that another one depends on.
+// dependencyProbe is a probe of a dependency.
 type dependencyProbe struct {
 	engine.Status
 	isOther bool          // another engine attempts it
 	delay   time.Duration // see engine.Dependency
 }
 
-// timeToFind returns how long it takes at most until it is known here that the probe fails, from a first attempt that
-// fails on; bounded by maxInquiry.
+// timeToFind returns the maximum time from the first failed attempt until this engine knows that the probe fails, if
+// all further attempts fail. It is at most maxInquiry.
 func (p dependencyProbe) timeToFind() time.Duration {
 	return min(p.Rule.TimeToFail(maxInquiry)+p.delay, maxInquiry)
 }
 
-// isUnreported reports whether this engine has the probe, and knows no instance to attempt it on: for a moment after it has
-// taken the target over from another engine, or since there is none.
+// isUnreported reports whether this engine has the probe but knows no instance for it: briefly after it has taken the
+// target over from another engine, or because there is no instance.
 func (p dependencyProbe) isUnreported() bool {
 	return !p.isOther && p.WaitReason == verdict.NoInstance
 }
 
-// probesOf yields the probes of some targets that are attempted now, as far as this is known, and those that are unreported.
+// probesOf yields the probes of the given targets that, as far as known, are being attempted, and the unreported ones.
 func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProbe) bool) {
 	return func(yield func(dependencyProbe) bool) {
 		for _, name := range targets {
@@ -97,7 +98,7 @@ func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProb
 	}
 }
 
-// inquire says that a target that this one depends on may fail too, which is not known yet: see inquiry.
+// inquire delays the restart while it is unknown whether a dependency fails too: see inquiry.
 func (i *instance) inquire(now time.Time, _ probe.ID) delay {
 	e := i.supervisor.control.config.Engine
 	dependencies := e.Admin().Dependencies(i.supervisor.target)

@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
-// A target that fails since one that it depends on is in trouble is not restarted: its probes go on,
-// and it recovers with the other one, or is restarted then.
+// A target that fails because its dependency is in trouble is not restarted: its probes continue, and it recovers with
+// the dependency, or is restarted then.
 func TestATargetIsNotRestartedWhileItsDependencyIsInTrouble(t *testing.T) {
 	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestATargetIsNotRestartedWhileItsDependencyIsInTrouble(t *testing.T) {
 	}
 }
 
-// A planned stop is no outage of those that need what was stopped.
+// A planned stop of a target is not an outage of the targets that depend on it.
 func TestATargetIsNotRestartedWhileItsDependencyIsStopped(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		web, d, on := new(fakeHandler), newDriver("web", healthy), newDriver("db", healthy)
@@ -80,10 +80,10 @@ func (h *harness) slowly(db, web probe.Handler) {
 	}
 }
 
-// A target often fails before the one that it depends on is found failing. It asks that one first.
+// A target often fails before its dependency is found failing, so the dependency is probed first.
 func TestATargetIsNotRestartedBeforeItsDependencyIsFoundFailing(t *testing.T) {
 	for name, c := range map[string]struct {
-		fails, recovers bool // the dependency: with the target, and a little later
+		fails, recovers bool // whether the dependency fails with the target, and recovers a little later
 		restarts        bool
 	}{
 		"it fails too":          {fails: true},
@@ -118,7 +118,8 @@ func TestATargetIsNotRestartedBeforeItsDependencyIsFoundFailing(t *testing.T) {
 	}
 }
 
-// A dependency that another engine probes cannot be asked: a restart waits as long as its failure takes to be found.
+// A dependency that another engine probes cannot be triggered: a restart waits as long as that engine may take to
+// detect a failure.
 func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 	for name, fails := range map[string]bool{"it fails too": true, "it does not fail": false} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 				}
 				h.sleep(5 * s)
 				web.setFailing(true)
-				h.sleep(48 * s) // 31 s until it is found, and as long as that may take to be known
+				h.sleep(48 * s) // 31 s until the failure is detected, and as long until this engine may know it
 				h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
 				if fails {
 					others.Say(db, probe.Failing)
@@ -152,7 +153,7 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 	}
 }
 
-// The engine takes over a dependency while a restart waits for it, and for a moment knows no instance of it.
+// The engine takes over a dependency while a restart waits for it, and briefly knows no instance of it.
 func TestARestartWaitsForADependencyThatMovesToThisEngine(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		web, d, db := new(fakeHandler), newDriver("web", healthy), liveness("db")
@@ -176,15 +177,15 @@ func TestARestartWaitsForADependencyThatMovesToThisEngine(t *testing.T) {
 		if len(d.graces()) > 0 {
 			t.Fatalf("web was restarted before db was attempted\n%s", h.log)
 		}
-		h.sleep(60 * s) // there is no instance of it: that is not waited for longer than for an answer
+		h.sleep(60 * s) // it has no instance: the wait is no longer than for a result
 		if len(d.graces()) == 0 {
 			t.Errorf("web was not restarted\n%s", h.log)
 		}
 	})
 }
 
-// A dependency that does not answer, or whose attempts fail now and then and never often enough, does
-// not keep a target from its restart for ever.
+// A dependency that does not respond, or whose attempts fail sometimes but never often enough, does not block the
+// restart of a target forever.
 func TestARestartWaitsForADependencyForABoundedTime(t *testing.T) {
 	for name, outcome := range map[string]probe.Outcome{"hangs": probe.Unknown, "flaps": probe.Failure} {
 		t.Run(name, func(t *testing.T) {

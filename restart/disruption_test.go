@@ -22,7 +22,7 @@ type members struct {
 	drivers     map[string]*fakeDriver
 }
 
-// inGroup runs a test with some targets, and groups whose members and MinReady are "web-*: 2".
+// inGroup runs a test with the given number of targets, and groups in the form "members: MinReady", such as "web-*: 2".
 func inGroup(t *testing.T, budget restart.Budget, targets int, groups map[string]string, test func(m *members)) {
 	inBubble(t, budget, func(h *harness) {
 		m := &members{h, map[string]*fakeHandler{}, map[string]*fakeHandler{}, map[string]*fakeDriver{}}
@@ -53,7 +53,7 @@ func inGroup(t *testing.T, budget restart.Budget, targets int, groups map[string
 	})
 }
 
-// add makes so many targets: web-0, web-1 and so on. The next instance of one is well.
+// add creates the given number of targets: web-0, web-1 and so on. The next instance of each is well.
 func (m *members) add(targets int) {
 	set, units := probe.Set{}, map[string]restart.Unit{}
 	for n := range targets {
@@ -79,7 +79,7 @@ func (m *members) add(targets int) {
 	m.apply(units)
 }
 
-// serving returns how many targets are ready, and run an instance that is not being terminated.
+// serving returns the number of targets that are ready, and whose instance is not being terminated.
 func (m *members) serving() (n int) {
 	for name := range m.drivers {
 		if st, _ := m.engine.Target(name); st.Gateway.TakesRequests() {
@@ -89,7 +89,7 @@ func (m *members) serving() (n int) {
 	return n
 }
 
-// restarts returns how often instances were terminated.
+// restarts returns the number of terminated instances.
 func (m *members) restarts() (n int) {
 	for _, d := range m.drivers {
 		n += len(d.graces())
@@ -150,7 +150,7 @@ func TestAWithheldRestartSaysWhichGroupWithholdsIt(t *testing.T) {
 	})
 }
 
-// A restart goes on by itself once there is another member.
+// A withheld restart proceeds automatically once there is another member.
 func TestAWithheldRestartIsMadeOnceTheGroupCanDoWithoutIt(t *testing.T) {
 	inGroup(t, restart.Budget{}, 1, map[string]string{"shop": "web-*: 1"}, func(m *members) {
 		m.live["web-0"].setFailing(true)
@@ -177,7 +177,7 @@ func TestAMemberThatIsNotReadyIsRestarted(t *testing.T) {
 	})
 }
 
-// A restart that is withheld is not taken from the budget, and one for which there is no budget is not reserved.
+// A withheld restart is not charged to the budget, and a restart that exceeds the budget reserves nothing.
 func TestAFloorAndABudgetDoNotBlockEachOther(t *testing.T) {
 	groups := map[string]string{"shop": "web-*: 2", "alone": "web-2: 1"}
 	inGroup(t, restart.Budget{Max: 1, Per: time.Hour}, 4, groups, func(m *members) {
@@ -196,7 +196,7 @@ func TestAFloorAndABudgetDoNotBlockEachOther(t *testing.T) {
 	})
 }
 
-// An operator's restart is made, and others wait for its end.
+// An operator's restart takes place, and other restarts wait for its end.
 func TestAFloorWithholdsNoRestartOfAnOperator(t *testing.T) {
 	inGroup(t, restart.Budget{}, 2, map[string]string{"shop": "web-*: 2"}, func(m *members) {
 		if _, err := m.control.Restart("web-0", "test"); err != nil {
@@ -210,7 +210,7 @@ func TestAFloorWithholdsNoRestartOfAnOperator(t *testing.T) {
 	})
 }
 
-// While the restart of one member fails, it goes on, and others may be restarted.
+// If the restart of a member fails, the member keeps running, and others may be restarted.
 func TestARestartThatFailsReservesNothing(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d := &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s}
@@ -240,7 +240,7 @@ func TestARestartThatFailsReservesNothing(t *testing.T) {
 	})
 }
 
-// withheld is an External driver of which a fleet withholds the first restarts.
+// withheld is an External driver whose first restarts are withheld by a fleet.
 type withheld struct{ interrupted }
 
 func (d *withheld) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {

@@ -6,42 +6,41 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Effect is what an Apply would do to the units in use.
+// Effect describes what Apply would do to the units in use.
 type Effect struct {
-	Units     int      // in use now
-	Added     []string // targets that have no unit now
+	Units     int      // number of units in use
+	Added     []string // targets without a unit so far
 	Removed   []string // targets whose units would be removed
-	Restarted []string // targets whose instances would be terminated, with or without another one after them
+	Restarted []string // targets whose instances would be terminated, whether or not a new instance follows
 
-	Run   int // those of Units whose instances the controller runs: they have a driver that is not External
-	Ended int // those of Run that would be removed or restarted
+	Run   int // units of Units whose instances the controller runs: their driver is not External
+	Ended int // units of Run that would be removed or restarted
 }
 
-// minGuarded is the number of units from which on Exceeds limits an Effect. Of a few,
-// half is often meant.
+// minGuarded is the minimum number of units for which Exceeds limits an Effect. With only a few units, changing half of
+// them is often intended.
 const minGuarded = 10
 
-// Exceeds reports whether an Effect removes or restarts more than a share of at least ten
-// units, or of at least ten whose instances the controller runs: probably because a file was
-// cut off, or a list is empty by mistake.
+// Exceeds reports whether an Effect removes or restarts more than the given share of at least ten units, or of at least
+// ten units whose instances the controller runs. The likely cause is a truncated file, or a list that is empty by
+// mistake.
 func (e Effect) Exceeds(guard probe.Share) bool {
 	return exceeds(len(e.Removed)+len(e.Restarted), e.Units, guard) || exceeds(e.Ended, e.Run, guard)
 }
 
-// exceeds reports whether a part of a number is more than a share of it, as people reckon:
-// 29 of 100 are 29 %, whatever the fraction is in binary.
+// exceeds reports whether part is more than a share of at least minGuarded. It tolerates rounding: 29 of 100 are not
+// more than 29 %, whatever the binary fraction.
 func exceeds(part, of int, guard probe.Share) bool {
 	return of >= minGuarded && isMore(part, of, guard)
 }
 
-// isMore is exceeds of any number.
+// isMore is exceeds without the minimum.
 func isMore(part, of int, share probe.Share) bool {
 	const tolerance = 1e-6
 	return float64(part) > float64(share)*float64(of)+tolerance
 }
 
-// String returns the numbers: "remove 12 and restart 3 of 20 targets, and end 5 of 8
-// processes".
+// String returns a summary such as "remove 12 and restart 3 of 20 targets, and end 5 of 8 processes".
 func (e Effect) String() string {
 	text := fmt.Sprintf("remove %d and restart %d of %d targets", len(e.Removed), len(e.Restarted), e.Units)
 	if e.Ended > 0 {
@@ -50,7 +49,8 @@ func (e Effect) String() string {
 	return text
 }
 
-// EffectOfApply returns what Apply would do now. It counts no units that Config.IsShared names.
+// EffectOfApply returns the Effect that Apply would have now. It leaves out units that Config.IsShared reports as
+// shared.
 func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()

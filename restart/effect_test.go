@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// unused is a Driver that no test runs; outside is one whose instances run elsewhere.
+// unused is a Driver that no test runs; outside is an External one.
 type unused struct{ Driver }
 
 type outside struct{ unused }
@@ -33,7 +33,7 @@ func TestAReloadGuardLimitsWhatIsRemovedAndRestarted(t *testing.T) {
 		{units: 9, removed: 9, guard: 0.5}, // too few
 		{units: 100, removed: 29, guard: 0.29},
 		{units: 100, removed: 30, guard: 0.29, exceeds: true},
-		{units: 1020, removed: 20, run: 20, ended: 20, guard: 0.5, exceeds: true}, // of a thousand that are only probed
+		{units: 1020, removed: 20, run: 20, ended: 20, guard: 0.5, exceeds: true}, // the other thousand are only probed
 		{units: 1020, removed: 10, run: 20, ended: 10, guard: 0.5},
 		{units: 1009, removed: 9, run: 9, ended: 9, guard: 0.5}, // too few
 	} {

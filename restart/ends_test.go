@@ -214,7 +214,7 @@ func TestExternalInstanceStartsAtOnceAndItsEndsBackOff(t *testing.T) {
 		a := newDriver("web", healthy)
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
 		h.apply(only(external{a}))
-		h.sleep(5 * s) // ended at 0 and at 0; the third must wait until 10
+		h.sleep(5 * s) // the first two ended at 0; the third must wait until 10
 		if in := h.expect("web", "web-2", probe.Running, probe.ReasonBackOff); in.Managed {
 			t.Errorf("got %+v, want its probe to go on", in)
 		}
@@ -235,7 +235,7 @@ func TestExternalInstanceUnderPolicyNeverIsNotEnded(t *testing.T) {
 	})
 }
 
-// staller is a handler that stalls the loop of the engine: its steps take their time.
+// staller is a handler whose steps take time and so stall the loop of the engine.
 type staller struct{ takes atomic.Int64 }
 
 func (*staller) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
@@ -246,21 +246,21 @@ func (s *staller) Step(a *nonblock.Attempt) nonblock.Progress {
 	return nonblock.StepDone
 }
 
-// failDegraded makes the target web fail in an engine that its other probe's handler has
-// degraded, and goes on doing so.
+// failDegraded makes the target web fail in an engine that is degraded by the handler of its other probe, which
+// continues to stall it.
 func (h *harness) failDegraded(web *fakeHandler) (*fakeDriver, *staller) {
 	h.Helper()
 	stalls, d := new(staller), newDriver("web", healthy)
 	h.probes(map[string]probe.Handler{"web": web, "other": stalls})
 	h.apply(map[string]restart.Unit{"web": {Driver: d}, "other": {}})
 	h.sleep(5 * s)
-	stalls.takes.Store(int64(900 * time.Millisecond)) // of each second
+	stalls.takes.Store(int64(900 * time.Millisecond)) // per second
 	h.sleep(10 * s)
 	web.setFailing(true)
 	return d, stalls
 }
 
-// Neighbours that keep the processors busy degrade the engine for as long as they run.
+// Other processes that keep the processors busy degrade the engine for as long as they run.
 func TestADegradedEngineRestartsWhatAnswersOrFailsForLong(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -335,8 +335,8 @@ func TestProbesOfAFinishedInstanceKnowThatItIsFinished(t *testing.T) {
 	})
 }
 
-// link is a handler whose targets answer until the engine is cut off from them, or from the
-// name servers, or one of them falls silent.
+// link is a handler whose targets respond, unless the engine is cut off from them or from the name servers, or one of
+// them falls silent.
 type link struct {
 	cut, noNames atomic.Bool
 	silent       atomic.Pointer[string] // an address
@@ -359,9 +359,8 @@ func (l *link) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return res
 }
 
-// linked runs f beside an engine that restarts, as often as the budget allows, targets with
-// these addresses. It probes them once a second: the first one with web, the others with a
-// link.
+// linked runs f with an engine that restarts, within the budget, targets with the given addresses. It probes them once
+// a second: the first one with web, the others with a link.
 func linked(t *testing.T, b restart.Budget, address func(n int) string, f func(h *harness, l *link, web *fakeHandler, drivers []*fakeDriver)) {
 	inBubble(t, b, func(h *harness) {
 		l, web := new(link), new(fakeHandler)
@@ -407,8 +406,8 @@ func TestAnIsolatedEngineRestartsTargetsThatAnswer(t *testing.T) {
 	})
 }
 
-// silence makes t1 fall silent after t0 has used up the budget of a minute, and returns when
-// there is budget again.
+// silence makes t1 fall silent after t0 has used up the budget of a minute, and returns when the budget permits a
+// restart again.
 func silence(h *harness, l *link, web *fakeHandler, meanwhile func()) {
 	web.setFailing(true)
 	h.sleep(s)

@@ -28,7 +28,7 @@ func Example() {
 	}
 
 	running, end := context.WithCancel(context.Background())
-	defer end() // the engine ends after the worker
+	defer end() // the engine stops after the worker
 	go func() { _ = e.Run(running) }()
 
 	terminated, stop := signal.NotifyContext(running, syscall.SIGTERM)

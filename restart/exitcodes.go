@@ -11,7 +11,7 @@ import (
 // maxExitCode is the largest exit status of a process.
 const maxExitCode = 255
 
-// restarts reports whether a restart follows an exit with this status, because of a failing probe or not.
+// restarts reports whether a restart follows an exit with the status code. failing: a failing probe caused the exit.
 func (u Unit) restarts(code int, failing bool) bool {
 	return u.Policy.restarts(code, failing) || slices.ContainsFunc(u.RestartExitCodes, func(text string) bool {
 		low, high, _ := parseExitCodes(text)
@@ -19,7 +19,8 @@ func (u Unit) restarts(code int, failing bool) bool {
 	})
 }
 
-// parseExitCodes parses one of Unit.RestartExitCodes: "42" or "64-78". A text that is not valid has no codes.
+// parseExitCodes parses an element of Unit.RestartExitCodes: "42" or "64-78". For an invalid text it returns an empty
+// range.
 func parseExitCodes(text string) (low, high int, valid bool) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -33,7 +34,7 @@ func parseExitCodes(text string) (low, high int, valid bool) {
 	return int(least), int(most), true
 }
 
-// checkExitCodes adds what is wrong with RestartExitCodes.
+// checkExitCodes validates RestartExitCodes and adds an error to wrong.
 func (u Unit) checkExitCodes(wrong *probe.FieldErrors) {
 	for _, text := range u.RestartExitCodes {
 		if _, _, valid := parseExitCodes(text); !valid {

@@ -1,6 +1,6 @@
 package restart
 
-// What tests of the package from outside need.
+// Exported for external tests of the package.
 const DefaultMaxBackOff = defaultMaxBackOff
 
 var (

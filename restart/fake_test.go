@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// fakeDriver is a driver whose instances behave as a test wants.
+// fakeDriver is a driver whose instances behave as specified by a test.
 type fakeDriver struct {
 	name   string
 	behave func(n int) behavior // of the n-th instance, from 0
@@ -30,12 +30,12 @@ type fakeDriver struct {
 	ends    []time.Duration // grace periods
 }
 
-// behavior is what one instance does.
+// behavior is the behavior of one instance.
 type behavior struct {
 	err        error         // it fails to start
 	exitsAfter time.Duration // 0: it never exits
 	code       int           // exit status
-	endsAfter  time.Duration // from a request to end
+	endsAfter  time.Duration // after a request to terminate
 	ignoresEnd bool
 }
 
@@ -43,7 +43,7 @@ func newDriver(name string, behave func(n int) behavior) *fakeDriver {
 	return &fakeDriver{name: name, behave: behave, zero: time.Now()}
 }
 
-// healthy runs until it is asked to end.
+// healthy runs until it is asked to terminate.
 func healthy(int) behavior { return behavior{} }
 
 func (d *fakeDriver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
@@ -83,14 +83,14 @@ func (d *fakeDriver) wait(ctx context.Context, b behavior, end <-chan time.Durat
 	}
 }
 
-// starts returns when instances were started, since the start of the test.
+// starts returns the start times of instances, since the start of the test.
 func (d *fakeDriver) starts() []time.Duration {
 	d.callsMu.Lock()
 	defer d.callsMu.Unlock()
 	return slices.Clone(d.started)
 }
 
-// graces returns the grace periods of requests to end.
+// graces returns the grace periods of requests to terminate.
 func (d *fakeDriver) graces() []time.Duration {
 	d.callsMu.Lock()
 	defer d.callsMu.Unlock()
@@ -102,11 +102,11 @@ type external struct{ *fakeDriver }
 
 func (external) SetFailed(func(error)) {}
 
-// fakeHandler succeeds, or fails when a test wants it.
+// fakeHandler succeeds, or fails if a test requests that.
 type fakeHandler struct {
 	failingMu sync.Mutex
 	failing   bool
-	result    probe.Result // while it fails; the zero Result is one without an answer
+	result    probe.Result // result while it fails; the zero Result means no response
 }
 
 func (h *fakeHandler) setFailing(failing bool) {
@@ -140,8 +140,8 @@ type harness struct {
 	isOthers atomic.Bool // another engine owns the targets
 }
 
-// inBubble runs a test in a synctest bubble, and stops engine and controller after
-// it. The bubble fails the test when a goroutine is left.
+// inBubble runs a test in a synctest bubble, and then stops engine and controller. The bubble fails the test if a
+// goroutine is left.
 func inBubble(t *testing.T, budget restart.Budget, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, budget)
@@ -209,7 +209,7 @@ func (h *harness) instance(target string) probe.Instance {
 	return status.Instance
 }
 
-// expect compares the instance that the engine has.
+// expect checks the instance that the engine reports.
 func (h *harness) expect(target, id string, phase probe.Phase, reason probe.Reason) probe.Instance {
 	h.Helper()
 	in := h.instance(target)

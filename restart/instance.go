@@ -15,65 +15,65 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// instance is one call of a driver's Run, from start to return. It belongs to its
-// supervisor's goroutine. Its phase changes by the table of transitions only.
+// instance is one call of a driver's Run, from start to return. It belongs to the goroutine of its supervisor. Its
+// phase changes only by the table of transitions.
 type instance struct {
 	supervisor *supervisor
-	driver     Driver // whose Run it is; after a reload the unit has another, equal one
+	driver     Driver // the driver whose Run is called; after a reload the unit has another, equal one
 	isExternal bool
 	cancel     context.CancelCauseFunc
 	end        chan time.Duration // capacity 1
-	recheck    *time.Timer        // when to check the probes again
+	recheck    *time.Timer        // fires when the probes must be checked again
 
-	inbox inbox // of what the driver says
+	inbox inbox // reports of the driver
 
 	phase     phase
 	id        string    // empty until it has started
-	begun     Begun     // as the driver has reported it
+	begun     Begun     // as reported by the driver
 	since     time.Time // when it started
-	provenAt  time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
-	notBefore time.Time // deadline of the phase; in others than those that have one, the earliest time of the next request to terminate
-	requests  int       // requests to terminate, since a probe fails
-	failed    string    // which probe has failed and why, since it was asked to terminate
-	refusal   string    // why the driver could not terminate it the last time, since a probe fails
-	budgeted  bool      // the budget has allowed the restart
+	provenAt  time.Time // when it will have run for as long as the back-off before it; until then it is in a crash loop
+	notBefore time.Time // deadline of the phase, if it has one; otherwise the earliest time of the next request to terminate
+	requests  int       // number of requests to terminate because a probe fails
+	failed    string    // which probe failed and why, once the instance was asked to terminate
+	refusal   string    // the latest error of the driver when it could not terminate the failing instance
+	budgeted  bool      // the budget permitted the restart
 	acquired  bool      // the disruption budget was asked for its restart
-	charged   bool      // its restart was charged to the budget now, and not earlier
-	explained bool      // the reported detail is about the reason, not about the exit of the previous instance
+	charged   bool      // its restart was charged to the budget by this instance, not earlier
+	explained bool      // the reported detail explains the reason, not the exit of the previous instance
 	byOthers  bool      // see Exit.ByOthers
-	inquiry   inquiry   // whether its dependencies fail, since a probe fails
+	inquiry   inquiry   // checks whether its dependencies fail, when a probe fails
 
-	notice     Notice // the latest one of a Notifying driver
-	isReplaced bool   // it was asked to terminate before it had started, since an operator wants another one
+	notice     Notice // the latest Notice of a Notifying driver
+	isReplaced bool   // it was asked to terminate before it started, because an operator requested another instance
 }
 
-// reports are what the driver has said about the instance so far.
+// reports is the latest state that the driver has reported.
 type reports struct {
 	begun  Begun  // zero until it has started
-	notice Notice // the latest one of a Notifying driver
-	failed error  // why it could not terminate the instance, until that is read
-	exit   *Exit  // nil until it has returned
+	notice Notice // the latest Notice of a Notifying driver
+	failed error  // why it could not terminate the instance; reset once read
+	exit   *Exit  // nil until Run has returned
 }
 
-// occurrence is an event, with what the action about it needs.
+// occurrence is an event with the data that its action needs.
 type occurrence struct {
 	event   event
-	wish    wish          // unwanted, stops and outlives: why
-	failing engine.Status // waits, fails and expires: the probe
-	delay   delay         // waits
-	err     error         // refused: why
+	wish    wish          // for unwanted, stops and outlives: the desired state
+	failing engine.Status // for waits, fails and expires: the failing probe
+	delay   delay         // for waits
+	err     error         // for refused: the error of the driver
 }
 
-// delay is why a restart waits, and until when it does at least. The zero delay is none.
+// delay is the reason why a restart waits, and the earliest time at which it may begin. The zero delay is no delay.
 type delay struct {
-	reason probe.Reason // empty if that is not to be reported
+	reason probe.Reason // empty if it is not to be reported
 	until  time.Time
 	detail string // for people
-	group  string // that withholds it, with the reason restart.floor
+	group  string // the group that withholds the restart, with the reason restart.floor
 }
 
-// runInstance starts an instance and returns how it exited. An External instance
-// is not asked to terminate earlier than notBefore.
+// runInstance starts an instance and returns how it exited. An External instance is not asked to terminate before
+// notBefore.
 func (s *supervisor) runInstance(notBefore time.Time) termination {
 	ctx, cancel := context.WithCancelCause(s.control.forced)
 	defer cancel(nil)
@@ -82,7 +82,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		end: make(chan time.Duration, 1), recheck: time.NewTimer(0), inbox: inbox{wake: s.wake},
 	}
 	defer i.recheck.Stop()
-	s.control.takeRequest(s.target) // a new instance is what it asks for
+	s.control.takeRequest(s.target) // a pending restart request is satisfied by a new instance
 	i.setStop()
 	if d, ok := i.driver.(External); ok {
 		i.isExternal = true
@@ -110,14 +110,14 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	}
 }
 
-// inbox has the reports of a driver. Any goroutine may use it.
+// inbox holds the reports of a driver. It is safe for concurrent use.
 type inbox struct {
 	reportsMu sync.Mutex // guards reports
 	reports   reports
 	wake      wake.Signal // of the supervisor
 }
 
-// report notes what the driver says, and wakes the supervisor.
+// report updates the reports, and wakes the supervisor.
 func (in *inbox) report(change func(r *reports)) {
 	in.reportsMu.Lock()
 	change(&in.reports)
@@ -125,7 +125,7 @@ func (in *inbox) report(change func(r *reports)) {
 	in.wake.Set()
 }
 
-// read returns what the driver has said so far, and each reason for which it has failed once.
+// read returns the current reports. It returns each failure to terminate only once.
 func (in *inbox) read() reports {
 	in.reportsMu.Lock()
 	defer in.reportsMu.Unlock()
@@ -134,7 +134,7 @@ func (in *inbox) read() reports {
 	return r
 }
 
-// run calls the driver. It turns a panic, and a runtime.Goexit, into an error.
+// run calls the driver. It converts a panic or a runtime.Goexit into an error.
 func (i *instance) run(ctx context.Context) {
 	exit := Exit{Code: -1, Err: errors.New("driver has ended its goroutine")}
 	defer func() {
@@ -150,15 +150,14 @@ func (i *instance) run(ctx context.Context) {
 				return
 			}
 			if r.begun = b; i.isExternal {
-				i.dropGrace() // it was for the start
+				i.dropGrace() // the request was to start this instance
 			}
 		})
 	}
 	exit = i.driver.Run(ctx, began, i.end)
 }
 
-// setStop passes on by which signal the instance is asked to exit, and how long it may take to exit
-// without the engine.
+// setStop passes the unit's stop settings to an Outliving driver.
 func (i *instance) setStop() {
 	if d, ok := i.driver.(Outliving); ok {
 		u := i.supervisor.unit
@@ -166,7 +165,7 @@ func (i *instance) setStop() {
 	}
 }
 
-// handle brings the instance to its next phase.
+// handle moves the instance to its next phase and runs the action of the transition.
 func (i *instance) handle(o occurrence) {
 	next, do := i.phase.on(o.event)
 	i.phase = next
@@ -201,12 +200,12 @@ func (i *instance) handle(o occurrence) {
 	case doFinish:
 		i.release(now, i.supervisor.unit.TerminationGracePeriod, o.wish)
 	case doLetGo:
-		i.free() // no restart is under way that its release has to wait for
+		i.free() // no restart is in progress for which its release must wait
 		i.cancel(ErrReleased)
 	}
 }
 
-// start notes that the driver has reported the instance.
+// start records the first report of the driver about the instance.
 func (i *instance) start(begun Begun) occurrence {
 	if i.id != "" || begun.ID == "" {
 		return occurrence{}
@@ -222,11 +221,11 @@ func (i *instance) start(begun Begun) occurrence {
 		return occurrence{event: begins}
 	}
 	if begun.Since.IsZero() {
-		i.since = s.since // it had started before
+		i.since = s.since // it started under an earlier engine
 	}
 	if m, _ := s.memory(); m.Budgeted {
-		i.budgeted = true       // and was asked to terminate by an earlier engine
-		if !s.unit.external() { // whose command has ended with that engine, so it is run again
+		i.budgeted = true       // an earlier engine asked it to terminate
+		if !s.unit.external() { // an external command ended with that engine, and is run again
 			i.requests = 1
 			return occurrence{event: continues}
 		}
@@ -234,9 +233,9 @@ func (i *instance) start(begun Begun) occurrence {
 	return occurrence{event: begins}
 }
 
-// countUnobserved counts the exit of the instance of an earlier engine that has ended before this one has
-// seen it, maybe at the request of that engine, and begins the back-off now. Without a Resumer such an instance
-// is not known from the next one.
+// countUnobserved counts the exit of an earlier engine's instance that ended before this engine saw it, perhaps at the
+// request of that engine, and starts the back-off now. Without a Resumer, such an instance cannot be told from the next
+// one.
 func (i *instance) countUnobserved() {
 	s := i.supervisor
 	m, _ := s.memory()
@@ -248,7 +247,7 @@ func (i *instance) countUnobserved() {
 	s.remember(func(m *Memory) { m.NotBefore = i.notBefore })
 }
 
-// announce reports that the instance has started, or goes on.
+// announce reports that the instance has started, or keeps running.
 func (i *instance) announce(now time.Time) {
 	s := i.supervisor
 	message := "instance started"
@@ -280,17 +279,17 @@ func (i *instance) announce(now time.Time) {
 	}
 }
 
-// check compares the instance with its unit, its probes and its deadline, and returns what has happened.
+// check compares the instance with its unit, its probes and its deadline, and returns the resulting event.
 func (i *instance) check(now time.Time) occurrence {
 	s := i.supervisor
 	w := s.control.wish(s.target)
-	isRemoved := !i.phase.isLast() && !s.adopt(w) // or has another driver
+	isRemoved := !i.phase.isLast() && !s.adopt(w) // or its unit has another driver
 	i.setStop()
 	if !isRemoved {
 		s.reportAgain()
 	}
 	switch {
-	case isRemoved && i.isNeeded(w): // woken when that has changed
+	case isRemoved && i.isNeeded(w): // the supervisor is woken when this changes
 		return occurrence{}
 	case isRemoved:
 		return i.unwanted(w)
@@ -313,10 +312,10 @@ func (i *instance) check(now time.Time) occurrence {
 	return i.checkProbes(now)
 }
 
-// unwanted returns what it means for the instance that its target or its driver is not wanted any more. An External
-// instance is released, after the grace period of a restart that is under way: half a restart could leave nothing
-// running. So is an instance of an Outliving driver when the controller stops, unless it is ending, even before the
-// driver has reported it: it may be one that an earlier engine has left running.
+// unwanted returns the event for an instance whose target or driver is no longer wanted. An External instance is
+// released, after the grace period of a restart in progress: half a restart could leave nothing running. An instance of
+// an Outliving driver is released when the controller stops, unless it is already ending. This applies even before the
+// driver has reported the instance: it may be one that an earlier engine left running.
 func (i *instance) unwanted(w wish) occurrence {
 	u, isEnding := i.supervisor.unit, i.phase == ending || i.phase == replacing
 	switch {
@@ -328,15 +327,15 @@ func (i *instance) unwanted(w wish) occurrence {
 	return occurrence{event: unwanted, wish: w}
 }
 
-// isNeeded reports whether the instance goes on although its target is not wanted any more. One that is
-// released goes on anyway.
+// isNeeded reports whether the instance must keep running for now because targets that were started after it have not
+// ended. It is false for an instance that would be released, which keeps running anyway.
 func (i *instance) isNeeded(w wish) bool {
 	u := i.supervisor.unit
 	return w.needed && !u.external() && !(u.outlives() && w.releases)
 }
 
-// runningReason returns the reason to report about an instance that runs and does not fail: that
-// it is in a crash loop until it has run for as long as the back-off before it.
+// runningReason returns the reason to report for an instance that runs and does not fail: probe.ReasonCrashLoop until
+// it has run for as long as the back-off before it, then none.
 func (i *instance) runningReason(now time.Time) probe.Reason {
 	if !now.Before(i.provenAt) {
 		return ""
@@ -345,7 +344,7 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 	return probe.ReasonCrashLoop
 }
 
-// showRunning reports an instance that runs and does not fail, as far as the driver sees that.
+// showRunning reports an instance that runs and does not fail, or the reason why its driver cannot see it.
 func (i *instance) showRunning(now time.Time, managed bool) {
 	reason, detail := i.runningReason(now), ""
 	if n := i.notice; n.Reason.BlamesRuntime() {
@@ -354,7 +353,7 @@ func (i *instance) showRunning(now time.Time, managed bool) {
 	i.show(managed, reason, detail)
 }
 
-// checkProbes returns whether a probe fails that restarts the instance, and whether the restart waits.
+// checkProbes returns whether a failing probe restarts the instance now, and whether the restart waits.
 func (i *instance) checkProbes(now time.Time) occurrence {
 	failing, isFailing := i.failingProbe()
 	switch {
@@ -378,9 +377,8 @@ func (i *instance) checkProbes(now time.Time) occurrence {
 	return occurrence{event: fails, failing: failing}
 }
 
-// failingProbe returns the first startup or liveness probe that fails this
-// instance. Readiness never restarts (K137), and verdicts about other instances do
-// not count.
+// failingProbe returns the first startup or liveness probe that fails this instance, or else a failure that a Notifying
+// driver reports. Readiness never restarts (K137), and verdicts about other instances do not count.
 func (i *instance) failingProbe() (engine.Status, bool) {
 	s := i.supervisor
 	target, _ := s.control.config.Engine.Target(s.target)
@@ -398,11 +396,11 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	return engine.Status{}, false
 }
 
-// noticeName stands for a Notifying driver where log records name the failing probe.
+// noticeName is the probe name in log records if a Notifying driver reports the failure.
 const noticeName = "watchdog"
 
-// checkStarting reports an instance that runs and has not reported that it has started, or that the driver does not see.
-// It replaces it if an operator wants another one.
+// checkStarting reports the driver's Notice about an instance that has not been reported as started. It also handles an
+// operator's request for another instance and, for an External driver, the end of the back-off.
 func (i *instance) checkStarting(now time.Time) {
 	s, n := i.supervisor, i.notice
 	if n.Reason == "" {
@@ -425,8 +423,8 @@ func (i *instance) checkStarting(now time.Time) {
 	}
 }
 
-// startAgain asks an External driver to start the next instance after one that has exited, when its back-off is over or an
-// operator wants it.
+// startAgain asks an External driver to start the next instance after one has exited, when the back-off is over or an
+// operator requests it.
 func (i *instance) startAgain(now time.Time) {
 	s := i.supervisor
 	m, _ := s.memory()
@@ -447,13 +445,13 @@ func (i *instance) startAgain(now time.Time) {
 	i.recheck.Reset(i.notBefore.Sub(now))
 }
 
-// healthInterval is the time between two checks whether the engine, or a target that this one
-// depends on, has recovered, or a pause has ended.
+// healthInterval is the time between two checks whether the engine, or a target that this one depends on, has
+// recovered, or whether a pause is over.
 const healthInterval = time.Second
 
-// restartChecks say, in this order, why the restart that a failing probe wants waits. The next one is asked only when
-// the one before returns no delay. While it waits the instance is reported as not managed, so that its probes go on
-// and may recover.
+// restartChecks return why a restart because of a failing probe must wait. They are called in this order; the first
+// delay counts. While the restart waits, the instance is reported as not managed, so that its probes continue and may
+// recover.
 var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).outage,
 	(*instance).backOff,
@@ -465,7 +463,7 @@ var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).takeBudget,
 }
 
-// outage says that the driver cannot see or restart the instance now.
+// outage delays the restart while the driver cannot see or restart the instance.
 func (i *instance) outage(now time.Time, _ probe.ID) delay {
 	if n := i.notice; n.Reason.BlamesRuntime() {
 		return delay{reason: n.Reason, until: now.Add(healthInterval), detail: n.Detail}
@@ -473,7 +471,7 @@ func (i *instance) outage(now time.Time, _ probe.ID) delay {
 	return delay{}
 }
 
-// backOff says that the instance was started, or asked to terminate, too recently.
+// backOff delays the restart of an instance that was started, or asked to terminate, too recently.
 func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 	switch {
 	case !now.Before(i.notBefore):
@@ -484,7 +482,7 @@ func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 	return delay{reason: probe.ReasonBackOff, until: i.notBefore}
 }
 
-// suppression says that a restart is not wanted now, or would not help: see engine.Suppressed.
+// suppression delays a restart that is not wanted now, or would not help: see engine.Suppressed.
 func (i *instance) suppression(now time.Time, _ probe.ID) delay {
 	reason := i.supervisor.control.config.Engine.Admin().Suppressed(i.supervisor.target)
 	if reason == "" {
@@ -493,7 +491,7 @@ func (i *instance) suppression(now time.Time, _ probe.ID) delay {
 	return delay{reason: reason, until: now.Add(healthInterval)}
 }
 
-// permission says that a restart is not for this engine, or that the engine doubts the verdict.
+// permission delays a restart that this engine may not make, or because of a verdict that the engine doubts.
 func (i *instance) permission(now time.Time, failing probe.ID) delay {
 	config, reason := &i.supervisor.control.config, probe.Reason("")
 	switch {
@@ -507,13 +505,13 @@ func (i *instance) permission(now time.Time, failing probe.ID) delay {
 	return delay{reason: reason, until: now.Add(healthInterval)}
 }
 
-// takeBudget takes the restart from the budget, once, or says until when there is none left.
+// takeBudget charges the restart to the budget, once. If the budget is exhausted, it delays the restart.
 func (i *instance) takeBudget(now time.Time, _ probe.ID) delay {
 	if i.budgeted {
 		return delay{}
 	}
 	s := i.supervisor
-	if m, _ := s.memory(); !now.Before(m.Charged.Add(s.control.config.Budget.Per)) { // or else the target counts already
+	if m, _ := s.memory(); !now.Before(m.Charged.Add(s.control.config.Budget.Per)) { // otherwise the target is already charged
 		if d := s.control.charge(s.target, now); d.reason != "" {
 			return d
 		}
@@ -524,7 +522,8 @@ func (i *instance) takeBudget(now time.Time, _ probe.ID) delay {
 	return delay{}
 }
 
-// postpone reports why the restart waits. What the disruption budget has reserved is reserved again when the time has come.
+// postpone reports why the restart waits. It releases a reservation of the disruption budget, which is made again when
+// the restart is due.
 func (i *instance) postpone(now time.Time, d delay, failing engine.Status) {
 	i.recheck.Reset(d.until.Sub(now))
 	if i.requests == 0 && d.reason != probe.ReasonFloor {
@@ -540,18 +539,16 @@ func (i *instance) postpone(now time.Time, d delay, failing engine.Status) {
 	i.supervisor.log.Warn("probe failing, restart delayed", attrs...)
 }
 
-// reasonOf returns why a probe fails, for the log. Of a verdict of an earlier engine that is not
-// known.
+// reasonOf returns why a probe fails, for the log. The reason of a verdict restored from an earlier engine is unknown.
 func reasonOf(failing engine.Status) probe.Reason {
 	return cmp.Or(failing.Result.Reason, "restart.restored")
 }
 
-// forceTimeout is how long a driver may take to kill an instance, after the
-// grace period.
+// forceTimeout is the time that a driver may take to kill an instance after the grace period.
 const forceTimeout = 5 * time.Second
 
-// requestEnd asks the driver to terminate the instance within the grace period
-// of the failing probe, or else the unit's (K139).
+// requestEnd asks the driver to terminate the instance within the grace period of the failing probe or, if it has none,
+// of the unit (K139).
 func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	s := i.supervisor
 	grace := cmp.Or(failing.Rule.TerminationGracePeriod, s.unit.TerminationGracePeriod)
@@ -571,7 +568,8 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.sendGrace(grace)
 }
 
-// endingDetail returns which probe has failed, and how long the instance has to exit; the runtime of an external one decides that.
+// endingDetail returns which probe failed and how long the instance has to exit. The runtime of an External instance decides
+// the latter.
 func (i *instance) endingDetail(now time.Time, grace time.Duration) string {
 	if i.isExternal {
 		return i.failed
@@ -579,7 +577,7 @@ func (i *instance) endingDetail(now time.Time, grace time.Duration) string {
 	return fmt.Sprintf("%s, it has %s to exit from %s on", i.failed, grace, now.UTC().Format("15:04:05Z"))
 }
 
-// refuse shows why the driver could not terminate the instance, while a restart is reported.
+// refuse reports why the driver could not terminate the instance, if a restart is being reported.
 func (i *instance) refuse(err error) {
 	if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
 		i.refusal = "not restarted: " + i.supervisor.control.config.Redact(err.Error())
@@ -587,7 +585,7 @@ func (i *instance) refuse(err error) {
 	}
 }
 
-// settle withdraws what was reported while a probe failed.
+// settle reports the instance as running again, and withdraws a pending restart.
 func (i *instance) settle(now time.Time, isCanceled bool) {
 	s := i.supervisor
 	i.inquiry, i.requests, i.refusal, i.failed = inquiry{}, 0, "", ""
@@ -603,7 +601,8 @@ func (i *instance) settle(now time.Time, isCanceled bool) {
 	}
 }
 
-// show reports the instance as managed or not, for a reason, with a detail if there is one. It returns false when that was reported before.
+// show reports the instance as managed or not, with a reason and an optional detail. It returns false if nothing
+// changed since the last report.
 func (i *instance) show(managed bool, reason probe.Reason, detail string) bool {
 	s := i.supervisor
 	if !managed {
@@ -648,7 +647,7 @@ func (i *instance) terminate(w wish) {
 	s.log.Info(message, "instance", i.id, "grace_period", s.unit.TerminationGracePeriod)
 }
 
-// release lets the instance keep running without the engine, after a grace period.
+// release sets the time after which the instance keeps running without the engine.
 func (i *instance) release(now time.Time, grace time.Duration, w wish) {
 	s := i.supervisor
 	i.notBefore = now.Add(grace)
@@ -664,19 +663,17 @@ func (i *instance) release(now time.Time, grace time.Duration, w wish) {
 	s.log.Info("releasing instance, it keeps running without the engine", "instance", i.id, "grace_period", grace)
 }
 
-// isForgotten reports whether an instance is released because its unit was removed. Until
-// that is reported, it stays as it was: the target has lost its probes, and a running instance
-// of a target without probes is started and ready.
+// isForgotten reports whether an instance is released because its unit was removed. Its report is not changed then: the
+// target has lost its probes, and a running instance of a target without probes counts as started and ready.
 func (i *instance) isForgotten(w wish) bool { return !w.wanted && !w.stopping }
 
-// sendGrace asks the driver to terminate the instance. It replaces a grace
-// period that the driver has not received yet.
+// sendGrace asks the driver to terminate the instance. It replaces a grace period that the driver has not received yet.
 func (i *instance) sendGrace(grace time.Duration) {
 	i.dropGrace()
 	i.end <- grace // never blocks: this goroutine is the only sender
 }
 
-// dropGrace takes back a grace period that the driver has not received yet.
+// dropGrace withdraws a grace period that the driver has not received yet.
 func (i *instance) dropGrace() {
 	select {
 	case <-i.end:
@@ -684,8 +681,8 @@ func (i *instance) dropGrace() {
 	}
 }
 
-// finish records that the driver's Run has returned. An instance that has exited although it
-// was released has exited like any other: the next engine must know.
+// finish records that the driver's Run has returned. If an instance was released but exited nevertheless, it is
+// recorded like any other exit, for the next engine.
 func (i *instance) finish(exit Exit) termination {
 	s := i.supervisor
 	w := s.control.wish(s.target)
@@ -715,7 +712,7 @@ func (i *instance) finish(exit Exit) termination {
 	return end
 }
 
-// disown takes back what the restart has cost, since somebody else has stopped or restarted the instance.
+// disown reverts the charges of the restart, since somebody else has stopped or restarted the instance.
 func (i *instance) disown() {
 	s := i.supervisor
 	i.byOthers, i.requests = true, 0
@@ -726,7 +723,7 @@ func (i *instance) disown() {
 	}
 }
 
-// cause returns why the instance has exited, or is released.
+// cause returns why the instance exited or was released.
 func (i *instance) cause() cause {
 	switch {
 	case i.phase == shuttingDown:
@@ -739,7 +736,7 @@ func (i *instance) cause() cause {
 	return i.probeCause()
 }
 
-// probeCause returns why an instance has exited that is still wanted.
+// probeCause returns why an instance exited that is still wanted.
 func (i *instance) probeCause() cause {
 	if i.requests > 0 {
 		return byProbe
@@ -750,10 +747,10 @@ func (i *instance) probeCause() cause {
 	return byItself
 }
 
-// reportTerminated reports the end of an instance that was terminating. An instance that was
-// released keeps running without the engine when the controller stops. One that the driver has
-// not reported was reported all the same if it is that of an earlier engine. An External one that was released goes on: nothing is
-// reported any more, unless the target has come back.
+// reportTerminated reports the end of an instance that was terminating. It reports nothing about an instance that was
+// released because the controller stops, since that keeps running, nor about one that the driver never reported, unless
+// it comes from an earlier engine and thus was reported before. An External instance that was released keeps running:
+// its last report is withdrawn instead (see Admin.Withdraw).
 func (i *instance) reportTerminated(end termination, w wish) {
 	s := i.supervisor
 	switch {

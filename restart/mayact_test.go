@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// A target is restarted within seconds after the engine has become its owner, not after a back-off. Until then nothing is
-// taken from the budget.
+// A target is restarted within seconds after the engine has become its owner, without waiting for a back-off. Until
+// then the budget is not charged.
 func TestARestartWaitsUntilTheEngineMayAct(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: 3600 * s}, func(h *harness) {
 		h.isOthers.Store(true)

@@ -8,32 +8,36 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Memory is what a Controller remembers about one target, for the Controller of the next
-// engine to go on with: see Restore. It can be written as JSON.
+// Memory is the state that a Controller keeps about one target, from which the Controller of the next engine resumes:
+// see Restore. It can be encoded as JSON.
 type Memory struct {
-	Revision string `json:"revision,omitempty"` // identifies the unit's Revision
+	Revision string `json:"revision,omitempty"` // see Unit.RevisionID
 
 	Instance string            `json:"instance,omitempty"` // the ID of the latest instance; empty before the first
 	Since    time.Time         `json:"since,omitzero"`     // when it started
 	Address  string            `json:"address,omitempty"`  // Begun.Address
 	Ports    map[string]uint16 `json:"ports,omitempty"`    // Begun.Ports
-	Started  int32             `json:"started,omitempty"`  // how many instances have started
+	Started  int32             `json:"started,omitempty"`  // number of instances started
 
-	Exits     int       `json:"exits,omitempty"`     // how many instances in a row have exited, for the back-off
-	NotBefore time.Time `json:"notBefore,omitzero"`  // the end of the back-off
-	Exited    bool      `json:"exited,omitempty"`    // the latest instance has exited, and none was started since
-	Code      int       `json:"code,omitempty"`      // its exit status
-	Requested bool      `json:"requested,omitempty"` // it was asked to terminate because a probe failed, and that has not failed; NotBefore is the end of its grace period until it has exited
-	Budgeted  bool      `json:"budgeted,omitempty"`  // its restart because a probe fails was taken from the budget
-	Charged   time.Time `json:"charged,omitzero"`    // when a restart of the target was last charged to the budget
+	Exits     int       `json:"exits,omitempty"`    // number of exits in a row, for the back-off
+	NotBefore time.Time `json:"notBefore,omitzero"` // the end of the back-off
+	Exited    bool      `json:"exited,omitempty"`   // the latest instance has exited, and no other was started since
+	Code      int       `json:"code,omitempty"`     // its exit status
+	// Requested: it was asked to terminate because a probe failed, and the request stands. Until it has exited,
+	// NotBefore is then the end of its grace period.
+	Requested bool      `json:"requested,omitempty"`
+	Budgeted  bool      `json:"budgeted,omitempty"` // its restart because of a failing probe was charged to the budget
+	Charged   time.Time `json:"charged,omitzero"`   // when a restart of the target was last charged to the budget
 
-	Unproven bool `json:"unproven,omitempty"` // a reload has changed a probe of the target that has not succeeded since, and restarts wait for that reload, or may: see Controller.Reloading
+	// Unproven: a reload has changed a probe of the target that has not succeeded since, and restarts wait for that
+	// reload, or may have to: see Controller.Reloading.
+	Unproven bool `json:"unproven,omitempty"`
 
 	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
 
-// status returns how the latest instance has exited that a driver has run to its end.
+// status returns the exit of the latest instance that a driver has run to completion.
 func (m Memory) status(external bool) probe.Exit {
 	if external || m.LastExit == "" || m.Code < 0 {
 		return probe.Exit{}
@@ -41,13 +45,13 @@ func (m Memory) status(external bool) probe.Exit {
 	return probe.Exit{Known: true, Status: m.Code}
 }
 
-// hasFailed reports whether the latest instance has exited, or has started lately after one that did.
+// hasFailed reports whether the latest instance has exited, or has started recently after another one exited.
 func (m Memory) hasFailed(now time.Time) bool {
 	return m.Exited || m.Exits > 0 && now.Sub(m.Since) < defaultBackOffReset
 }
 
-// Shown returns the instance of a target as an engine shows it that knows this memory of the controller that
-// restarts the target.
+// Shown returns the instance of a target for display by an engine that does not restart the target but has the memory
+// of the controller that does.
 func (m Memory) Shown(target string) probe.Instance {
 	in := probe.Instance{
 		Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since, Managed: true, Restarts: max(m.Started-1, 0), Detail: m.LastExit,
@@ -72,26 +76,25 @@ func (m Memory) Shifted(d time.Duration) Memory {
 	return m
 }
 
-// Resumer is a Driver that can go on with an instance which an earlier engine has
-// reported, since the instance runs outside the engine, or has outlived it.
+// Resumer is a Driver that can resume an instance that an earlier engine has reported, because the instance runs
+// outside the engine or has outlived it.
 type Resumer interface {
 	Driver
 
-	// Resume makes the next Run go on with an instance, instead of starting one, and
-	// reports whether it can, or may: Run then calls began with this ID, or with that of a
-	// new instance if this one has ended. It is called before the first Run, and before that
-	// after an ErrShortage of an External driver, and must not block.
+	// Resume makes the next Run resume the instance with this ID instead of starting one, and reports whether it can,
+	// or perhaps can. Run then calls began with this ID, or with the ID of a new instance if this one has ended. Resume
+	// is called before the first Run, and before a Run that retries the restart of an External instance. It must not
+	// block.
 	Resume(id string) bool
 }
 
-// Restore makes the units go on with what an earlier Controller has remembered about
-// them, by target: restart counts, back-off, exits after which the policy starts no other instance,
-// and the spent budget. It ignores what it remembered about a unit with another
-// Revision. Call it after the first Apply, and before Run.
+// Restore gives the units the memories of an earlier Controller, by target: restart counts, back-off, exits after which
+// the policy starts no further instance, and the spent budget. It ignores the memory of a unit with another Revision.
+// Call it after the first Apply, and before Run.
 //
-// It reports the instances that go on to the engine at once, so that their probes never
-// see them absent: those of units without a driver, and those that a Resumer takes over.
-// It returns their IDs by target. For any other unit the next instance is a new one.
+// It immediately reports the instances that keep running to the engine, so that their probes never find them absent:
+// those of units without a driver, and those that a Resumer takes over. It returns their IDs by target. For any other
+// unit the next instance is a new one.
 func (c *Controller) Restore(memories map[string]Memory) map[string]string {
 	now, instances := time.Now(), []probe.Instance(nil)
 	c.unitsMu.Lock()
@@ -109,10 +112,10 @@ func (c *Controller) Restore(memories map[string]Memory) map[string]string {
 	return goOn
 }
 
-// TakeOver replaces some units and removes others, as an Apply that has all other units as they are would. A name that
-// is not that of a unit is not removed. It goes on with what another controller, which has supervised targets until now,
-// has remembered about units, as after Restore. If the controller supervises such a target already, the memory replaces
-// its own.
+// TakeOver adds or replaces the given units, removes those in remove, and leaves all other units as they are. It
+// ignores a name in remove that has no unit. The memories come from another controller, which has supervised these
+// targets until now; they are used as in Restore. If this controller supervises such a target already, the memory
+// replaces its own.
 func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories map[string]Memory) error {
 	if err := CheckUnits(units); err != nil {
 		return err
@@ -136,11 +139,11 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 // restored is the memory of a target until its supervisor takes it.
 type restored struct {
 	Memory
-	goesOn probe.Instance // as it was reported, if the driver goes on with it; or else zero
+	goesOn probe.Instance // the instance that was reported, if the driver resumes it; otherwise zero
 }
 
-// restoreTarget keeps the memory of a target if it belongs to its unit, and returns the instance that
-// goes on, if there is one. It needs unitsMu.
+// restoreTarget stores the memory of a target if it matches the target's unit, and returns the instance that keeps
+// running, if any. It needs unitsMu.
 func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in probe.Instance) {
 	u, driven := c.units[target]
 	m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
@@ -156,7 +159,7 @@ func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in p
 		switch {
 		case c.supervisors[target] == nil:
 			in = u.resume(target, m)
-		case u.external(): // its driver may run: the supervisor asks it next
+		case u.external(): // its driver may be running, so the supervisor calls Resume later
 			in = u.goingOn(target, m)
 		}
 		c.restored[target] = restored{m, in}
@@ -164,8 +167,7 @@ func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in p
 	return in
 }
 
-// resume asks the unit's driver to go on with the instance that is remembered, and returns it, if the
-// driver does.
+// resume asks the unit's driver to resume the remembered instance, and returns the instance if the driver does.
 func (u Unit) resume(target string, m Memory) (in probe.Instance) {
 	if in = u.goingOn(target, m); in.ID != "" && !u.Driver.(Resumer).Resume(in.ID) {
 		return probe.Instance{}
@@ -173,7 +175,7 @@ func (u Unit) resume(target string, m Memory) (in probe.Instance) {
 	return in
 }
 
-// goingOn returns the instance that is remembered, if it has not exited and the driver may go on with it.
+// goingOn returns the remembered instance if it has not exited and the driver may resume it.
 func (u Unit) goingOn(target string, m Memory) (in probe.Instance) {
 	if _, ok := u.Driver.(Resumer); !ok || m.Instance == "" || m.Instance == noID || m.Exited {
 		return in
@@ -185,7 +187,8 @@ func (u Unit) goingOn(target string, m Memory) (in probe.Instance) {
 	}
 }
 
-// takeRestored returns the memory that a supervisor of a target has not taken yet. It needs unitsMu.
+// takeRestored returns the restored memory of a target, if its supervisor has not taken it yet, and removes it. It
+// needs unitsMu.
 func (c *Controller) takeRestored(target string) (restored, bool) {
 	r, ok := c.restored[target]
 	delete(c.restored, target)
@@ -199,8 +202,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// RevisionID returns a short text that identifies the unit's revision, as in
-// Memory.Revision, or nothing without one.
+// RevisionID returns a short hash that identifies the unit's Revision, as in Memory.Revision, or "" without one.
 func (u Unit) RevisionID() string {
 	if u.Revision == "" {
 		return ""
@@ -209,8 +211,8 @@ func (u Unit) RevisionID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Memory returns what is remembered about a target with a driver, and whether there is
-// anything. After Run has returned it is what was remembered when Run was stopped.
+// Memory returns the memory of a target with a driver, and whether there is one. After Run has returned, it is the
+// memory at the time when Run was stopped.
 func (c *Controller) Memory(target string) (Memory, bool) {
 	c.unitsMu.Lock()
 	m, exists := c.memory(target)
@@ -221,7 +223,7 @@ func (c *Controller) Memory(target string) (Memory, bool) {
 	return m, exists
 }
 
-// memory is Memory. It needs unitsMu.
+// memory is Memory without Unproven. It needs unitsMu.
 func (c *Controller) memory(target string) (Memory, bool) {
 	if m, ok := c.restored[target]; ok {
 		return m.Memory, true
@@ -232,7 +234,7 @@ func (c *Controller) memory(target string) (Memory, bool) {
 	return Memory{}, false
 }
 
-// Remembered returns the targets that may have a Memory, in no order.
+// Remembered returns the targets that may have a Memory, in no particular order.
 func (c *Controller) Remembered() []string {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -248,7 +250,7 @@ func (c *Controller) Remembered() []string {
 	return targets
 }
 
-// memory returns what the supervisor last remembered. Others than its goroutine need unitsMu.
+// memory returns the latest memory. Goroutines other than the supervisor's need unitsMu.
 func (s *supervisor) memory() (Memory, bool) {
 	if m := s.remembered; m != nil {
 		return *m, true
@@ -268,16 +270,16 @@ func (s *supervisor) remember(change func(*Memory)) {
 	s.control.config.Changed(s.target)
 }
 
-// withdrawRequest remembers that the instance goes on, although it was asked to terminate: other engines must not show
-// it as one that drains.
+// withdrawRequest records that the instance keeps running although it was asked to terminate: other engines must not
+// show it as draining.
 func (s *supervisor) withdrawRequest() {
 	if m, _ := s.memory(); m.Requested {
 		s.remember(func(m *Memory) { m.Requested = false })
 	}
 }
 
-// resume goes on with what was restored, and waits for the end of the back-off, or for a
-// policy that asks for another instance. It returns the end of the back-off.
+// resume applies the restored memory, then waits for the end of the back-off, or for a policy that permits another
+// instance. It returns the end of the back-off.
 func (s *supervisor) resume() (notBefore time.Time) {
 	r := s.restored
 	s.restored = restored{}
@@ -301,7 +303,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 			s.exits = 0
 		}
 		if s.unit.endsWithEngine() && !r.Budgeted && s.started > 0 {
-			s.started-- // the next instance takes its place: a restart of the engine is none of the target's
+			s.started-- // the next instance replaces it: a restart of the engine is not a restart of the target
 		}
 		if !s.unit.external() {
 			return time.Time{}
@@ -318,7 +320,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 	return r.NotBefore
 }
 
-// reportRestored reports an instance that had exited before the engine was started.
+// reportRestored reports an instance that had exited before the engine started.
 func (s *supervisor) reportRestored(r restored, phase probe.Phase) {
 	s.reported = probe.Instance{ID: r.Instance, Restarts: max(r.Started-1, 0)}
 	in := s.endedInstance(phase)

@@ -17,8 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// generation runs an engine with a controller that goes on with what another has
-// remembered, and returns what it remembers itself before it stops, and after.
+// generation runs an engine with a controller that resumes from the memories of another one. It returns the
+// controller's own memories before and after it stops.
 func generation(t *testing.T, units map[string]restart.Unit, r map[string]restart.Memory, test func(h *harness, goOn map[string]string)) (killed, stopped map[string]restart.Memory) {
 	t.Helper()
 	h := newHarness(t, restart.Budget{Max: 2, Per: time.Hour})
@@ -43,7 +43,7 @@ func generation(t *testing.T, units map[string]restart.Unit, r map[string]restar
 	return killed, remembered(t, h.control)
 }
 
-// remembered returns what a controller remembers, written and read.
+// remembered returns the memories of a controller, after encoding and decoding.
 func remembered(t *testing.T, c *restart.Controller) (r map[string]restart.Memory) {
 	t.Helper()
 	all := map[string]restart.Memory{}
@@ -162,7 +162,7 @@ func TestBackOffOfAWrongClockIsBounded(t *testing.T) {
 // resumer is a driver whose instance outlives the engine.
 type resumer struct {
 	*fakeDriver
-	alive   string // the ID of the instance that can go on
+	alive   string // ID of the instance that can be resumed
 	resumed string
 	then    behavior // of that instance
 }
@@ -231,7 +231,7 @@ func TestStaticInstanceGoesOn(t *testing.T) {
 	})
 }
 
-// What counts for the budget is in the memories of targets, so that it moves with them.
+// Charges to the budget are in the memories of targets, so that they move with the targets.
 func TestSpentBudgetGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -297,7 +297,7 @@ func TestChangedIsCalledWithWhatHasChanged(t *testing.T) {
 // unattached is a Resumer that cannot take over its instance at first.
 type unattached struct {
 	resumer
-	fails int // how often Run fails
+	fails int // number of calls of Run that fail
 	then  string
 }
 
@@ -410,8 +410,8 @@ func TestARemovedInstanceThatEndsBeforeItIsTakenOverIsGone(t *testing.T) {
 	})
 }
 
-// requested returns what a controller remembers that has asked an instance to terminate,
-// because a probe fails, and was killed before the instance had terminated.
+// requested returns the memories of a controller that was killed after it had asked an instance to terminate because of
+// a failing probe, and before the instance had terminated.
 func requested(t *testing.T, p restart.Policy) map[string]restart.Memory {
 	t.Helper()
 	slow := func(int) behavior { return behavior{endsAfter: 20 * time.Second} }
@@ -444,7 +444,7 @@ func TestARequestedRestartIsTakenFromTheBudgetOnce(t *testing.T) {
 	})
 }
 
-// It may exit with status 0, as asked.
+// It may exit with status 0, as requested.
 func TestARequestedEndIsOneForTheNextEngineToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed := requested(t, restart.OnFailure)
@@ -472,7 +472,7 @@ func TestAnInstanceIsRestartedWhateverItsIDIs(t *testing.T) {
 	})
 }
 
-// The request was withdrawn, so another one counts.
+// The request was withdrawn, so a new one counts as another restart.
 func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed := requested(t, restart.Always)
@@ -487,8 +487,8 @@ func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 	})
 }
 
-// Other engines show an instance that was asked to terminate as one that drains. One whose restart has failed, or was
-// withheld, goes on until the next try, which is taken from the budget already.
+// Other engines show an instance that was asked to terminate as draining. If its restart has failed or was withheld, it
+// keeps running until the next attempt, which is charged to the budget already.
 func TestARequestThatHasFailedIsNoneUntilTheNextTry(t *testing.T) {
 	for name, d := range map[string]restart.Driver{
 		"failed":   &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s},

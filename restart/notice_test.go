@@ -9,13 +9,13 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// notifying is a driver whose instances are ready after ten seconds, and whose first one is not well from the twentieth
-// until it is terminated or a time has passed.
+// notifying is a driver whose instances are ready after ten seconds. Its first instance is not well from the twentieth
+// second on: until it is terminated, or for the duration recovers.
 type notifying struct {
 	*fakeDriver
 	recovers time.Duration // 0 for never
 	set      func(restart.Notice)
-	replaced int // instances that were ended before they were ready
+	replaced int // number of instances terminated before they were ready
 }
 
 func (d *notifying) SetNotice(set func(restart.Notice)) { d.set = set }
@@ -77,7 +77,8 @@ func TestAnOperatorReplacesAnInstanceThatIsNotReadyYet(t *testing.T) {
 	})
 }
 
-// What keeps a failing probe from restarting an instance holds back the watchdog too, until the instance is well again.
+// Everything that delays a restart by a failing probe also delays one by the watchdog, until the instance is well
+// again.
 func TestTheRestartOfAnInstanceThatIsNotWellWaits(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		h.probes(map[string]probe.Handler{"other": &fakeHandler{failing: true}})

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Stopped says when an operator has stopped a target by Controller.Stop, and who that was.
+// Stopped records when, and by whom, a target was stopped with Controller.Stop.
 type Stopped struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"`
@@ -22,10 +22,10 @@ var (
 	errNotRun    = errors.New("the engine does not start the target, it only restarts it by a command")
 )
 
-// Stop terminates the instance of a target within its grace period, and starts no other one until
-// Start or Restart is called. By names the operator, for the log and for people. It returns at once,
-// with false if the target was stopped before. It is an error, ErrNoTarget, if there is no such
-// target, or if it has no driver or an External one.
+// Stop terminates the instance of a target within its grace period, and starts no other one until Start or Restart is
+// called. by names the operator, for the log and for display. Stop returns at once, with false if the target was
+// stopped already. It returns ErrNoTarget if there is no such target, and another error if the target has no driver or
+// an External one.
 func (c *Controller) Stop(target, by string) (changed bool, err error) {
 	changed, err = c.operate(target, func(u Unit) (bool, error) {
 		if u.external() {
@@ -44,8 +44,7 @@ func (c *Controller) Stop(target, by string) (changed bool, err error) {
 	return changed, err
 }
 
-// Start ends what Stop has begun. It returns false if the target was not stopped. Its errors are
-// those of Stop.
+// Start reverts Stop. It returns false if the target was not stopped. Its errors are those of Stop.
 func (c *Controller) Start(target, by string) (changed bool, err error) {
 	var was Stopped
 	changed, err = c.operate(target, func(u Unit) (stopped bool, err error) {
@@ -62,10 +61,10 @@ func (c *Controller) Start(target, by string) (changed bool, err error) {
 	return changed, err
 }
 
-// Restart terminates the instance of a target within its grace period, and starts the next one at
-// once, whatever the unit's policy, back-off and the budget are. It starts a target that was stopped,
-// that waits, or whose last instance has exited. It is an error, ErrNoTarget, if there is no such
-// target, or if it has no driver.
+// Restart terminates the instance of a target within its grace period, and starts the next one at once, regardless of
+// the unit's policy, the back-off and the budget. It also starts a target that is stopped or waiting, or whose last
+// instance has exited. It returns ErrNoTarget if there is no such target, and another error if the target has no
+// driver.
 func (c *Controller) Restart(target, by string) (changed bool, err error) {
 	changed, err = c.operate(target, func(Unit) (bool, error) {
 		if _, stopped := c.stopped[target]; stopped {
@@ -81,7 +80,7 @@ func (c *Controller) Restart(target, by string) (changed bool, err error) {
 	return changed, err
 }
 
-// operate makes a change to a target that has a driver, and wakes its supervisor.
+// operate calls change for the unit of a target with a driver, and wakes the target's supervisor.
 func (c *Controller) operate(target string, change func(Unit) (bool, error)) (changed bool, err error) {
 	c.unitsMu.Lock()
 	u, driven := c.units[target]
@@ -110,8 +109,8 @@ func (c *Controller) Stopped() map[string]Stopped {
 	return maps.Clone(c.stopped)
 }
 
-// RestoreStopped stops the targets that were stopped when an earlier engine ended. Call it after the
-// first Apply, and before Run. Targets without a unit that can be stopped are ignored.
+// RestoreStopped stops the targets that were stopped when an earlier engine ended. Call it after the first Apply, and
+// before Run. It ignores targets that have no unit or cannot be stopped.
 func (c *Controller) RestoreStopped(stopped map[string]Stopped) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -122,7 +121,7 @@ func (c *Controller) RestoreStopped(stopped map[string]Stopped) {
 	}
 }
 
-// takeRequest returns whether a restart of a target was requested, once.
+// takeRequest reports whether a restart of a target was requested, and clears the request.
 func (c *Controller) takeRequest(target string) bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -131,14 +130,14 @@ func (c *Controller) takeRequest(target string) bool {
 	return requested
 }
 
-// reportedAs returns a report that says who has stopped the target.
+// reportedAs returns in with the reason and a detail that names the operator who stopped the target.
 func (s Stopped) reportedAs(in probe.Instance) probe.Instance {
 	in.Reason, in.Detail = probe.ReasonOperatorStop, fmt.Sprintf("stopped by %s at %s", s.By, s.At.UTC().Format(time.RFC3339))
 	return in
 }
 
-// waitWhileStopped reports that an operator has stopped the target, and returns when it is started,
-// or its unit is removed. An instance of an earlier engine is terminated before.
+// waitWhileStopped reports that the target is stopped, and returns when it is started or its unit is removed. It
+// returns at once if an earlier engine's instance is still to be taken over, which is terminated first.
 func (s *supervisor) waitWhileStopped() {
 	for s.resumes == "" {
 		w := s.control.wish(s.target)
@@ -163,11 +162,11 @@ func (s *supervisor) waitWhileStopped() {
 	}
 }
 
-// replace asks the driver to terminate the instance, since an operator wants another one.
+// replace asks the driver to terminate the instance because an operator requested another one.
 func (i *instance) replace(now time.Time) {
 	s := i.supervisor
 	grace := s.unit.TerminationGracePeriod
-	i.inbox.read() // a failure that is not read yet is about an earlier request
+	i.inbox.read() // drop an unread failure of an earlier request
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
 	i.acquired = true
@@ -180,11 +179,11 @@ func (i *instance) replace(now time.Time) {
 	i.sendGrace(grace)
 }
 
-// errNotTerminated is why a restart was given up of which the driver says nothing.
+// errNotTerminated is the error of a requested restart that timed out without an error of the driver.
 var errNotTerminated = errors.New("it was not terminated in time")
 
-// giveUp reports that the driver could not terminate the instance for an operator. Its detail says so, and when, from
-// then on: an operator who waits for the next instance sees by its change that there is none.
+// giveUp reports that the driver could not terminate the instance for an operator. The reported detail contains the
+// time, so that an operator who waits for the next instance can detect by its change that the restart failed.
 func (i *instance) giveUp(now time.Time, reason error) {
 	s := i.supervisor
 	i.free()
@@ -195,13 +194,13 @@ func (i *instance) giveUp(now time.Time, reason error) {
 	in.Detail = fmt.Sprintf("not restarted as requested at %s: %s", now.UTC().Format(millisecondsRFC3339), text)
 	i.explained = false // it stays
 	s.report(in)
-	i.recheck.Reset(0) // a probe may fail that has not changed since
+	i.recheck.Reset(0) // a probe may be failing whose verdict has not changed since
 }
 
-// millisecondsRFC3339 is a time.RFC3339 that tells restarts of the same second apart.
+// millisecondsRFC3339 is time.RFC3339 with milliseconds, which distinguishes restarts within the same second.
 const millisecondsRFC3339 = "2006-01-02T15:04:05.000Z07:00"
 
-// restarted goes on after an instance that has exited since its restart was requested.
+// restarted records the exit of an instance whose restart was requested, and resets the back-off.
 func (s *supervisor) restarted(end termination) {
 	s.exits, s.alerted = 0, false
 	s.remember(func(m *Memory) {

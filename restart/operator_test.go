@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// operate returns a function that makes a change, and fails the test unless it has an effect.
+// operate makes a change, and fails the test unless it has an effect.
 func (h *harness) operate(do func(target, by string) (bool, error), target string) {
 	h.Helper()
 	if changed, err := do(target, "alice"); !changed || err != nil {
@@ -215,7 +215,7 @@ func TestAnInstanceThatDoesNotEndIsNotReplaced(t *testing.T) {
 	})
 }
 
-// refusing is an External driver that never terminates its instance, and says so.
+// refusing is an External driver that never terminates its instance, and reports that.
 type refusing struct {
 	external
 	failed   func(error)
@@ -239,7 +239,7 @@ func (d *refusing) Run(ctx context.Context, began func(restart.Begun), end <-cha
 	}
 }
 
-// The grace period is for a restart that is under way: when that has failed there is nothing to wait for.
+// The grace period is for a restart in progress: once that has failed, the release need not wait.
 func TestAnInstanceIsReleasedOnceItsRestartHasFailed(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d := &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s}
@@ -319,8 +319,8 @@ func TestARestartThatFailsIsGivenUpAtOnce(t *testing.T) {
 	})
 }
 
-// An instance that goes on after its restart has failed, first for a probe and then for an operator, exits like any other
-// once the probe has recovered: its policy starts no other one.
+// An instance that keeps running after its restart has failed, first for a probe and then for an operator, exits like
+// any other once the probe has recovered: its policy starts no other one.
 func TestAFailedRestartIsForgottenWithTheFailure(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d, live := newDriver("web", func(int) behavior { return behavior{ignoresEnd: true, exitsAfter: 10 * time.Minute} }), new(fakeHandler)

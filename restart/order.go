@@ -12,19 +12,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// startOrder has the targets that were started, until their supervisors end, and those that each of
-// them was started after. A Controller guards it with unitsMu.
+// startOrder records the started targets, until their supervisors exit, and for each the targets that it was started
+// after. A Controller guards it with unitsMu.
 type startOrder struct {
-	after      map[string][]string        // by target: those that it was started after
-	dependents map[string]map[string]bool // by target: those that were started after it
+	after      map[string][]string        // by target: the targets that it was started after
+	dependents map[string]map[string]bool // by target: the targets that were started after it
 }
 
 func newStartOrder() startOrder {
 	return startOrder{after: map[string][]string{}, dependents: map[string]map[string]bool{}}
 }
 
-// checkOrder returns an error for targets that would be started after themselves once units are changed
-// and removed: they would never be started. It needs unitsMu.
+// checkOrder returns an error if the given changes and removals of units would create a cycle: its targets would never
+// be started. It needs unitsMu.
 func (c *Controller) checkOrder(units map[string]Unit, remove []string) error {
 	if !areOrdered(units) { // most controllers have no order, and many units
 		return nil
@@ -57,7 +57,7 @@ func areOrdered(units map[string]Unit) bool {
 	return false
 }
 
-// add notes that a target was started, after others.
+// add records that a target was started, after others.
 func (o *startOrder) add(target string, after []string) {
 	o.remove(target)
 	o.after[target] = after
@@ -69,14 +69,14 @@ func (o *startOrder) add(target string, after []string) {
 	}
 }
 
-// change notes that the unit of a target has changed.
+// change updates the order of a started target whose unit has changed.
 func (o *startOrder) change(target string, after []string) {
 	if _, started := o.after[target]; started {
 		o.add(target, after)
 	}
 }
 
-// remove notes that a target has ended, and returns those that it was started after.
+// remove records that a target has ended, and returns the targets that it was started after.
 func (o *startOrder) remove(target string) (after []string) {
 	after = o.after[target]
 	delete(o.after, target)
@@ -89,11 +89,11 @@ func (o *startOrder) remove(target string) (after []string) {
 	return after
 }
 
-// startAfterInterval is the time between two looks at the targets that a target is started after.
+// startAfterInterval is the time between two checks of the targets that a target is started after.
 const startAfterInterval = 100 * time.Millisecond
 
-// waitForOthers returns when all targets that this one is started after are up, or when refresh
-// returns false. An instance of an earlier engine goes on without them.
+// waitForOthers returns when all targets that this one is started after are up, or when refresh returns false. An
+// instance of an earlier engine does not wait for them.
 func (s *supervisor) waitForOthers() {
 	t := time.NewTicker(startAfterInterval)
 	defer t.Stop()
@@ -116,7 +116,7 @@ func (s *supervisor) waitForOthers() {
 	s.control.started(s.target)
 }
 
-// started notes that a target has stopped waiting for others.
+// started records that a target no longer waits for others.
 func (c *Controller) started(target string) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -125,7 +125,7 @@ func (c *Controller) started(target string) {
 	}
 }
 
-// missing returns which of the targets that this one is started after are not up, with their states.
+// missing returns the targets that must be up before this one and are not, with their states.
 func (s *supervisor) missing() (missing []string) {
 	for _, target := range s.unit.StartAfter {
 		state, ready := probe.StateAbsent, false
@@ -143,8 +143,8 @@ func (s *supervisor) missing() (missing []string) {
 	return missing
 }
 
-// runsOnce reports whether others wait until a target has exited: it says so, or it is not started again, and no probe
-// says that it is ready before.
+// runsOnce reports whether targets that start after this one wait until it has exited: it is a Oneshot, or it is never
+// restarted and has neither a startup nor a readiness probe.
 func (c *Controller) runsOnce(target string) bool {
 	c.unitsMu.Lock()
 	u := c.units[target]
@@ -173,7 +173,7 @@ func (s *supervisor) reportWaiting(missing []string, log bool) {
 	s.reportAgain()
 }
 
-// haveExited reports whether targets have exited for good. It is false for none.
+// haveExited reports whether all given targets have exited for good. It returns false if there are none.
 func haveExited(e *engine.Engine, targets []string) bool {
 	for _, target := range targets {
 		gauge, known := e.WatchTarget(target)
@@ -184,7 +184,8 @@ func haveExited(e *engine.Engine, targets []string) bool {
 	return len(targets) > 0
 }
 
-// wakeServing wakes the supervisors of the targets that serve this one, which has exited for good, or is started again.
+// wakeServing wakes the supervisors of the targets that serve this one, after it has exited for good or is started
+// again.
 func (s *supervisor) wakeServing() {
 	c := s.control
 	c.unitsMu.Lock()

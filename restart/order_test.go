@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// slow takes two seconds to end.
+// slow takes two seconds to terminate.
 func slow(int) behavior { return behavior{endsAfter: 2 * time.Second} }
 
 // stack is three targets that are started one after another.
@@ -58,7 +58,7 @@ func TestATargetIsStartedOnceThoseBeforeItAreReady(t *testing.T) {
 	})
 }
 
-// One that is started again until it succeeds is not ready while it runs, for those that are started after it.
+// A Oneshot that is restarted until it succeeds does not count as ready while it runs.
 func TestATargetIsStartedOnceAOneshotThatIsRetriedHasCompleted(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		migration := newDriver("migration", func(n int) behavior {
@@ -100,7 +100,7 @@ func TestATargetIsStartedOnceAOneShotBeforeItHasCompleted(t *testing.T) {
 	}
 }
 
-// A one-shot runs for its five seconds, and would count as ready: it has no probe that says otherwise.
+// The one-shot runs for five seconds, and would count as ready meanwhile, since it has no readiness probe.
 func TestATargetIsStartedOnceAOneShotWithoutProbesHasCompleted(t *testing.T) {
 	for policy, want := range map[restart.Policy][]time.Duration{restart.Never: {5 * time.Second}, restart.OnFailure: {0}, restart.Always: {0}} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestACycleIsRejectedWithAllUnits(t *testing.T) {
 		h.sleep(time.Minute)
 		h.expectTimes("db starts at", db.starts())
 
-		// A cycle by way of units that a TakeOver leaves as they are.
+		// A cycle through units that TakeOver leaves unchanged.
 		h.apply(units)
 		err = h.control.TakeOver(map[string]restart.Unit{"db": cyclic["db"]}, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), `target "app": start_after has a cycle: app after db after web after app`) {
@@ -245,7 +245,7 @@ func TestACycleIsRejectedWithAllUnits(t *testing.T) {
 	})
 }
 
-// A sidecar ends with what it serves, the last one started first, and begins again with it.
+// A sidecar ends with the targets that it serves, in reverse order of the start, and starts again with them.
 func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		app := newDriver("app", func(n int) behavior { return behavior{exitsAfter: 10 * time.Second, code: n} })
@@ -269,7 +269,7 @@ func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
 		h.expect("app", "app-1", probe.Running, "")
 		h.expect("proxy", "proxy-1", probe.Running, "")
 		h.expect("vault", "vault-1", probe.Running, "")
-		h.operate(h.control.Stop, "app") // which is no end of its work
+		h.operate(h.control.Stop, "app") // a stopped target has not exited for good
 		h.sleep(time.Minute)
 		h.expect("proxy", "proxy-1", probe.Running, "")
 	})
@@ -308,7 +308,8 @@ func TestATargetEndsAfterThoseThatItServesNow(t *testing.T) {
 	})
 }
 
-// A sidecar that has ended with what it serves has nothing to restart for, neither now nor when it begins again.
+// A sidecar that has ended with the targets that it serves has no reason to restart, neither now nor when it starts
+// again.
 func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.apply(map[string]restart.Unit{
@@ -322,7 +323,7 @@ func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.
 		})
 		h.sleep(12 * time.Second)
 		h.operate(h.control.Restart, "proxy")
-		h.operate(h.control.Restart, "vault") // which is ending
+		h.operate(h.control.Restart, "vault") // which is terminating
 		h.sleep(10 * time.Second)
 		for _, target := range []string{"proxy", "vault"} {
 			h.expect(target, target+"-0", probe.Gone, probe.ReasonCompleted)

@@ -80,8 +80,8 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 	}
 }
 
-// starting is a driver that is not done with the start of its instance before it is asked
-// to end it, or its context is done.
+// starting is a driver that has not finished starting its instance when it is asked to terminate it, or its context is
+// done.
 type starting struct{ ended chan error }
 
 func (starting) Outlives() bool { return true }

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// A target whose probe fails is not restarted while it is paused: its probes go on, and what they
-// have found out counts when the pause ends.
+// A target whose probe fails is not restarted while it is paused: its probes continue, and their verdicts count when
+// the pause ends.
 func TestATargetIsNotRestartedWhileItIsPaused(t *testing.T) {
 	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestATargetIsNotRestartedWhileItIsPaused(t *testing.T) {
 	}
 }
 
-// A target whose probe fails is not restarted while it is damped, and if it still fails it is when its
-// damping ends.
+// A target whose probe fails is not restarted while it is damped. If it still fails when its damping ends, it is
+// restarted.
 func TestATargetIsNotRestartedWhileItIsDamped(t *testing.T) {
 	for name, recovers := range map[string]bool{"the probe recovers": true, "the probe goes on failing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestATargetIsNotRestartedWhileItIsDamped(t *testing.T) {
 	}
 }
 
-// A pause suspends what probes would do. A process that exits by itself is started again, as always:
-// sonde stop is for an operator who does not want that.
+// A pause suspends restarts by probes. A process that exits on its own is started again as always; sonde stop is for an
+// operator who does not want that.
 func TestAPausedTargetThatExitsIsStartedAgain(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d := newDriver("web", func(n int) behavior {

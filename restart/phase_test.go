@@ -47,7 +47,7 @@ func TestEachEventInEachPhase(t *testing.T) {
 	}
 }
 
-// walk calls a function with the phase before and after each event that an instance may meet, by any way.
+// walk calls visit for each reachable phase and event.
 func walk(visit func(before phase, e event, after phase, do action)) {
 	seen, open := map[phase]bool{starting: true}, []phase{starting}
 	for len(open) > 0 {

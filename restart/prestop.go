@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// PreStop is what happens before an instance is asked to exit, like preStop in Kubernetes: gateways send it no requests
-// meanwhile. One of Command, URL and Sleep is set. A failure is logged, and delays nothing.
+// PreStop is the action before an instance is asked to exit, like preStop in Kubernetes. Gateways send the instance no
+// requests in that time. Exactly one of Command, URL and Sleep is set. A failure is logged, and delays nothing.
 type PreStop struct {
 	Command []string          `hcl:"command,optional" doc:"program and arguments, with the environment (without env_file), the directory and the user of the process" default:"none" json:",omitempty"`
 	URL     string            `hcl:"url,optional" doc:"URL that is requested by GET; certificates are not verified, and redirects not followed" default:"none" json:",omitempty"`
@@ -25,7 +25,7 @@ type PreStop struct {
 	Sleep   time.Duration     `hcl:"sleep,optional,nonzero" doc:"time to wait, such as until load balancers have noticed" default:"none" max:"8784h" json:",omitempty"`
 }
 
-// check adds what is wrong with the block. The nil PreStop is valid.
+// check validates the block and adds errors to wrong. The nil PreStop is valid.
 func (p *PreStop) check(wrong *probe.FieldErrors) {
 	if p == nil {
 		return
@@ -49,10 +49,10 @@ func (p *PreStop) check(wrong *probe.FieldErrors) {
 	}
 }
 
-// maxPreStopHeaders bounds the headers of an answer, in bytes.
+// maxPreStopHeaders is the maximum size of the headers of a response, in bytes.
 const maxPreStopHeaders = 4 << 10
 
-// Request makes the request to URL, as the kubelet does. It may be called by multiple goroutines at once.
+// Request sends the request to URL, as the kubelet does. It is safe for concurrent use.
 func (p *PreStop) Request(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
 	if err != nil {

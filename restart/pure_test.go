@@ -153,7 +153,7 @@ func seconds(of ...int) []time.Duration {
 
 func second(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// The line that says why a process has ended is the last one, and a transition keeps it.
+// The last line says why a process has exited, and a transition keeps it.
 func TestADetailKeepsTheLastLinesOfTheOutput(t *testing.T) {
 	var log strings.Builder
 	for i := range 200 {

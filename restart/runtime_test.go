@@ -12,19 +12,19 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// container is a driver of one container that is attached: it lives in a runtime that may be away.
+// container is a driver of one attached container, whose runtime may be unreachable.
 type container struct {
-	stateMu   sync.Mutex // guards what follows
-	lives     int        // how many instances there have been
-	since     time.Time  // when the latest one began
+	stateMu   sync.Mutex // guards the fields below
+	lives     int        // number of instances so far
+	since     time.Time  // when the latest instance began
 	isUp      bool
 	isAway    bool
-	restarted []time.Duration // when the driver has restarted or started it, since zero
+	restarted []time.Duration // when the driver restarted or started it, since zero
 
 	zero    time.Time
 	resumed string
 	changed chan struct{}     // capacity 1
-	exits   chan restart.Exit // of the instance that runs
+	exits   chan restart.Exit // of the running instance
 	notice  func(restart.Notice)
 }
 
@@ -55,7 +55,7 @@ func (c *container) change(f func()) {
 	synctest.Wait()
 }
 
-// ends ends the instance, and starts another one if there is to be one.
+// ends ends the instance, and starts a new one if another is true.
 func (c *container) ends(exit restart.Exit, another bool) {
 	c.change(func() {
 		c.isUp = another
@@ -105,7 +105,8 @@ func (c *container) Run(ctx context.Context, began func(restart.Begun), end <-ch
 	}
 }
 
-// While a runtime does not answer, nothing is ended and no verdict changes; what still fails afterwards is restarted.
+// While a runtime does not respond, nothing is terminated and no verdict changes; a target that still fails afterwards
+// is restarted.
 func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		c, web := newContainer(), &fakeHandler{}
@@ -152,7 +153,8 @@ func TestAnInstanceThatRecoversWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 	})
 }
 
-// A restart by hand between the verdict and the act is nobody's crash and takes nothing from budget or back-off.
+// A restart by hand between the verdict and the restart by the engine is not a crash, and affects neither budget nor
+// back-off.
 func TestARestartByOthersIsNotOurs(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		c, web := newContainer(), &fakeHandler{}
@@ -161,7 +163,7 @@ func TestARestartByOthersIsNotOurs(t *testing.T) {
 		for range 3 {
 			h.sleep(3 * s)
 			web.setFailing(true)
-			c.change(func() { // when the driver is asked, the container is another one already
+			c.change(func() { // when the driver is asked, the container is already another instance
 				c.lives, c.since = c.lives+1, time.Now()
 				c.exits <- restart.Exit{Code: 137, ByOthers: true}
 			})
@@ -172,11 +174,11 @@ func TestARestartByOthersIsNotOurs(t *testing.T) {
 		h.expectText(in.Detail, "stopped or restarted by others, exit status 137")
 		web.setFailing(true)
 		h.sleep(2 * s)
-		h.expectTimes("restarted at", c.restarted, 12*s, 12*s) // and then after its back-off
+		h.expectTimes("restarted at", c.restarted, 12*s, 12*s) // the second after its back-off
 	})
 }
 
-// hasty is a container whose driver finds another instance whenever it is asked to restart one.
+// hasty is a container whose driver finds a new instance whenever it is asked for a restart.
 type hasty struct{ *container }
 
 func (c hasty) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
@@ -198,7 +200,7 @@ func TestARestartThatOthersHaveMadeIsNotCharged(t *testing.T) {
 		h.apply(map[string]restart.Unit{"web": {Driver: c}, "other": {Driver: newDriver("other", healthy)}})
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}, "other": &fakeHandler{}})
 		h.sleep(20 * s)
-		h.expectTimes("asked at", c.restarted, 0, 0, 0, 0, 10*s) // two by others, two that need no back-off, and one after it
+		h.expectTimes("asked at", c.restarted, 0, 0, 0, 0, 10*s) // two by others, two without back-off, and one after it
 		if m, _ := h.control.Memory("web"); m.Charged.IsZero() || m.Exits != 3 {
 			t.Errorf("%+v", m)
 		}
@@ -255,7 +257,7 @@ func TestAStoppedContainerIsLeftAloneByItsPolicyAndSeenWhenItRuns(t *testing.T) 
 	})
 }
 
-// The instance of an earlier engine stays as it was, at its address, until the runtime has been asked.
+// The instance of an earlier engine remains as it was, at its address, until the runtime responds.
 func TestAnInstanceGoesOnThoughTheRuntimeIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newContainer()

@@ -11,12 +11,12 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// lacking is an External driver that cannot begin a restart until there is room.
+// lacking is an External driver that cannot begin a restart until resources are available.
 type lacking struct {
 	*fakeDriver
 	roomAfter time.Duration // since the first request
 	restarts  int
-	heals     *fakeHandler // what fails until a restart; nil: it fails on
+	heals     *fakeHandler // the handler that fails until a restart; nil: it continues to fail
 }
 
 func (*lacking) SetFailed(func(error)) {}
@@ -144,7 +144,7 @@ func (d *interrupted) Run(ctx context.Context, began func(restart.Begun), end <-
 	return restart.Exit{}
 }
 
-// The instance goes on, and its restart stays taken from the budget.
+// The instance keeps running, and its restart remains charged to the budget.
 func TestARestartThatWasInterruptedIsRetriedAtTheSameInstance(t *testing.T) {
 	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
 		d := &interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}
@@ -157,7 +157,7 @@ func TestARestartThatWasInterruptedIsRetriedAtTheSameInstance(t *testing.T) {
 	})
 }
 
-// Many targets that lack something together do not all try again at once.
+// Many targets that lack the same resource do not all retry at the same time.
 func TestTargetsDoNotRetryTogether(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		units, drivers := map[string]restart.Unit{}, []*fakeDriver{}
@@ -186,8 +186,7 @@ func TestTargetsDoNotRetryTogether(t *testing.T) {
 	})
 }
 
-// resumable is an External driver that lacks something in its first Run, and goes on with an
-// instance.
+// resumable is an External driver that lacks a resource in its first Run, and resumes an instance.
 type resumable struct {
 	lacking
 	id string

@@ -10,28 +10,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// StopSettings say how an instance is asked to exit.
+// StopSettings determine how an instance is asked to exit.
 type StopSettings struct {
-	GracePeriod time.Duration // until it is killed
+	GracePeriod time.Duration // time until it is killed
 	Signal      StopSignal    // 0 for SIGTERM
 	PreStop     *PreStop      // nil for nothing
 }
 
-// StopSignal is the signal that asks an instance to exit. As text it has its name, with or
-// without SIG: "SIGINT", "QUIT".
+// StopSignal is the signal that asks an instance to exit. Its text form is its name, with or without SIG: "SIGINT",
+// "QUIT".
 type StopSignal syscall.Signal
 
 // DefaultStopSignal is the default of Unit.StopSignal.
 const DefaultStopSignal = StopSignal(syscall.SIGTERM)
 
 var (
-	// signals are the signals by name, without SIG; signal_unix.go adds those that not every system has.
+	// signals maps names without SIG to signals; signal_unix.go adds the signals that not every system has.
 	signals = map[string]syscall.Signal{
 		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "ABRT": syscall.SIGABRT, "KILL": syscall.SIGKILL,
 		"PIPE": syscall.SIGPIPE, "ALRM": syscall.SIGALRM, "TERM": syscall.SIGTERM,
 	}
 
-	// noStopSignals are those of signals that end no process, or stop it without an end.
+	// noStopSignals are the signals in the map above that do not terminate a process.
 	noStopSignals []syscall.Signal
 )
 
@@ -62,14 +62,13 @@ func (s *StopSignal) UnmarshalText(b []byte) error {
 	return s.check()
 }
 
-// signalNamed returns the signal with a name, which may lack SIG.
+// signalNamed returns the signal with the given name, with or without SIG.
 func signalNamed(name string) (s syscall.Signal, known bool) {
 	s, known = signals[strings.TrimPrefix(name, "SIG")]
 	return s, known
 }
 
-// check returns a *probe.FieldError if the signal does not ask a process to exit, or nil. The zero
-// signal is valid.
+// check returns a *probe.FieldError if the signal does not make a process exit, or nil. The zero signal is valid.
 func (s StopSignal) check() error {
 	if s == 0 {
 		return nil

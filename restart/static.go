@@ -6,12 +6,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// staticUnits are the units without a driver. Each is reported as one instance, which runs
-// until its unit is removed or has a driver. There may be a million of them, which differ in
-// nothing but their targets.
+// staticUnits are the units without a driver. Each is reported as one instance, which runs until its unit is removed or
+// gets a driver. There may be a million of them, which differ only in their targets.
 type staticUnits struct {
-	since   map[string]time.Time // by target: when the instance was first reported; zero: not yet
-	removed map[string]time.Time // likewise, of units that were removed, until that is reported
+	since   map[string]time.Time // by target: when the instance was first reported; zero if not yet
+	removed map[string]time.Time // the same for removed units, until their removal is reported
 }
 
 func newStaticUnits() staticUnits {
@@ -24,7 +23,7 @@ func (s *staticUnits) has(target string) bool {
 	return known
 }
 
-// add adds the unit of a target. If its removal was not reported its instance goes on.
+// add adds the unit of a target. If its removal has not been reported, its instance continues.
 func (s *staticUnits) add(target string) {
 	if _, known := s.since[target]; !known {
 		s.since[target] = s.removed[target]
@@ -40,15 +39,14 @@ func (s *staticUnits) remove(target string) {
 	delete(s.since, target)
 }
 
-// replace removes the unit of a target that has a driver now, whose instances replace the
-// static one.
+// replace removes the unit of a target that has a driver now: the driver's instances replace the static one.
 func (s *staticUnits) replace(target string) {
 	delete(s.since, target)
 	delete(s.removed, target)
 }
 
-// report returns what is to be reported of a target whose unit was added, removed, or applied
-// again: the engine may have dropped the instance meanwhile (see Engine.Report).
+// report returns the report for a target whose unit was added, removed, or applied again: the engine may have dropped
+// the instance in the meantime (see Engine.Report).
 func (s *staticUnits) report(target string, now time.Time) (in probe.Instance, ok bool) {
 	if _, removed := s.removed[target]; removed {
 		delete(s.removed, target)

@@ -18,8 +18,8 @@ var states = map[string]struct {
 	policy   restart.Policy
 	failing  bool
 	budget   restart.Budget
-	after    time.Duration // the state is reached
-	ends     time.Duration // from its removal
+	after    time.Duration // time until the state is reached
+	ends     time.Duration // time from its removal to its end
 	gone     probe.Reason
 }{
 	"running":                {behavior: behavior{endsAfter: 3 * s}, after: s, ends: 3 * s, gone: probe.ReasonEnded},
@@ -32,7 +32,7 @@ var states = map[string]struct {
 	"gone":                   {behavior: behavior{exitsAfter: s}, policy: restart.Never, after: 5 * s},
 }
 
-// spend takes over a target that was restarted just now, and returns its unit.
+// spend takes over a target that was just restarted, and returns its unit.
 func (h *harness) spend() restart.Unit {
 	h.Helper()
 	u := restart.Unit{Driver: newDriver("spender", healthy), Revision: "1"}
@@ -99,7 +99,7 @@ func (h *harness) expectLeaving() {
 	}
 }
 
-// expectEnd checks that Run has ended; with want false, after Kill.
+// expectEnd checks whether Run has returned; if want is false, only after Kill.
 func (h *harness) expectEnd(want bool) {
 	h.Helper()
 	if !want {
@@ -117,7 +117,7 @@ func (h *harness) expectEnd(want bool) {
 	}
 }
 
-// As in a reload, the probes are removed before the unit is.
+// As in a reload, the probes are removed before the unit.
 func TestRemovedInstanceThatHasNotStartedStaysSo(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		unstarted := func() bool {
@@ -145,7 +145,7 @@ func TestRemovedInstanceThatHasNotStartedStaysSo(t *testing.T) {
 	})
 }
 
-// It is released when the restart under way has had its grace period.
+// It is released at the end of the grace period of the restart in progress.
 func TestRemovedExternalInstanceThatHasNotStartedStaysSo(t *testing.T) {
 	for name, failures := range map[string]int32{"idle": 1000, "during a restart": 1} {
 		t.Run(name, func(t *testing.T) {

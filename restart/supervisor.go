@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// supervisor runs the instances of one target, one after another. Its fields
-// belong to the goroutine of run; other goroutines only set wake.
+// supervisor runs the instances of one target, one after another. Its fields belong to the goroutine of run; other
+// goroutines only set wake.
 type supervisor struct {
 	control *Controller
 	target  string
@@ -23,20 +23,20 @@ type supervisor struct {
 
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
-	applies    int            // for repeat
+	applies    int            // the counter for Controller.repeat
 	started    int32          // number of instances started
 	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
-	lastStatus probe.Exit     // of the latest instance that has exited
-	alerted    bool           // an error was logged about the present run of exits
+	lastStatus probe.Exit     // exit of the latest instance that has exited
+	alerted    bool           // an error was logged about the current run of exits
 
 	retries  int       // see setRetries
-	restored restored  // until resume
-	resumes  string    // the instance of an earlier engine that goes on, until the next one is reported; empty for none
-	since    time.Time // when that instance has started
+	restored restored  // until resume is called
+	resumes  string    // ID of the instance to resume, until an instance is reported; empty for none
+	since    time.Time // when that instance started
 
-	remembered *Memory // for Controller.Memory; nil before the first. It is replaced with unitsMu held, and never written
+	remembered *Memory // for Controller.Memory; nil before the first. Never modified, only replaced, with unitsMu held
 }
 
 // newSupervisor needs unitsMu.
@@ -48,8 +48,8 @@ func (c *Controller) newSupervisor(target string) *supervisor {
 	return s
 }
 
-// run supervises the target until its unit is removed. The last report comes before
-// the release, so that no report of a later supervisor can precede it.
+// run supervises the target until its unit is removed. The last report comes before the release, so that no report of a
+// later supervisor can precede it.
 func (s *supervisor) run() {
 	for released := false; !released; released = s.control.release(s.target) {
 		for s.reset() {
@@ -60,8 +60,8 @@ func (s *supervisor) run() {
 	s.control.config.Changed(s.target)
 }
 
-// reset starts over with the target's current unit, if it has one, and with a memory that was taken over
-// meanwhile.
+// reset starts over with the target's current unit, if any, and with a memory that was taken over in the meantime. It
+// reports whether the unit is wanted.
 func (s *supervisor) reset() (wanted bool) {
 	w := s.control.wish(s.target)
 	s.unit = w.unit
@@ -80,8 +80,7 @@ func (s *supervisor) reset() (wanted bool) {
 	return w.wanted
 }
 
-// reportGone reports that no instance follows. An External instance that is still
-// running stays reported as it is.
+// reportGone reports that no further instance follows. A running External instance keeps its last report.
 func (s *supervisor) reportGone() {
 	if s.reported.ID == "" || s.reported.Phase == probe.Running || s.reported.Phase == probe.Gone && !s.reported.Retained {
 		return
@@ -94,12 +93,11 @@ func (s *supervisor) reportGone() {
 	s.report(in)
 }
 
-// refresh takes over settings that Apply has changed. It returns false when the
-// unit was removed, its driver has changed, an operator has stopped the target, or another memory of it was
-// taken over, so that the instance must be terminated or released.
+// refresh adopts settings that Apply has changed. It returns false if the instance must be terminated or released: the
+// unit was removed, its driver has changed, an operator has stopped the target, or another memory of it was taken over.
 func (s *supervisor) refresh() (same bool) { return s.adopt(s.control.wish(s.target)) }
 
-// adopt is refresh with what is wanted of the target.
+// adopt is refresh for a desired state that the caller has read already.
 func (s *supervisor) adopt(w wish) (same bool) {
 	if !w.wanted || !w.unit.continues(s.unit) || w.replaced {
 		return false
@@ -108,15 +106,15 @@ func (s *supervisor) adopt(w wish) (same bool) {
 	return !w.isStopped
 }
 
-// takeOverPause is the time until the second try to take over an instance of an earlier
-// engine. It doubles after each try, up to maxTakeOverPause.
+// takeOverPause is the time before the second attempt to take over an instance of an earlier engine. It doubles after
+// each attempt, up to maxTakeOverPause.
 const (
 	takeOverPause    = 2 * time.Second
 	maxTakeOverPause = time.Minute
 )
 
-// supervise runs instances until the unit is removed or its driver has changed. An instance of
-// an earlier engine is then taken over all the same, to end it.
+// supervise runs instances until the unit is removed or its driver has changed. Even then it takes over an instance of
+// an earlier engine, to end it.
 func (s *supervisor) supervise() {
 	notBefore, pause := s.resume(), takeOverPause
 	s.waitWhileStopped()
@@ -154,7 +152,7 @@ func (s *supervisor) supervise() {
 		switch {
 		case !s.unit.restarts(end.exit.Code, end.cause == byProbe):
 			s.reportEnd(end, probe.Gone, time.Time{})
-			if !s.unit.external() { // or else somebody may start it again
+			if !s.unit.external() { // somebody else may start an External instance again
 				s.waitForPolicy(end)
 			}
 		case s.unit.external() && end.exit.Err == nil:
@@ -166,13 +164,13 @@ func (s *supervisor) supervise() {
 	}
 }
 
-// isRetried reports whether the restart of an External instance is tried again after an error.
+// isRetried reports whether the restart of an External instance is retried after an error.
 func isRetried(err error) bool {
 	var withheld *WithheldError
 	return errors.Is(err, ErrShortage) || errors.Is(err, ErrInterrupted) || errors.As(err, &withheld)
 }
 
-// pause returns after a time, or when the controller stops.
+// pause returns after d, or when the controller stops.
 func (s *supervisor) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -185,17 +183,17 @@ func (s *supervisor) pause(d time.Duration) {
 	}
 }
 
-// retryPause is the time until the next try to start an instance that could not be started
-// through no fault of the target. It grows by retryShare with each target that waits for one, up
-// to maxRetryPause, so that many targets do not take what an engine lacks.
+// retryPause is the minimum time before the next attempt to start an instance that could not be started through no
+// fault of the target. The time grows by retryShare per waiting target, up to maxRetryPause, so that many targets do
+// not exhaust the resource that the engine lacks.
 const (
 	retryPause    = 2 * time.Second
 	retryShare    = 500 * time.Millisecond
 	maxRetryPause = 16 * time.Second
 )
 
-// retryIn returns the time until the next try. It is longer or shorter by up to a quarter than
-// that of another target: all of them lack the same at the same time.
+// retryIn returns the time before the next attempt. It varies by up to a quarter between targets, since they all lack
+// the same resource at the same time.
 func (s *supervisor) retryIn() time.Duration {
 	waiting := time.Duration(s.control.retrying.Load())
 	pause := max(retryPause, min(waiting*retryShare, maxRetryPause))
@@ -204,7 +202,7 @@ func (s *supervisor) retryIn() time.Duration {
 	return pause*3/4 + pause/2*time.Duration(h.Sum32()%1024)/1024
 }
 
-// setRetries sets the number of calls of Run in a row that could start or restart nothing.
+// setRetries sets the number of consecutive calls of Run that could not start or restart an instance.
 func (s *supervisor) setRetries(n int) {
 	s.control.retrying.Add(int64(one(n > 0) - one(s.retries > 0)))
 	s.retries = n
@@ -217,10 +215,10 @@ func one(b bool) int {
 	return 0
 }
 
-// maxRetriesUnlogged is how many such tries at most are made between two log records.
+// maxRetriesUnlogged is the maximum number of retries between two log records.
 const maxRetriesUnlogged = 256
 
-// retryStart reports why no instance could be started, and waits for the next try.
+// retryStart reports why no instance could be started, and waits for the next attempt.
 func (s *supervisor) retryStart(err error) {
 	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
@@ -237,14 +235,14 @@ func (s *supervisor) retryStart(err error) {
 	s.waitUntil(time.Now().Add(s.retryIn()))
 }
 
-// retryRestart reports why the restart of an External instance could not begin or end, and waits for the
-// next try. The instance goes on, and its probes may recover.
+// retryRestart reports why the restart of an External instance could not begin or finish, and waits for the next
+// attempt. The instance keeps running, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
 	s.control.config.Disruptions.Release(s.target)
 	s.withdrawRequest()
 	s.setRetries(s.retries + 1)
 	pause, atMost := s.retryIn(), maxRetryPause*5/4
-	if errors.Is(err, ErrInterrupted) { // nothing is lacking that many would take at once
+	if errors.Is(err, ErrInterrupted) { // no shared resource is exhausted, so the pause need not grow
 		pause, atMost = healthInterval, healthInterval
 	}
 	if s.logsRetry() {
@@ -262,17 +260,17 @@ func (s *supervisor) retryRestart(err error) {
 	}
 	s.report(in)
 	s.waitUntil(time.Now().Add(pause))
-	if d, ok := s.unit.Driver.(Resumer); ok { // after a reload it is another one
+	if d, ok := s.unit.Driver.(Resumer); ok { // a reload may have replaced the driver
 		d.Resume(in.ID)
 	}
 }
 
-// logsRetry reports whether log records are due about the present retry. They are without one.
+// logsRetry reports whether the current retry is logged. Without a retry, it returns true.
 func (s *supervisor) logsRetry() bool {
 	return s.retries&(s.retries-1) == 0 || s.retries%maxRetriesUnlogged == 0
 }
 
-// waitUntil returns at a time, when a restart is requested, or when refresh returns false.
+// waitUntil returns at the given time, when a restart is requested, or when refresh returns false.
 func (s *supervisor) waitUntil(at time.Time) {
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
@@ -286,8 +284,8 @@ func (s *supervisor) waitUntil(at time.Time) {
 	}
 }
 
-// waitForPolicy returns when the unit's policy asks for a restart after that
-// exit, a restart is requested, or refresh returns false.
+// waitForPolicy returns when the unit's policy requires a restart after the given exit, when a restart is requested, or
+// when refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
 	for s.refresh() && !s.unit.restarts(end.exit.Code, end.cause == byProbe) && !s.control.takeRequest(s.target) {
 		s.reportAgain()
@@ -295,8 +293,8 @@ func (s *supervisor) waitForPolicy(end termination) {
 	}
 }
 
-// reportAgain repeats the last report after Apply or TakeOver: the target may have lost its
-// probes, and got others (see Engine.Report).
+// reportAgain repeats the last report after Apply or TakeOver: the target may have lost its probes and gained others
+// (see Engine.Report).
 func (s *supervisor) reportAgain() {
 	if s.reported.ID != "" {
 		s.control.repeat(s.reported, &s.applies)
@@ -306,8 +304,8 @@ func (s *supervisor) reportAgain() {
 // noID is the instance ID of a target whose first instance failed to start.
 const noID = "none"
 
-// reportEnd reports that an instance has exited or failed to start. A notBefore is the time of the next start,
-// after the back-off.
+// reportEnd reports that an instance has exited or failed to start. notBefore is the time of the next start, after the
+// back-off, or zero.
 func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore time.Time) {
 	var wait time.Duration
 	if !notBefore.IsZero() {
@@ -337,9 +335,9 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	s.log.Log(context.Background(), level, event, "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait)
 }
 
-// severity returns the level and the message of a log record about the end of an instance. An
-// instance that failed to start, or exited again soon, is an error once in a run of exits: until
-// an instance has run for longer than BackOff.Reset. So is the last one, if it has failed.
+// severity returns the level and the message of the log record about an exit. A failed start or a repeated exit is
+// logged as an error, once per run of exits, which ends when an instance has run for longer than BackOff.Reset. The
+// failure of an instance without a successor is an error as well.
 func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, string) {
 	if s.exits <= 1 {
 		s.alerted = false
@@ -367,8 +365,8 @@ func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, s
 	return level, message
 }
 
-// endedInstance returns the last reported instance in its new phase. Before the first one that
-// is an instance that waits for its start.
+// endedInstance returns the last reported instance in its new phase. Before the first instance, it returns one that
+// waits for its start.
 func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
 	in := s.reported
 	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, time.Now(), false, false
@@ -395,26 +393,26 @@ type termination struct {
 	exit    Exit
 	started bool
 	cause   cause
-	lasted  time.Duration // 0 when it failed to start
-	why     string        // it was terminated, by a Notice; empty without one
+	lasted  time.Duration // 0 if it failed to start
+	why     string        // why it was terminated, from a Notice; may be empty
 }
 
-// cause is why an instance has exited, or is released.
+// cause is the reason why an instance exited or was released.
 type cause uint8
 
 const (
 	byItself   cause = iota
 	byProbe          // a probe failed
-	byOperator       // an operator has asked for a restart
-	byOthers         // somebody else has stopped or restarted it
-	byRemoval        // the unit was removed, its driver has changed, or an operator has stopped the target
-	byShutdown       // the engine ends
+	byOperator       // an operator requested a restart
+	byOthers         // somebody else stopped or restarted it
+	byRemoval        // the unit was removed, its driver changed, or an operator stopped the target
+	byShutdown       // the engine stops
 )
 
-// isFinal reports whether no other instance of the unit follows.
+// isFinal reports whether no further instance of the unit follows.
 func (c cause) isFinal() bool { return c >= byRemoval }
 
-// hasCompleted reports whether the instance has exited on its own, with status 0.
+// hasCompleted reports whether the instance exited on its own, with status 0.
 func (t termination) hasCompleted() bool {
 	return t.reason() == probe.ReasonExited && t.exit.Err == nil && t.exit.Code == 0
 }
@@ -459,6 +457,6 @@ func (t termination) detail(next string) string {
 	return t.status() + next + ": " + command.LastLines(t.exit.Output, maxDetailOutput)
 }
 
-// maxDetailOutput bounds the output in a detail, in bytes: a transition of the history, which has at most
-// 400 bytes (engine.Transition), keeps what was written last, and so why the instance has ended.
+// maxDetailOutput is the maximum number of bytes of output in a detail. The history keeps at most the last 400 bytes of
+// a detail (engine.Transition); with this limit these include why the instance ended.
 const maxDetailOutput = 300

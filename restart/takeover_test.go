@@ -11,13 +11,13 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// resuming is an external driver that looks for the instance of an earlier engine.
+// resuming is an External driver that resumes the instance of an earlier engine.
 type resuming struct{ external }
 
 func (resuming) Resume(string) bool { return true }
 
-// The instance that another controller has remembered has ended unobserved: its exit counts, also when
-// this controller has supervised the target before.
+// The instance in the memory of another controller has ended unobserved: its exit counts, even if this controller
+// supervised the target before.
 func TestAMemoryThatIsTakenOverReplacesThatOfTheController(t *testing.T) {
 	for name, isSupervised := range map[string]bool{"new": false, "supervised": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestATakeOverOfInvalidUnitsChangesNothing(t *testing.T) {
 	})
 }
 
-// elsewhere is an external driver of an instance that no engine runs.
+// elsewhere is an External driver of an instance that no engine runs.
 type elsewhere struct{}
 
 func (elsewhere) SetFailed(func(error)) {}
@@ -78,10 +78,10 @@ func (elsewhere) Run(ctx context.Context, began func(restart.Begun), _ <-chan ti
 	return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 }
 
-// A target that is given away comes back before its supervisor has ended, or just when it has: its instance runs all the while,
-// and nothing that probes have found out is lost.
+// A target that is handed over returns before its supervisor has exited, or just after: its instance keeps running, and
+// no verdict is lost.
 func TestATargetThatComesBackAtOnceGoesOn(t *testing.T) {
-	at := func(when string) func(string) { // waits for the supervisor then
+	at := func(when string) func(string) { // waits for the supervisor if when matches
 		return func(now string) {
 			if now == when {
 				synctest.Wait()

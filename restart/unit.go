@@ -27,26 +27,26 @@ type Unit struct {
 	PreStop                *PreStop      `hcl:"pre_stop,block" doc:"what happens before the process is asked to exit"`
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
-	// StartAfter are the targets that must be up before the first instance is started: ready, or
-	// completed. A Oneshot, and one with the policy Never and without startup and readiness probes, must be completed. When the controller stops, or both units are removed, the instance of this unit
-	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
+	// StartAfter lists the targets that must be ready, or completed, before the first instance is started. A target
+	// must have completed if it is a Oneshot, or has the policy Never and neither startup nor readiness probes. When
+	// the controller stops, or when both units are removed, the instance of this unit terminates before those of the
+	// targets. A cycle is an error of Apply and TakeOver. StartAfter has no effect with an External driver.
 	StartAfter []string
 
-	// StopAfter are targets that this one serves: when all of them have exited for good, its instance is terminated, and it
-	// has completed. It is started again with one of them. Default: none, it goes on.
+	// StopAfter lists targets that this one serves: when all of them have exited for good, its instance is terminated
+	// and the target has completed. It is started again when one of them is. Default: none, the target keeps running.
 	StopAfter []string
 
-	// Revision identifies what Driver does: when a target's new unit has the same
-	// non-empty revision as the old one, the instance keeps running. Without a
-	// revision the drivers themselves are compared.
+	// Revision identifies the behavior of Driver: if a target's new unit has the same non-empty revision as the old
+	// one, the instance keeps running. Without a revision, the drivers themselves are compared.
 	Revision string
 }
 
-// DefaultTerminationGracePeriod is that of the Kubernetes API server
-// (DefaultTerminationGracePeriodSeconds in k8s.io/api/core/v1).
+// DefaultTerminationGracePeriod is the default of the Kubernetes API server (DefaultTerminationGracePeriodSeconds in
+// k8s.io/api/core/v1).
 const DefaultTerminationGracePeriod = 30 * time.Second
 
-// WithDefaults returns u with every zero field that has a default set to it.
+// WithDefaults returns u with every zero field that has a default set to that default.
 func (u Unit) WithDefaults() Unit {
 	u.TerminationGracePeriod = cmp.Or(u.TerminationGracePeriod, DefaultTerminationGracePeriod)
 	u.StopSignal = cmp.Or(u.StopSignal, DefaultStopSignal)
@@ -54,8 +54,7 @@ func (u Unit) WithDefaults() Unit {
 	return u
 }
 
-// Check returns what is wrong with a unit: probe.FieldErrors with every wrong field
-// under its HCL name, or nil.
+// Check validates the unit. It returns probe.FieldErrors that name each invalid field by its HCL name, or nil.
 func (u Unit) Check() error {
 	var wrong probe.FieldErrors
 	if u.Policy > Never {
@@ -87,7 +86,7 @@ func checkDuration(wrong *probe.FieldErrors, field string, d time.Duration) {
 	}
 }
 
-// continues reports whether an instance of before may keep running under u.
+// continues reports whether an instance of the unit before may keep running under u.
 func (u Unit) continues(before Unit) bool {
 	if u.Driver == nil || before.Driver == nil || u.Revision != before.Revision {
 		return false
@@ -111,7 +110,7 @@ func (u Unit) outlives() bool {
 	return ok && d.Outlives()
 }
 
-// endsWithEngine reports whether the end of the engine ends the instances.
+// endsWithEngine reports whether the unit's instances end when the engine ends.
 func (u Unit) endsWithEngine() bool {
 	if d, ok := u.Driver.(Outliving); ok {
 		return !d.Outlives()
@@ -120,13 +119,11 @@ func (u Unit) endsWithEngine() bool {
 	return !goesOn && !u.external()
 }
 
-// restartsOnFailure reports whether a failing probe terminates the unit's
-// instances. To terminate an External instance is to restart it, which Never
-// forbids.
+// restartsOnFailure reports whether a failing probe terminates the unit's instances. Terminating an External instance
+// is restarting it, which Never forbids.
 func (u Unit) restartsOnFailure() bool { return !u.external() || u.Policy != Never }
 
-// Policy says after which exits an instance is restarted, like restartPolicy in
-// Kubernetes.
+// Policy determines after which exits an instance is restarted, like restartPolicy in Kubernetes.
 type Policy uint8
 
 // The policies. Always and OnFailure restart an instance that was terminated
@@ -164,8 +161,8 @@ func (p *Policy) UnmarshalText(b []byte) error {
 	return probe.FieldErrorf("restart_policy", "is %q; use %s", b, policies())
 }
 
-// restarts reports whether a restart follows an exit with this status, because of
-// a failing probe or not (K142).
+// restarts reports whether a restart follows an exit with the status code. failing: a failing probe caused the exit
+// (K142).
 func (p Policy) restarts(code int, failing bool) bool {
 	switch p {
 	case Always:

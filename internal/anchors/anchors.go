@@ -1,5 +1,5 @@
-// Package anchors refuses YAML texts whose anchors make a small file a large one: each alias of a text is a copy of it as soon as the
-// text is converted to JSON.
+// Package anchors rejects YAML texts whose anchors make a small file a large one: when a text is converted to JSON,
+// each alias becomes a copy of its anchor.
 package anchors
 
 import (
@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// minLimit is how long the texts of a file may be in any case, in bytes.
+// minLimit is the total size of the texts in a file that is always accepted, in bytes.
 const minLimit = 16 << 20
 
-// Check returns an error if aliases make the first document of a text more than twice as long as it is, and long. What else is wrong with
-// it its reader finds.
+// Check returns an error if aliases expand the first document of a text to more than twice its length, and to more than
+// minLimit. Other errors are left to the reader of the text.
 func Check(text []byte) error {
 	if !bytes.ContainsRune(text, '&') {
 		return nil
 	}
 	var v any
-	if yaml.Unmarshal(text, &v) != nil { // which bounds the number of values
+	if yaml.Unmarshal(text, &v) != nil { // Unmarshal limits the number of values
 		return nil
 	}
 	limit := max(minLimit, 2*len(text))
@@ -29,7 +29,7 @@ func Check(text []byte) error {
 	return nil
 }
 
-// remaining returns what is left of a number of bytes after a value; less than 0 if it is too long.
+// remaining returns rest less the size of a value; it is negative if the value is too long.
 func remaining(value any, rest int) int {
 	rest--
 	switch v := value.(type) {

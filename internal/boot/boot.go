@@ -1,5 +1,5 @@
-// Package boot identifies the present boot of the machine, so that process IDs and times since
-// boot that were written before are not taken for those of now.
+// Package boot identifies the current boot of the machine, so that recorded process IDs and times since boot of an
+// earlier boot are not mistaken for current ones.
 package boot
 
 import (
@@ -8,8 +8,8 @@ import (
 	"runtime"
 )
 
-// ID returns an ID that each boot of the machine has for itself, and "" on systems that have none. It may be
-// called concurrently. After an error, such as too many open files, it is empty.
+// ID returns an ID that is unique to this boot of the machine, or "" on systems that have none. It is safe for
+// concurrent use. After an error, such as too many open files, it is empty.
 func ID() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", nil

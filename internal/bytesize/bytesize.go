@@ -1,4 +1,4 @@
-// Package bytesize writes and parses sizes in bytes, such as "32MiB".
+// Package bytesize formats and parses sizes in bytes, such as "32MiB".
 package bytesize
 
 import (
@@ -17,8 +17,7 @@ var units = [...]struct {
 	shift uint
 }{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}}
 
-// String returns the exact size in the largest unit in which it is a whole number:
-// "1536KiB".
+// String returns the exact size in the largest unit in which it is a whole number: "1536KiB".
 func (s Size) String() string {
 	for _, u := range units {
 		if n := int64(s) >> u.shift; n != 0 && n<<u.shift == int64(s) {
@@ -54,8 +53,7 @@ func Parse(s string) (Size, bool) {
 	return 0, false
 }
 
-// Meant returns the size that "32M", "32mb" or "32 MB" is probably meant to be, as
-// Parse accepts it, or "".
+// Meant returns the size that a text such as "32M", "32mb" or "32 MB" probably means, in the syntax of Parse, or "".
 func Meant(s string) string {
 	unit := strings.ToLower(strings.TrimLeft(s, "0123456789 "))
 	digits := strings.TrimSpace(s[:len(s)-len(unit)])

@@ -12,34 +12,33 @@ import (
 	"sync"
 )
 
-// unified stands for the hierarchy of version 2, whatever its controllers.
+// unified stands for the hierarchy of version 2, regardless of controllers.
 const unified = ""
 
 // Own returns the directory of this process's cgroup of version 2, or "".
 func Own() string {
-	m, _ := Current() // of no membership there are no directories
+	m, _ := Current() // on an error m is empty, and find returns no directories
 	if dirs, _ := m.find(unified); len(dirs) > 0 {
 		return dirs[0]
 	}
 	return ""
 }
 
-// Membership says which cgroups a process is in: the content of /proc/self/cgroup.
+// Membership is the content of /proc/<pid>/cgroup: the cgroups of a process.
 type Membership string
 
 // Current returns the membership of this process. It changes if the process is moved.
 func Current() (Membership, error) { return Of("self") }
 
-// Of returns the membership of a process. One of version 1 has left all its cgroups when it exits.
+// Of returns the membership of a process. When a process exits, it leaves all its cgroups of version 1.
 func Of(pid string) (Membership, error) {
 	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	return Membership(text), err
 }
 
-// Dirs returns the directories of the cgroup that has a controller, such as pids, and of
-// the cgroups above it that can be seen, its own first. Without such a hierarchy of version
-// 1 they are those of version 2, and none where there is no cgroup. It is safe for
-// concurrent use by multiple goroutines. An error says that the mounts cannot be read.
+// Dirs returns the directories of the process's cgroup in the hierarchy of a controller, such as pids, and of the
+// visible cgroups above it, its own first. Without such a hierarchy of version 1, it returns those of version 2, or
+// none if there are no cgroups. It is safe for concurrent use. An error means that the mounts cannot be read.
 func (m Membership) Dirs(controller string) ([]string, error) {
 	if dirs, err := m.find(controller); len(dirs) > 0 || err != nil {
 		return dirs, err
@@ -47,10 +46,9 @@ func (m Membership) Dirs(controller string) ([]string, error) {
 	return m.find(unified)
 }
 
-// found are the directories of the latest membership, by controller: to find them, all
-// mounts are read.
+// found caches the directories of the latest membership by controller, since finding them requires reading all mounts.
 var found struct {
-	mu     sync.Mutex // guards the directories
+	mu     sync.Mutex // guards the fields below
 	member Membership
 	dirs   map[string][]string
 }
@@ -73,8 +71,8 @@ func (m Membership) find(controller string) ([]string, error) {
 	return dirs, nil
 }
 
-// find returns the directories of the cgroup of one hierarchy. Mounts and membership are
-// the contents of /proc/self/mountinfo and /proc/self/cgroup: see proc(5), cgroups(7).
+// find returns the directories of a cgroup in one hierarchy. mounts and membership are the contents of
+// /proc/self/mountinfo and /proc/self/cgroup: see proc(5), cgroups(7).
 func find(mounts, membership, controller string) []string {
 	path, member := memberOf(membership, controller)
 	if !member || isOutside(path) {
@@ -95,13 +93,13 @@ func find(mounts, membership, controller string) []string {
 	return nil
 }
 
-// isOutside reports whether a path is that of a cgroup outside the cgroup namespace.
+// isOutside reports whether the path of a cgroup is outside the cgroup namespace.
 func isOutside(path string) bool { return path == "/.." || strings.HasPrefix(path, "/../") }
 
-// unescape replaces what mountinfo has for characters that would end a field.
+// unescape decodes the escape sequences of mountinfo for characters that would end a field.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// memberOf returns the path of the process in the hierarchy with a controller.
+// memberOf returns the path of the process's cgroup in the hierarchy of a controller.
 func memberOf(membership, controller string) (path string, ok bool) {
 	for line := range strings.Lines(membership) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -115,7 +113,7 @@ func memberOf(membership, controller string) (path string, ok bool) {
 	return path, ok
 }
 
-// holds reports whether the file system of a mount is the hierarchy with a controller.
+// holds reports whether the file system of a mount is the hierarchy of a controller.
 func holds(super, controller string) bool {
 	if controller == unified {
 		return strings.HasPrefix(super, "cgroup2 ")
@@ -124,7 +122,7 @@ func holds(super, controller string) bool {
 	return len(fields) == 3 && fields[0] == "cgroup" && slices.Contains(strings.Split(fields[2], ","), controller)
 }
 
-// upwards returns a directory and those above it, up to top.
+// upwards returns a directory and its parents, up to top.
 func upwards(dir, top string) []string {
 	dirs := []string{dir}
 	for dir != top && dir != "/" && dir != "." {
@@ -134,8 +132,8 @@ func upwards(dir, top string) []string {
 	return dirs
 }
 
-// Number returns the number in a file of a cgroup. It returns false if there is none, such
-// as in a limit of "max", and no error if there is no such file.
+// Number returns the number in a file of a cgroup. It returns false if the file has no number, such as a limit of
+// "max", or does not exist; neither is an error.
 func Number(dir, file string) (n int64, ok bool, err error) {
 	text, err := read(dir, file)
 	if err != nil {
@@ -145,7 +143,7 @@ func Number(dir, file string) (n int64, ok bool, err error) {
 	return n, err == nil, nil
 }
 
-// read reads a file of a cgroup. One that does not exist is empty.
+// read reads a file of a cgroup. A file that does not exist counts as empty.
 func read(dir, file string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +152,8 @@ func read(dir, file string) ([]byte, error) {
 	return text, err
 }
 
-// Events returns the numbers in a file of keys and numbers, such as memory.events: none,
-// and no error, if there is no such file.
+// Events returns the numbers by key in a file such as memory.events. It returns none, and no error, if the file does
+// not exist.
 func Events(dir, file string) (map[string]int64, error) {
 	text, err := read(dir, file)
 	if err != nil {

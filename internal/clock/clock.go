@@ -1,6 +1,6 @@
-// Package clock counts time for what has to be done at a time. It goes on by the monotonic clock, so that
-// nothing is moved when the wall clock is set, and by the time for which the machine was suspended: the
-// monotonic clock stands still meanwhile, and other machines go on.
+// Package clock measures time for scheduled work. It follows the monotonic clock, so that setting the wall clock moves
+// nothing, and adds the time for which the machine was suspended: the monotonic clock stops during suspension, while
+// other machines continue.
 package clock
 
 import (
@@ -10,33 +10,32 @@ import (
 )
 
 const (
-	// tolerance is how long the machine is suspended at least. Less may be an error of the
-	// measurement.
+	// tolerance is the minimum duration of a suspension. Less may be an error of the measurement.
 	tolerance = 100 * time.Millisecond
 
-	maxEpochs = 17 // that are remembered: those after 16 suspensions
+	maxEpochs = 17 // number of epochs that are kept: the first, and those after the latest 16 suspensions
 )
 
-// Clock counts nanoseconds since 1970 as the wall clock showed them when it was made. 0 stands for no
-// time. Its methods may be called concurrently.
+// Clock counts nanoseconds since 1970, starting from the wall clock at its creation. 0 means no time. It is safe for
+// concurrent use.
 type Clock struct {
-	suspended func(now time.Time) time.Duration // for how long the machine was suspended since New
+	suspended func(now time.Time) time.Duration // total suspension since New
 
-	epochs atomic.Pointer[[]epoch] // in their order; the first begins with New
+	epochs atomic.Pointer[[]epoch] // in chronological order; the first begins with New
 }
 
-// epoch is a time in which the machine was not suspended.
+// epoch is a period in which the machine was not suspended.
 type epoch struct {
-	zero      time.Time // when its begin was noticed
-	nano      int64     // what the clock showed then
+	zero      time.Time // when its start was noticed
+	nano      int64     // the time of the Clock at zero
 	suspended time.Duration
 }
 
-// New returns the clock of this machine. Suspension is noticed on Linux only.
+// New returns a clock of this machine. It detects suspension on Linux only.
 func New() *Clock { return newClock(newMeter().suspended) }
 
-// NewSuspended returns a clock that goes by what suspended returns: for how long the machine was suspended
-// in all, which must not become less. It is for tests.
+// NewSuspended returns a clock that gets the total duration of suspensions from suspended, whose result must not
+// decrease. It is for tests.
 func NewSuspended(suspended func() time.Duration) *Clock {
 	before := suspended()
 	return newClock(func(time.Time) time.Duration { return suspended() - before })
@@ -49,7 +48,7 @@ func newClock(suspended func(now time.Time) time.Duration) *Clock {
 	return c
 }
 
-// Now returns the time.
+// Now returns the current time.
 func (c *Clock) Now() int64 {
 	now := time.Now()
 	all := c.look(now)
@@ -57,18 +56,17 @@ func (c *Clock) Now() int64 {
 	return e.nano + int64(now.Sub(e.zero))
 }
 
-// Start returns what the clock showed when it was made.
+// Start returns the time at which the clock was created.
 func (c *Clock) Start() int64 { return (*c.epochs.Load())[0].nano }
 
-// Suspended returns for how long the machine was suspended since New, as far as Now has noticed: what Now
-// returns has it in it.
+// Suspended returns for how long the machine was suspended since New, as far as Now has noticed. The time of Now
+// includes it.
 func (c *Clock) Suspended() time.Duration {
 	all := *c.epochs.Load()
 	return all[len(all)-1].suspended
 }
 
-// Resumed returns what the clock showed when Now noticed last that the machine had been suspended; 0 if it
-// never was.
+// Resumed returns the time at which Now last noticed a suspension; 0 if there was none.
 func (c *Clock) Resumed() int64 {
 	all := *c.epochs.Load()
 	if len(all) == 1 {
@@ -77,7 +75,7 @@ func (c *Clock) Resumed() int64 {
 	return all[len(all)-1].nano
 }
 
-// At returns what the clock showed at t, and 0 for the zero time.
+// At returns the time of the clock at t, or 0 for the zero time.
 func (c *Clock) At(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -90,7 +88,7 @@ func (c *Clock) At(t time.Time) int64 {
 	return all[i].nano + int64(t.Sub(all[i].zero))
 }
 
-// Time is the reverse of At. The time has a reading of the monotonic clock.
+// Time is the inverse of At. Its result has a reading of the monotonic clock.
 func (c *Clock) Time(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -103,7 +101,7 @@ func (c *Clock) Time(at int64) time.Time {
 	return all[i].zero.Add(time.Duration(at - all[i].nano))
 }
 
-// look returns the epochs. A new one begins if the machine was suspended.
+// look returns the epochs. It starts a new one if the machine was suspended.
 func (c *Clock) look(now time.Time) []epoch {
 	for {
 		before := c.epochs.Load()
@@ -114,21 +112,21 @@ func (c *Clock) look(now time.Time) []epoch {
 		next := epoch{zero: now, nano: last.nano + int64(now.Sub(last.zero)+suspended-last.suspended), suspended: suspended}
 		all := append(slices.Clone(*before), next)
 		if len(all) > maxEpochs {
-			all = slices.Delete(all, 1, 2) // Start returns the first
+			all = slices.Delete(all, 1, 2) // the first is kept for Start
 		}
-		if c.epochs.CompareAndSwap(before, &all) { // or another goroutine was first
+		if c.epochs.CompareAndSwap(before, &all) { // otherwise another goroutine was faster
 			return all
 		}
 	}
 }
 
-// meter measures for how long the machine was suspended. That takes system calls, which it makes only
-// when the wall clock was moved against the monotonic one: a suspension does so, too.
+// meter measures for how long the machine was suspended. That takes system calls, which it makes only if the wall clock
+// has moved relative to the monotonic clock, as it does during a suspension.
 type meter struct {
 	zero  time.Time
-	begin time.Duration // what sinceBoot returned at zero
+	begin time.Duration // sinceBoot at zero
 
-	ahead atomic.Int64 // by how much the wall clock was moved since zero when it was measured last
+	ahead atomic.Int64 // movement of the wall clock since zero, at the latest measurement
 	total atomic.Int64
 }
 

@@ -23,7 +23,7 @@ func TestTheClockGoesOnWhileTheMachineIsSuspended(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		is(time.Minute)
-		suspended = tolerance - 1 // an error of the measurement
+		suspended = tolerance - 1 // within the error of measurement
 		is(time.Minute)
 		suspended = time.Hour
 		is(61 * time.Minute)
@@ -76,11 +76,11 @@ func TestTimesBeforeASuspensionStayWhatTheyWere(t *testing.T) {
 	})
 }
 
-// The wall clock of a bubble cannot be moved against the monotonic one: a meter that was made with another
-// zero measures as if it was.
+// In a bubble, the wall clock cannot be moved relative to the monotonic clock. A meter with a different zero measures
+// as if it had been moved.
 func TestTheMeterMeasuresWhenTheWallClockWasMoved(t *testing.T) {
 	m := newMeter()
-	m.begin -= time.Hour // suspended since
+	m.begin -= time.Hour // as if suspended for an hour
 	if got := m.suspended(time.Now()); got != 0 {
 		t.Errorf("without a look it was suspended for %v", got)
 	}

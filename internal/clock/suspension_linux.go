@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns for how long the machine has been suspended since it has booted: the monotonic clock
-// stands still meanwhile, and that of the boot goes on. In a time namespace the difference is another
-// one, but grows by as much.
+// sinceBoot returns for how long the machine has been suspended since boot: CLOCK_BOOTTIME less CLOCK_MONOTONIC, which
+// stops during suspension. In a time namespace the difference has an offset, but grows in the same way.
 func sinceBoot() time.Duration {
 	const attempts = 8
 	var best, shortest int64
@@ -17,7 +16,7 @@ func sinceBoot() time.Duration {
 		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &before) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &after) != nil {
 			return 0
 		}
-		took := after.Nano() - before.Nano() // the error is no greater
+		took := after.Nano() - before.Nano() // upper bound of the error
 		if i == 0 || took < shortest {
 			best, shortest = boot.Nano()-before.Nano(), took
 		}

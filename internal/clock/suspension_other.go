@@ -4,6 +4,6 @@ package clock
 
 import "time"
 
-// On other systems nobody says how long the machine was suspended.
+// Other systems do not report how long the machine was suspended.
 
 func sinceBoot() time.Duration { return 0 }

@@ -1,5 +1,5 @@
-// Package cron reads times as cron writes them, and finds the windows of time that begin then. It has
-// no clock. docs/decisions/0071-reasons-to-withhold-a-restart.md says why it is not a library.
+// Package cron parses schedules in the format of cron, and finds the windows of time that begin by them. It has no
+// clock. docs/decisions/0071-reasons-to-withhold-a-restart.md explains why it is not a library.
 package cron
 
 import (
@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Schedule are the minutes of a calendar at which something begins. The zero Schedule has none.
+// Schedule is a set of minutes in the calendar at which something begins. The zero Schedule is empty.
 type Schedule struct {
 	minutes, hours, days, months, weekdays uint64 // the bit n is set for the number n
 
-	// eitherDay: both days and weekdays are restricted, and a day has to be one of either.
+	// eitherDay: both days and weekdays are restricted, and a day matches if it is in either.
 	eitherDay bool
 
-	// follows: the minute or the hour begins with *. What is asked for goes on by the clocks, also when they are set:
-	// they may show a time twice, or not at all.
+	// follows: the minute or the hour field begins with *. The schedule then follows the local clock even when it is
+	// set: a time may occur twice, or not at all.
 	follows bool
 }
 
-// field is one of the five fields of a schedule.
+// field describes one of the five fields of a schedule.
 type field struct {
 	name     string
 	min, max int
-	names    []string // of the numbers from min; nil if they have none
+	names    []string // names of the numbers from min; nil if they have none
 }
 
 var fields = [5]field{
@@ -38,16 +38,16 @@ var fields = [5]field{
 	{name: "day of the week", max: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// shorthands are schedules with a name.
+// shorthands maps names to schedules.
 var shorthands = map[string]string{
 	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }
 
-// Parse reads a schedule as crontab(5) has it: five fields, which are minute, hour, day of the month,
-// month, and day of the week, 0 or 7 for Sunday; each with numbers, names, ranges (1-5), lists (1,3) and
-// steps (*/15, 8-18/2); or @daily and the like. If both the day of the month and that of the week are
-// restricted, a day that fulfils one of them counts. An error says which field is wrong.
+// Parse parses a schedule as in crontab(5): either five fields, which are minute, hour, day of the month, month, and
+// day of the week, 0 or 7 for Sunday, each with numbers, names, ranges (1-5), lists (1,3) and steps (*/15, 8-18/2); or
+// @daily and the like. If both the day of the month and the day of the week are restricted, a day matches if either
+// does. An error names the invalid field.
 func Parse(text string) (Schedule, error) {
 	if strings.HasPrefix(text, "@") {
 		known, ok := shorthands[text]
@@ -79,7 +79,7 @@ func Parse(text string) (Schedule, error) {
 	}, nil
 }
 
-// parse reads a field: a list of ranges.
+// parse parses a field: a list of ranges.
 func (f field) parse(text string) (set uint64, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		span, step, stepped := strings.Cut(one, "/")
@@ -103,7 +103,7 @@ func (f field) parse(text string) (set uint64, err error) {
 	return set, nil
 }
 
-// span reads "*", "5" or "1-5".
+// span parses "*", "5" or "1-5".
 func (f field) span(text string) (low, high int, err error) {
 	if text == "*" {
 		return f.min, f.max, nil
@@ -134,19 +134,19 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// maxDays is how many days are looked at: February 29 may be eight years away.
+// maxDays is the number of days that are searched: February 29 may be eight years away.
 const maxDays = 8*366 + 2
 
-// Next returns the first time after another one at which something begins by the clocks of a time
-// zone, and whether there is one. As cron(8) has it, what begins at a certain hour and minute begins once: a time that the clocks
-// leave out, when summer time begins, is the moment at which they are set; one that they repeat, when it ends, is the first of
-// both. If the minute or the hour begins with *, it begins each time that the clocks show, and none that they leave out.
+// Next returns the first time after the given one at which something begins in a time zone, and whether there is one.
+// As in cron(8), a begin at a fixed hour and minute occurs once per day: if daylight saving time skips it, it occurs
+// when the clock is set; if it is repeated, it occurs the first time. If the minute or the hour field begins with *, it
+// occurs each time that the clock shows it, and not at all if it is skipped.
 func (s Schedule) Next(after time.Time, in *time.Location) (time.Time, bool) {
 	if s.follows {
 		return s.nextShown(after, in)
 	}
 	_, seconds := after.In(in).Zone()
-	from := after.UTC().Add(time.Duration(seconds) * time.Second) // as the clocks show it
+	from := after.UTC().Add(time.Duration(seconds) * time.Second) // the local time, expressed in UTC
 	for shown := range s.times(from) {
 		if at := instant(shown, in); at.After(after) {
 			return at.In(in), true
@@ -155,7 +155,7 @@ func (s Schedule) Next(after time.Time, in *time.Location) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// nextShown is Next for a schedule that follows the clocks, which are set at the end of each span of the same offset.
+// nextShown is Next for a schedule with follows. It searches each period of constant UTC offset separately.
 func (s Schedule) nextShown(after time.Time, in *time.Location) (time.Time, bool) {
 	for begin, last := after.Add(1), after.Add(maxDays*24*time.Hour); begin.Before(last); {
 		_, seconds := begin.In(in).Zone()
@@ -175,7 +175,7 @@ func (s Schedule) nextShown(after time.Time, in *time.Location) (time.Time, bool
 	return time.Time{}, false
 }
 
-// times returns the times that are not before another one, as clocks show them, for maxDays.
+// times yields the matching local times from the given one on, for maxDays.
 func (s Schedule) times(from time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		for i := range maxDays {
@@ -194,12 +194,12 @@ func (s Schedule) times(from time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// minuteFrom returns the first minute of a day that is not before a time of that day or of one before.
+// minuteFrom returns the first minute of a day that is not before from, which must be on that day or an earlier one.
 func minuteFrom(date, from time.Time) int {
 	return max(int((from.Sub(date)+time.Minute-1)/time.Minute), 0)
 }
 
-// hasDay reports whether something may begin on a day.
+// hasDay reports whether a day matches.
 func (s Schedule) hasDay(date time.Time) bool {
 	if s.months>>date.Month()&1 == 0 {
 		return false
@@ -211,7 +211,7 @@ func (s Schedule) hasDay(date time.Time) bool {
 	return day && weekday
 }
 
-// instant returns when the clocks of a time zone show what those of UTC show at a time.
+// instant returns when the local clock of a time zone shows the given time, which is expressed in UTC.
 func instant(shown time.Time, in *time.Location) time.Time {
 	offset := func(at time.Time) time.Duration {
 		_, seconds := at.In(in).Zone()
@@ -224,6 +224,6 @@ func instant(shown time.Time, in *time.Location) time.Time {
 			return at
 		}
 	}
-	_, set := first.In(in).ZoneBounds() // the clocks are set in between
+	_, set := first.In(in).ZoneBounds() // the time is skipped: return when the clock is set
 	return set
 }

@@ -19,7 +19,7 @@ func location(t *testing.T, name string) *time.Location {
 	return in
 }
 
-// at reads a time of a zone, "2026-03-29 01:30", with its offset if the clocks repeat it.
+// at parses a local time of a zone, "2026-03-29 01:30", with its offset if it is ambiguous.
 func at(t *testing.T, text string, in *time.Location) time.Time {
 	t.Helper()
 	layout := "2006-01-02 15:04"
@@ -44,7 +44,7 @@ func TestNextIsWhatCrontabSays(t *testing.T) {
 		{"0 0 29 2 *", "2096-03-01 00:00", "2104-02-29 00:00"},
 		{"0 0 13 * fri", "2026-02-13 00:00", "2026-02-20 00:00"}, // either day
 		{"0 0 13 * *", "2026-02-13 00:00", "2026-03-13 00:00"},
-		{"0 0 */2 * mon", "2026-02-01 00:00", "2026-02-09 00:00"}, // as Vixie's: both, after *
+		{"0 0 */2 * mon", "2026-02-01 00:00", "2026-02-09 00:00"}, // like Vixie cron: both must match, after *
 		{"0 12 1 jan,jul *", "2026-01-01 12:00", "2026-07-01 12:00"},
 		{"@monthly", "2026-01-31 12:00", "2026-02-01 00:00"},
 		{"0 0 31 2 *", "2026-01-01 00:00", "never"},
@@ -92,8 +92,8 @@ func TestWrongSchedulesAreRefused(t *testing.T) {
 	}
 }
 
-// When the clocks are set forward, what they leave out begins at once; when they are set back, what
-// they repeat begins once. What follows the clocks does neither.
+// When the clock is set forward, a begin at a skipped time occurs at once; when it is set back, a begin at a repeated
+// time occurs once. A schedule that follows the clock does neither.
 func TestSummerTime(t *testing.T) {
 	vienna, lordHowe := location(t, "Europe/Vienna"), location(t, "Australia/Lord_Howe")
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func TestSummerTime(t *testing.T) {
 		{vienna, "* 2 * * *", "2026-10-25 02:59 +0200", "2026-10-25 02:00 +0100"},
 		{vienna, "* 2 * * *", "2026-10-25 02:59 +0100", "2026-10-26 02:00 +0100"},
 		{vienna, "15,45 1-3 * * *", "2026-10-25 02:45 +0200", "2026-10-25 03:15 +0100"},
-		{lordHowe, "15 2 * * *", "2026-10-03 12:00", "2026-10-04 02:30 +1100"}, // by half an hour
+		{lordHowe, "15 2 * * *", "2026-10-03 12:00", "2026-10-04 02:30 +1100"}, // set by half an hour
 		{lordHowe, "45 1 * * *", "2026-04-04 12:00", "2026-04-05 01:45 +1100"},
 	} {
 		s, err := Parse(c.schedule)
@@ -131,24 +131,23 @@ func TestSummerTime(t *testing.T) {
 	}
 }
 
-// shows returns the time that the clocks of a zone show, as a time of UTC.
+// shows returns the local time in a zone, expressed in UTC.
 func shows(t time.Time, in *time.Location) time.Time {
 	_, seconds := t.In(in).Zone()
 	return t.UTC().Add(time.Duration(seconds) * time.Second)
 }
 
-// matches is what crontab(5) says about one minute that a clock shows.
+// matches reports whether a local time matches the schedule, as specified by crontab(5).
 func (s Schedule) matches(shown time.Time) bool {
 	return s.minutes>>shown.Minute()&1 != 0 && s.hours>>shown.Hour()&1 != 0 && s.hasDay(shown)
 }
 
-// begins returns the times from one to another at which something begins, found by looking at the
-// clocks minute by minute: a time begins when the clocks show it, or a later one, for
-// the first time, or each time that they show it.
+// begins returns the times between from and to at which something begins, by checking the local clock minute by minute:
+// a time begins when the clock shows it or a later time for the first time, or whenever the clock shows it.
 func (s Schedule) begins(from, to time.Time, in *time.Location) (all []time.Time) {
-	const earlier = 30 * time.Hour // than from: what was shown before clocks were set back
+	const earlier = 30 * time.Hour // before from, for times shown before the clock was set back
 	at := from.Add(-earlier).Truncate(time.Minute)
-	shown := shows(at, in) // the latest
+	shown := shows(at, in) // the latest time shown
 	for ; at.Before(to); at = at.Add(time.Minute) {
 		matched := false
 		for now := shows(at, in); shown.Before(now); {
@@ -165,8 +164,8 @@ func (s Schedule) begins(from, to time.Time, in *time.Location) (all []time.Time
 	return all
 }
 
-// The clocks of these zones are set on that day: by an hour or half of one, at midnight, by two hours,
-// and over a whole day.
+// The clocks of these zones are set on these days: by an hour or half an hour, at midnight, by two hours, and by a
+// whole day.
 var clockChanges = []struct{ zone, day string }{
 	{"Europe/Vienna", "2026-03-29"}, {"Europe/Vienna", "2026-10-25"},
 	{"Australia/Lord_Howe", "2026-10-04"}, {"Australia/Lord_Howe", "2026-04-05"},
@@ -175,10 +174,10 @@ var clockChanges = []struct{ zone, day string }{
 	{"America/Havana", "2026-03-08"}, {"America/Havana", "2026-11-01"},
 	{"Antarctica/Troll", "2026-03-29"}, {"Antarctica/Troll", "2026-10-25"},
 	{"Pacific/Apia", "2011-12-30"},
-	{"Asia/Kathmandu", "2026-03-29"}, {"UTC", "2026-12-31"}, // none
+	{"Asia/Kathmandu", "2026-03-29"}, {"UTC", "2026-12-31"}, // not set
 }
 
-// Next is the same as looking at the clocks each minute, also when they are set.
+// Next agrees with a check of the clock at each minute, also when the clock is set.
 func TestNextIsTheFirstMinuteThatTheClocksShow(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range clockChanges {
@@ -213,8 +212,8 @@ func TestNextIsTheFirstMinuteThatTheClocksShow(t *testing.T) {
 	}
 }
 
-// Windows that overlap are one window, which is the same at each of its times, and between two of
-// them nothing begins.
+// Overlapping windows form one window, which is the same at each time within it, and nothing begins between two
+// windows.
 func TestWindowsAreTheUnionOfAllThatBegin(t *testing.T) {
 	tier.Slow(t)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -264,7 +263,7 @@ func TestWindows(t *testing.T) {
 		{"0,30 3 * * *", 45 * time.Minute, "2026-02-01 03:10", "02-01 03:00 to 02-01 04:15, in it"}, // joined
 		{"0,30 3 * * *", 45 * time.Minute, "2026-02-01 04:10", "02-01 03:00 to 02-01 04:15, in it"},
 		{"0,30 3 * * *", 30 * time.Minute, "2026-02-01 03:10", "02-01 03:00 to 02-01 04:00, in it"},
-		{"0 1 * * *", 3 * time.Hour, "2026-03-29 04:30", "03-29 01:00 to 03-29 05:00, in it"}, // three hours pass
+		{"0 1 * * *", 3 * time.Hour, "2026-03-29 04:30", "03-29 01:00 to 03-29 05:00, in it"}, // three hours elapse
 		{"0 1 * * *", 3 * time.Hour, "2026-10-25 03:00", "10-26 01:00 to 10-26 04:00"},
 		{"50 * * * *", 20 * time.Minute, "2026-10-25 02:55 +0100", "10-25 02:50 to 10-25 03:10, in it"}, // the second time
 		{"*/30 1-3 * * *", 30 * time.Minute, "2026-10-25 02:10 +0100", "10-25 01:00 to 10-25 04:00, in it"},

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// LocationHint is the cure of an error of Location.
+// LocationHint is the hint for an error of Location.
 const LocationHint = `write a name such as "Europe/Vienna"; the package tzdata has all of them`
 
-// Location returns the time zone of a name, or that of this machine for "".
+// Location returns the time zone with a name, or that of this machine for "".
 func Location(name string) (*time.Location, error) {
 	if name == "" {
 		return time.Local, nil

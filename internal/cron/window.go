@@ -8,32 +8,32 @@ import (
 // Windows are spans of time that begin by a Schedule.
 type Windows struct {
 	Begin    Schedule
-	Duration time.Duration // of each, as it passes: not by the clocks
+	Duration time.Duration // elapsed time of each, regardless of clock changes
 	In       *time.Location
 }
 
 // Window is a span of time.
 type Window struct{ From, To time.Time }
 
-// Contains reports whether a time is in the window: From is, To is not.
+// Contains reports whether a time is in the window, which includes From but not To.
 func (w Window) Contains(t time.Time) bool { return !t.Before(w.From) && t.Before(w.To) }
 
-// maxWindow is how long a window may become when others overlap or touch it.
+// maxWindow is the maximum length of a window that results from overlapping or adjacent windows.
 const maxWindow = 31 * 24 * time.Hour
 
-// maxJoined is how many windows that overlap or touch each other may be one: one that begins each
-// minute for a day, with some room. It bounds how long At takes.
+// maxJoined is the maximum number of overlapping or adjacent windows that are joined: slightly more than one per minute
+// for a day. It limits the cost of At.
 const maxJoined = 1500
 
-// At returns the window in which a time is, or else the next one, and whether there is one. Windows
-// that overlap or touch each other are one, whatever time in it was asked for; one that becomes
-// longer than maxWindow, or is of more than maxJoined, is cut off.
+// At returns the window that contains a time, or else the next one, and whether there is one. Overlapping or adjacent
+// windows are joined; the result is the same for each time in the joined window. A joined window is cut off if it
+// becomes longer than maxWindow or consists of more than maxJoined.
 func (w Windows) At(t time.Time) (Window, bool) {
 	at, joined := w.join(t)
 	return at, joined > 0
 }
 
-// join is At, and returns how many windows were joined; 0 if there is none.
+// join is At, but returns how many windows were joined; 0 if there is none.
 func (w Windows) join(t time.Time) (at Window, joined int) {
 	begin, ok := w.Begin.Next(t.Add(-w.Duration), w.In)
 	if !ok {
@@ -56,8 +56,8 @@ func (w Windows) join(t time.Time) (at Window, joined int) {
 	return at, joined
 }
 
-// Fault returns what is wrong with the first window after a time, in words that follow the name of the schedule in a
-// sentence or, if ofDuration, that of the duration; "" if nothing is.
+// Fault returns the problem of the first window after a time, or "". The text follows the name of the schedule in a
+// sentence or, if ofDuration, the name of the duration.
 func (w Windows) Fault(after time.Time) (problem string, ofDuration bool) {
 	switch at, joined := w.join(after); {
 	case joined == 0:

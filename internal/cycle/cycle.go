@@ -1,5 +1,4 @@
-// Package cycle finds cycles in what comes after what: the order in which targets are started, and
-// what they depend on.
+// Package cycle finds cycles in dependency graphs: the start order of targets, and their dependencies.
 package cycle
 
 import (
@@ -7,8 +6,8 @@ import (
 	"slices"
 )
 
-// Find returns cycles of a graph, which has for each name those that it points to: at least one if
-// there is any. A cycle ends with its first name. The result depends on the graph only.
+// Find returns cycles of a graph, which maps each name to its successors: at least one if there is any. A cycle begins
+// and ends with the same name. The result is deterministic.
 func Find(graph map[string][]string) (cycles [][]string) {
 	f := finder{graph: graph, done: map[string]bool{}, at: map[string]int{}}
 	for _, name := range slices.Sorted(maps.Keys(graph)) {
@@ -19,12 +18,12 @@ func Find(graph map[string][]string) (cycles [][]string) {
 	return cycles
 }
 
-// finder is a search in depth.
+// finder is a depth-first search.
 type finder struct {
 	graph map[string][]string
-	done  map[string]bool // names from which no other cycle is to be found
-	path  []string        // to the current name
-	at    map[string]int  // where the names of path are in it
+	done  map[string]bool // names that were searched completely
+	path  []string        // path to the current name
+	at    map[string]int  // index in path by name
 }
 
 // from returns the first cycle that is found from a name, or nil.

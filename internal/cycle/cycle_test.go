@@ -28,8 +28,8 @@ func TestCyclesAreFound(t *testing.T) {
 	}
 }
 
-// A graph has a cycle if and only if names remain when those that point to none are taken away again
-// and again, and what is found is a path of it.
+// A graph has a cycle if and only if names remain after repeatedly removing all names without successors. The result is
+// a path of the graph.
 func TestACycleIsFoundIfThereIsOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 2000 {
@@ -77,7 +77,7 @@ func isCyclic(graph map[string][]string) bool {
 
 func TestALongChainIsSearchedOnce(t *testing.T) {
 	tier.Slow(t)
-	const names = 200_000 // 20 billion comparisons if each name were compared with all before it
+	const names = 200_000 // 20 billion comparisons if each name were compared with all previous ones
 	graph := make(map[string][]string, names)
 	for i := range names {
 		graph[fmt.Sprintf("target-%06d", i)] = []string{fmt.Sprintf("target-%06d", i+1)}

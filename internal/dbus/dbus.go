@@ -1,5 +1,5 @@
-// Package dbus is a client of a D-Bus message bus at a Unix socket: calls whose arguments are strings, with any answer, and
-// signals. See https://dbus.freedesktop.org/doc/dbus-specification.html.
+// Package dbus is a client of a D-Bus message bus at a Unix socket. It supports calls with string arguments and any
+// response, and signals. See https://dbus.freedesktop.org/doc/dbus-specification.html.
 //
 // Files: dbus.go has the connection, message.go the messages, decode.go the values in them.
 package dbus
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// The bus itself, and the interfaces that each object has.
+// Name and object path of the bus itself.
 const (
 	busName = "org.freedesktop.DBus"
 	busPath = "/org/freedesktop/DBus"
 )
 
 // Address returns the path of the first Unix socket in a list of addresses, such as "unix:path=/run/user/1000/bus". A
-// name that begins with @ is an abstract one.
+// path that begins with @ is an abstract socket.
 func Address(list string) (string, error) {
 	for one := range strings.SplitSeq(list, ";") {
 		settings, isUnix := strings.CutPrefix(one, "unix:")
@@ -45,29 +45,29 @@ func Address(list string) (string, error) {
 	return "", fmt.Errorf("%q has no Unix socket, such as unix:path=/run/dbus/system_bus_socket", list)
 }
 
-// Conn is a connection to a bus. It is safe for use by multiple goroutines.
+// Conn is a connection to a bus. It is safe for concurrent use.
 type Conn struct {
 	conn   net.Conn
 	signal func(Signal)
-	closed chan struct{} // when no message is read any more
+	closed chan struct{} // closed when reading has ended
 
 	mu      sync.Mutex // guards the fields below, and writes
 	serial  uint32     // of the latest call
 	waiting map[uint32]chan message
-	err     error // why closed is closed
+	err     error // the reason; nil while the connection is open
 }
 
 // Signal is a signal of an object.
 type Signal struct{ Path, Interface, Member string }
 
-// Error is an error that a call was answered with.
+// Error is an error response to a call.
 type Error struct{ Name, Text string }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Text + " (" + e.Name + ")" }
 
-// Dial connects to the bus at a socket as the user of this process. The function is called with each signal that the bus passes
-// on, by one goroutine that reads all messages: it must not block, and must not call the Conn.
+// Dial connects to the bus at a socket, as the user of this process. signal is called for each signal from the bus, by
+// the goroutine that reads all messages: it must not block, and must not use the Conn.
 func Dial(ctx context.Context, socket string, signal func(Signal)) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
@@ -90,7 +90,7 @@ func Dial(ctx context.Context, socket string, signal func(Signal)) (*Conn, error
 	return c, nil
 }
 
-// cmpCause returns why ctx is done, or else err.
+// cmpCause returns the error of ctx if it is done, otherwise err.
 func cmpCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -98,10 +98,10 @@ func cmpCause(ctx context.Context, err error) error {
 	return err
 }
 
-// maxLine bounds the answer to an authentication, in bytes.
+// maxLine is the maximum size of a response to the authentication, in bytes.
 const maxLine = 512
 
-// authenticate says which user this is, which the bus compares with that of the socket's peer.
+// authenticate sends the ID of this user, which the bus compares with the user of the socket's peer.
 func authenticate(conn net.Conn, input *bufio.Reader) error {
 	user := hex.EncodeToString([]byte(strconv.Itoa(os.Geteuid())))
 	if _, err := conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
@@ -122,7 +122,7 @@ func authenticate(conn net.Conn, input *bufio.Reader) error {
 	return err
 }
 
-// Match has the bus pass signals on that a rule selects.
+// Match subscribes to the signals that a rule selects.
 func (c *Conn) Match(ctx context.Context, rule string) error {
 	_, err := c.Call(ctx, Call{busName, busPath, busName, "AddMatch"}, rule)
 	return err
@@ -131,8 +131,8 @@ func (c *Conn) Match(ctx context.Context, rule string) error {
 // Call names a method.
 type Call struct{ Destination, Path, Interface, Method string }
 
-// Call calls a method, and returns its answer: values of decode.go. Without an answer the error is that of ctx, or why the
-// connection was closed; an answer that is an error is an *Error.
+// Call calls a method, and returns its result: values as in decode. The error is an *Error if the bus or the callee
+// responds with one. Without a response, it is the error of ctx, or the reason why the connection was closed.
 func (c *Conn) Call(ctx context.Context, call Call, args ...string) ([]any, error) {
 	answer := make(chan message, 1)
 	serial, err := c.send(ctx, call, args, answer)
@@ -154,7 +154,7 @@ func (c *Conn) Call(ctx context.Context, call Call, args ...string) ([]any, erro
 	}
 }
 
-// sendTimeout bounds how long the bus may take none of a call. Half of a call would end the connection.
+// sendTimeout is the maximum time to write a call. A partly written call makes the connection unusable.
 const sendTimeout = 5 * time.Second
 
 func (c *Conn) send(ctx context.Context, call Call, args []string, answer chan message) (serial uint32, err error) {
@@ -177,7 +177,7 @@ func (c *Conn) send(ctx context.Context, call Call, args []string, answer chan m
 	return serial, err
 }
 
-// read reads messages until the connection ends.
+// read reads messages until the connection is closed.
 func (c *Conn) read(input *bufio.Reader) {
 	err := error(nil)
 	for err == nil {
@@ -208,21 +208,21 @@ func (c *Conn) dispatch(m message) {
 	}
 }
 
-// Closed returns a channel that is closed when the connection has ended.
+// Closed returns a channel that is closed when the connection is.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
-// Err returns why the connection has ended, or nil.
+// Err returns why the connection was closed, or nil while it is open.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection. It returns when no function is called any more.
+// Close closes the connection. When it returns, no call of the signal function is running or follows.
 func (c *Conn) Close() {
 	_ = c.conn.Close()
 	<-c.closed
 }
 
-// errTooLong is the error of a message that this client does not keep.
+// errTooLong is the error for a message that exceeds maxBody.
 var errTooLong = errors.New("the answer is too long")

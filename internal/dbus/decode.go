@@ -6,13 +6,14 @@ import (
 	"math"
 )
 
-// maxDepth bounds how deep values are in each other, as D-Bus does.
+// maxDepth is the maximum nesting of values, as specified by D-Bus.
 const maxDepth = 64
 
 var errMalformed = errors.New("a D-Bus message is malformed")
 
-// decode returns the values of a body. Go has the type of each number; a string, object path or signature is a string, a variant is its
-// value, "ay" is []byte, a dictionary with strings as keys is map[string]any, and any other array, dictionary entry or structure is []any.
+// decode returns the values of a body. A number has the corresponding Go type; a string, object path or signature is a
+// string; a variant is its value; "ay" is []byte; a dictionary with string keys is map[string]any; any other array,
+// dictionary entry or structure is []any.
 func decode(body []byte, order binary.ByteOrder, signature string) (values []any, err error) {
 	d := decoder{bytes: body, order: order}
 	for signature != "" && d.err == nil {
@@ -37,7 +38,7 @@ func (d *decoder) fail() {
 	}
 }
 
-// take returns the next bytes, which are aligned.
+// take returns the next n bytes at the given alignment.
 func (d *decoder) take(n, alignment int) []byte {
 	at := align(d.at, alignment)
 	if d.err != nil || n < 0 || n > len(d.bytes)-at {
@@ -76,7 +77,7 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-// text returns n bytes, without the NUL after them.
+// text returns n bytes as a string, and skips the NUL after them.
 func (d *decoder) text(n uint32) string {
 	if n > maxSkip {
 		d.fail()
@@ -137,7 +138,7 @@ func (d *decoder) value(signature string, depth int) (v any, rest string) {
 	return nil, ""
 }
 
-// fields reads a structure or a dictionary entry, whose signature goes on after its first character.
+// fields reads a structure or a dictionary entry. The signature is the part after the opening character.
 func (d *decoder) fields(signature string, end byte, depth int) (fields []any, rest string) {
 	d.take(0, 8)
 	for d.err == nil && signature != "" {
@@ -152,7 +153,7 @@ func (d *decoder) fields(signature string, end byte, depth int) (fields []any, r
 	return nil, ""
 }
 
-// array reads an array of elements of the first complete type of a signature.
+// array reads an array whose elements have the first complete type of the signature element.
 func (d *decoder) array(element string, depth int) (v any, rest string) {
 	length := d.uint32()
 	size, ok := typeLength(element, 0)
@@ -200,7 +201,7 @@ func (d *decoder) dictionary(entries []any) map[string]any {
 	return m
 }
 
-// alignment returns that of values of a type.
+// alignment returns the alignment of values of a type.
 func alignment(kind byte) int {
 	switch kind {
 	case 'y', 'g', 'v':
@@ -213,7 +214,7 @@ func alignment(kind byte) int {
 	return 4
 }
 
-// typeLength returns how many characters the first complete type of a signature has.
+// typeLength returns the length of the first complete type of a signature.
 func typeLength(signature string, depth int) (n int, ok bool) {
 	if signature == "" || depth > maxDepth {
 		return 0, false

@@ -27,14 +27,14 @@ const (
 	fieldSignature   = 8
 )
 
-// Limits of a message that is read, in bytes. The properties of a service take about 30 KiB.
+// Limits of a received message, in bytes. The properties of a service take about 30 KiB.
 const (
 	maxHeader = 64 << 10
-	maxBody   = 1 << 20   // more is skipped
-	maxSkip   = 128 << 20 // the most that D-Bus allows
+	maxBody   = 1 << 20   // a longer body is skipped
+	maxSkip   = 128 << 20 // the maximum of D-Bus
 )
 
-// message is a message that was read.
+// message is a received message.
 type message struct {
 	kind      byte
 	replyTo   uint32
@@ -42,12 +42,12 @@ type message struct {
 	signature string
 	order     binary.ByteOrder
 	body      []byte
-	isCut     bool // the body was too long
+	isCut     bool // the body exceeded maxBody and was skipped
 
 	Signal
 }
 
-// result returns the values of an answer, or the error that it is.
+// result returns the values of a response, or the error if it is one.
 func (m message) result() ([]any, error) {
 	if m.isCut {
 		return nil, errTooLong
@@ -63,7 +63,7 @@ func (m message) result() ([]any, error) {
 	return nil, e
 }
 
-// fixedHeader is the length of the part of a header that each message has, with the length of the array of fields.
+// fixedHeader is the length of the fixed part of a header, including the length of the array of fields.
 const fixedHeader = 16
 
 var errNoMessage = errors.New("this is no D-Bus message")
@@ -147,7 +147,7 @@ func encode(serial uint32, call Call, args []string) []byte {
 	b := []byte{'l', kindCall, 0, 1}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
 	b = binary.LittleEndian.AppendUint32(b, serial)
-	b = append(b, 0, 0, 0, 0) // the length of the fields
+	b = append(b, 0, 0, 0, 0) // the length of the fields, set below
 	for _, f := range []struct {
 		code byte
 		kind byte

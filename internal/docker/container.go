@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// Container is a container as inspect describes it.
+// Container is a container, as inspect returns it.
 type Container struct {
 	ID     string // 64 hexadecimal digits
-	Name   string // without the slash
+	Name   string // without the leading slash
 	Labels map[string]string
 	State  State
 
-	Policy      string                    // when its runtime starts it again: always, unless-stopped, on-failure, or no
+	Policy      string                    // restart policy: always, unless-stopped, on-failure, or no
 	TTY         bool                      // its output is not multiplexed
 	NetworkMode string                    // host, bridge, none, a network's name, or container:ID
 	StopSignal  string                    // name or number; empty for SIGTERM
-	Addresses   map[string]netip.Prefix   // by network, with the length of the network's prefix
-	Published   map[string]netip.AddrPort // "8080/tcp" to where this machine listens for it
-	Exposed     []uint16                  // TCP ports that the image, or who has made the container, names
+	Addresses   map[string]netip.Prefix   // by network; the prefix length is that of the network
+	Published   map[string]netip.AddrPort // by port such as "8080/tcp": the address at which this machine listens for it
+	Exposed     []uint16                  // TCP ports that the image, or the creator of the container, exposes
 }
 
-// State is what a container does.
+// State is the state of a container.
 type State struct {
 	Status    string // created, running, paused, restarting, removing, exited or dead
-	Running   bool   // also while it is paused
+	Running   bool   // also true while it is paused
 	Paused    bool
-	Pid       int // of its first process, in the namespace of the runtime; 0 unless it runs
+	Pid       int // process ID of its first process, in the namespace of the runtime; 0 unless it is running
 	ExitCode  int
 	OOMKilled bool
 	Error     string // why it did not start
@@ -42,7 +42,7 @@ type State struct {
 // Restarts reports whether the container has a restart policy of its own.
 func (c Container) Restarts() bool { return c.Policy != "" && c.Policy != "no" }
 
-// inspected is the answer of inspect.
+// inspected is the response of inspect.
 type inspected struct {
 	ID    string `json:"Id"`
 	Name  string
@@ -73,7 +73,8 @@ type inspected struct {
 	}
 }
 
-// Inspect returns a container by its ID, the begin of its ID, or its name. An unknown one is an ErrNotFound.
+// Inspect returns a container by its ID, a prefix of its ID, or its name. The error for an unknown one is an
+// ErrNotFound.
 func (c *Client) Inspect(ctx context.Context, name string) (Container, error) {
 	var in inspected
 	err := c.call(ctx, request{method: http.MethodGet, path: "/containers/" + url.PathEscape(name) + "/json"}, &in)
@@ -87,7 +88,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Container, error) {
 }
 
 func (in inspected) container() Container {
-	started, _ := time.Parse(time.RFC3339Nano, in.State.StartedAt) // zero before the first start, or of nonsense
+	started, _ := time.Parse(time.RFC3339Nano, in.State.StartedAt) // zero before the first start, or if invalid
 	return Container{
 		ID: in.ID, Name: strings.TrimPrefix(in.Name, "/"), Labels: in.Config.Labels,
 		State: State{
@@ -117,7 +118,7 @@ func (in inspected) addresses() map[string]netip.Prefix {
 	return addresses
 }
 
-// published returns the ports that this machine listens at for the container.
+// published returns the ports at which this machine listens for the container.
 func (in inspected) published() map[string]netip.AddrPort {
 	published := map[string]netip.AddrPort{}
 	for port, bindings := range in.NetworkSettings.Ports {
@@ -127,7 +128,7 @@ func (in inspected) published() map[string]netip.AddrPort {
 				continue
 			}
 			ip, err := netip.ParseAddr(b.HostIP)
-			if err != nil || ip.IsUnspecified() { // of all interfaces
+			if err != nil || ip.IsUnspecified() { // at all interfaces
 				ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 			}
 			published[port] = netip.AddrPortFrom(ip, uint16(number))
@@ -137,7 +138,7 @@ func (in inspected) published() map[string]netip.AddrPort {
 	return published
 }
 
-// exposed returns the TCP ports that the container is said to listen at, sorted.
+// exposed returns the TCP ports that the container declares, sorted.
 func (in inspected) exposed() (ports []uint16) {
 	for port := range in.Config.ExposedPorts {
 		number, protocol, _ := strings.Cut(port, "/")
@@ -158,12 +159,12 @@ type Listed struct {
 	Status string // for people: "Up 2 minutes"
 }
 
-// isRecent reports whether the container was started in the last minute, or may have been.
+// isRecent reports whether the container may have been started in the last minute.
 func (l Listed) isRecent() bool {
 	return strings.Contains(l.Status, "second") || strings.Contains(l.Status, "minute") && !strings.Contains(l.Status, "minutes")
 }
 
-// List returns all containers that have each of the labels, also those that do not run.
+// List returns all containers that have each of the labels, whether or not they are running.
 func (c *Client) List(ctx context.Context, labels map[string]string) (list []Listed, err error) {
 	query := url.Values{}
 	if len(labels) > 0 {

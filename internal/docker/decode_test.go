@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// serve has a handler stand for a runtime, and returns a client.
+// serve runs a handler in place of a runtime, and returns a client.
 func serve(t testing.TB, handle http.HandlerFunc) *Client {
 	t.Helper()
 	socket := filepath.Join(testsync.SocketDir(t), "s")

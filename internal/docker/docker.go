@@ -1,19 +1,19 @@
-// Package docker is a client of the Docker Engine API, as Docker and Podman serve it at a Unix
-// socket: what a driver of containers needs of it, and a watch of all containers of a socket.
+// Package docker is a client of the Docker Engine API, as served by Docker and Podman at a Unix
+// socket: the calls that a container driver needs, and a watch of the containers of a socket.
 //
-//	docker.go         Client: calls, the version, bounds
-//	socket.go         where the runtime listens
-//	errors.go         what went wrong, typed
+//	docker.go         Client: calls, the API version, limits
+//	socket.go         the sockets of runtimes
+//	errors.go         typed errors
 //	container.go      Container: inspect and list
 //	lifecycle.go      create, start, restart, kill and remove
 //	image.go          pull
 //	stream.go         the multiplexed stream of outputs, and logs
 //	exec.go           commands inside a container
 //	process_linux.go  signals to exactly one process, by a pidfd
-//	process_other.go  the same elsewhere: refused
+//	process_other.go  the same on other systems: not supported
 //	events.go         the stream of events
-//	watch.go          Watch: the containers of a socket, and who follows them
-//	sync.go           what keeps it up to date: inspect after events, and lists
+//	watch.go          Watch: the containers of a socket, and their followers
+//	sync.go           updates of a Watch: inspect after events, and lists
 package docker
 
 import (
@@ -31,23 +31,23 @@ import (
 	"time"
 )
 
-// Limits of the API's answers, and of the calls.
+// Limits of the API's responses, and of calls.
 const (
-	maxAnswer  = 1 << 20  // bytes of one answer
+	maxAnswer  = 1 << 20  // bytes of one response
 	maxList    = 32 << 20 // bytes of a list: 32 KiB for each of 1,000 containers
-	maxMessage = 4 << 10  // bytes of an error's message
+	maxMessage = 4 << 10  // bytes of an error message
 
-	maxCalls  = 8  // connections of short calls; more calls wait, as those of the next two
-	maxLong   = 64 // of calls that last: starts and stops
-	maxExecs  = 32 // of commands that run inside containers
+	maxCalls  = 8  // connections of short calls; further calls wait. The next two limits work alike
+	maxLong   = 64 // connections of long calls: starts and stops
+	maxExecs  = 32 // connections of commands that run inside containers
 	idleConns = 4
 
-	// callTimeout is for a runtime that does not answer. Docker on a loaded machine takes up to a second.
+	// callTimeout is the timeout of short calls. Docker on a loaded machine takes up to a second to respond.
 	callTimeout = 10 * time.Second
 )
 
-// The versions of the API. Docker Engine 29 refuses versions before 1.44; Podman 4 and Docker Engine 20.10 have 1.41. Version
-// 1.40 is that of Docker Engine 19.03 and Podman 3.
+// The supported versions of the API. Docker Engine 29 rejects versions before 1.44; Podman 4 and Docker Engine 20.10
+// have 1.41. Docker Engine 19.03 and Podman 3 have 1.40.
 var (
 	minVersion = version{1, 40}
 	maxVersion = version{1, 44}
@@ -70,17 +70,17 @@ func parseVersion(s string) (v version, ok bool) {
 	return v, found && err == nil && err2 == nil
 }
 
-// Client calls the API at one Unix socket. It is safe for use by multiple goroutines.
+// Client calls the API at one Unix socket. It is safe for concurrent use.
 type Client struct {
 	socket  string
-	short   http.Client // calls that are answered at once; connections are kept
-	long    http.Client // calls that last; a connection for each, as for the next two
+	short   http.Client // calls with an immediate response; connections are kept
+	long    http.Client // long calls; each has its own connection, as for the next two clients
 	execs   http.Client // outputs of commands
-	events  http.Client // one stream of events, and pings, which never wait for a connection
+	events  http.Client // the event stream, and pings, which never wait for a connection
 	version atomic.Pointer[version]
 }
 
-// New returns a client of the runtime that listens at a Unix socket, a path. It does not connect.
+// New returns a client of the runtime that listens at a Unix socket. socket is a path. New does not connect.
 func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -96,14 +96,15 @@ func New(socket string) *Client {
 // Socket returns the path of the runtime's socket.
 func (c *Client) Socket() string { return c.socket }
 
-// Close closes the connections that no call uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.short.CloseIdleConnections() }
 
-// Ping asks the runtime for its version, which the next calls use. It is an error if the version is too old.
+// Ping gets the API version of the runtime, which later calls use. It returns an error if the version is too old.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// By a connection of its own: one that is kept works when the socket is gone, and the next call may need another.
+	// Ping uses a connection of its own: a kept one works after the socket is gone, and the next call may need a new
+	// one.
 	res, err := c.send(ctx, &c.events, request{method: http.MethodGet, path: "/_ping"})
 	if err != nil {
 		return err
@@ -133,12 +134,12 @@ type request struct {
 	headers map[string]string
 }
 
-// call makes a short call, and decodes its answer, if out is not nil.
+// call makes a short call, and decodes its response if out is not nil.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	return c.callBy(ctx, &c.short, r, callTimeout, out)
 }
 
-// callLong is call for what the runtime does before it answers.
+// callLong is call for an operation that the runtime completes before it responds.
 func (c *Client) callLong(ctx context.Context, r request, timeout time.Duration, out any) error {
 	return c.callBy(ctx, &c.long, r, timeout, out)
 }
@@ -168,7 +169,7 @@ func (c *Client) callBy(ctx context.Context, by *http.Client, r request, timeout
 	return nil
 }
 
-// sendVersioned sends a request with the version in its path, which it asks for once.
+// sendVersioned sends a request with the API version in its path. It first gets the version if it is unknown.
 func (c *Client) sendVersioned(ctx context.Context, by *http.Client, r request) (*http.Response, error) {
 	if c.version.Load() == nil {
 		if err := c.Ping(ctx); err != nil {
@@ -179,7 +180,7 @@ func (c *Client) sendVersioned(ctx context.Context, by *http.Client, r request) 
 	return c.send(ctx, by, r)
 }
 
-// send sends a request, and returns an answer that is no error. The answer's body has to be closed.
+// send sends a request, and returns the response unless it is an error. The caller must close the response's body.
 func (c *Client) send(ctx context.Context, by *http.Client, r request) (*http.Response, error) {
 	var body io.Reader
 	if r.body != nil {
@@ -189,7 +190,7 @@ func (c *Client) send(ctx context.Context, by *http.Client, r request) (*http.Re
 		}
 		body = bytes.NewReader(text)
 	}
-	// The path is escaped already; the host is not used, but needed.
+	// The path is escaped already; the host is required but not used.
 	req, err := http.NewRequestWithContext(ctx, r.method, "http://runtime"+r.path, body)
 	if err != nil {
 		return nil, c.errorf(r.op(), "%v", err)
@@ -212,7 +213,7 @@ func (c *Client) send(ctx context.Context, by *http.Client, r request) (*http.Re
 	return res, nil
 }
 
-// op says what the call was for, without the version and IDs.
+// op returns a description of the call for errors, without the version and IDs.
 func (r request) op() string {
 	words := strings.Split(strings.Trim(r.path, "/"), "/")
 	if len(words) > 1 && strings.HasPrefix(words[0], "v1.") {
@@ -228,7 +229,7 @@ func last(words []string) string {
 	return "/…/" + words[len(words)-1]
 }
 
-// closeBody closes an answer's body after its short rest, so that the connection can be used again.
+// closeBody reads the short rest of a response's body and closes it, so that the connection can be reused.
 func closeBody(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, maxMessage)
 	_ = res.Body.Close()
@@ -236,6 +237,6 @@ func closeBody(res *http.Response) {
 
 // filters returns the query of filters.
 func filters(f map[string][]string) url.Values {
-	text, _ := json.Marshal(f) // has no error
+	text, _ := json.Marshal(f) // never fails
 	return url.Values{"filters": {string(text)}}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The kinds of errors of a runtime. Any other error of a call is an *Error, too: the runtime refused the call, for a reason
-// that its text says.
+// The kinds of errors of a runtime. Any other error of a call is an *Error without a kind: the runtime refused the
+// call, with the reason in the text.
 var (
 	ErrUnavailable = errors.New("the container runtime cannot be reached")
 	ErrTimeout     = errors.New("the container runtime did not answer in time")
@@ -25,11 +25,11 @@ var (
 
 // Error is an error of a call.
 type Error struct {
-	Kind   error  // ErrUnavailable, ErrTimeout, ErrPermission, ErrNotFound or ErrConflict; nil for another one
+	Kind   error  // ErrUnavailable, ErrTimeout, ErrPermission, ErrNotFound or ErrConflict; nil for any other
 	Op     string // the call: "POST /containers/…/start"
-	Status int    // of the answer; 0 without one
-	Text   string // what went wrong, in one line
-	Err    error  // the cause; nil if an answer is
+	Status int    // of the response; 0 if there was none
+	Text   string // a description, in one line
+	Err    error  // the cause; nil if the response is the cause
 }
 
 // Error implements error.
@@ -55,7 +55,7 @@ func (c *Client) errorf(op, format string, args ...any) *Error {
 	return &Error{Op: op, Text: fmt.Sprintf(format, args...)}
 }
 
-// failed returns the error of a call without an answer, or with half of one.
+// failed returns the error of a call without a complete response.
 func (c *Client) failed(ctx context.Context, op string, err error) error {
 	e := &Error{Op: op, Err: err}
 	var timeout interface{ Timeout() bool }
@@ -72,7 +72,7 @@ func (c *Client) failed(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// innermost returns the cause of an error without what the packages net and net/http put around it.
+// innermost returns the innermost cause of an error, without the wrapping of the packages net and net/http.
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -83,9 +83,9 @@ func innermost(err error) error {
 	}
 }
 
-// refused returns the error of an answer.
+// refused returns the error for an error response.
 func (c *Client) refused(op string, res *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxMessage)) // an error: the message is shorter
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxMessage)) // on an error, the message is just shorter
 	e := &Error{Op: op, Status: res.StatusCode, Text: message(text)}
 	if e.Text == "" {
 		e.Text = fmt.Sprintf("%s was answered with %s", op, oneLine(res.Status))
@@ -98,14 +98,14 @@ func (c *Client) refused(op string, res *http.Response) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Kind = ErrPermission
 	case http.StatusInternalServerError:
-		if strings.HasSuffix(e.Text, "no such container") { // Podman, about one that is being removed
+		if strings.HasSuffix(e.Text, "no such container") { // Podman's response about a container that is being removed
 			e.Kind = ErrNotFound
 		}
 	}
 	return e
 }
 
-// message returns the message of an answer that is an error.
+// message returns the message of an error response.
 func message(text []byte) string {
 	var answer struct{ Message, Cause string }
 	if json.Unmarshal(text, &answer) == nil && answer.Message != "" {
@@ -114,7 +114,7 @@ func message(text []byte) string {
 	return oneLine(string(text))
 }
 
-// oneLine returns text of a stranger as one line.
+// oneLine returns untrusted text as one line of limited length.
 func oneLine(text string) string {
 	return probe.OneLine(strings.TrimSpace(text), maxMessage)
 }

@@ -15,10 +15,11 @@ type event struct {
 	action string // start, kill, die, oom, destroy, pause, unpause or rename
 	id     string
 	at     time.Time
-	code   int // exit status, of die; -1 if it is not known
+	code   int // exit status, for die; -1 if unknown
 }
 
-// eventActions are those that the stream is asked for: each exec makes three others. Podman calls two of them differently.
+// eventActions are the actions to subscribe to. The others are left out because each exec causes three of them. Podman
+// has other names for two actions.
 var eventActions = []string{"start", "kill", "die", "died", "oom", "destroy", "remove", "pause", "unpause", "rename"}
 
 var eventFilters = filters(map[string][]string{"type": {"container"}, "event": eventActions})
@@ -32,7 +33,7 @@ func (c *Client) openEvents(ctx context.Context) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// readEvents calls handle with each event of a stream, until that ends.
+// readEvents calls handle with each event of a stream, until the stream ends.
 func readEvents(stream io.Reader, handle func(event)) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxAnswer)
@@ -47,7 +48,7 @@ func readEvents(stream io.Reader, handle func(event)) error {
 	return io.ErrUnexpectedEOF // the daemon ends the stream when it stops
 }
 
-// decodeEvent returns the event of a line, if it is one of a container.
+// decodeEvent returns the event of a line, or false unless it is an event of a container.
 func decodeEvent(line []byte) (e event, ok bool) {
 	var wire struct {
 		Type, Action string

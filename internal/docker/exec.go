@@ -16,48 +16,48 @@ type Exec struct {
 	Container string // its ID
 	Command   []string
 	Env       []string // NAME=value, in addition to those of the container
-	Dir       string   // of the container by default
-	User      string   // of the container by default
+	Dir       string   // default: that of the container
+	User      string   // default: that of the container
 	Stdout    io.Writer
 	Stderr    io.Writer
 }
 
-// ExecEnd is how a command has ended.
+// ExecEnd is the outcome of a command.
 type ExecEnd struct {
 	Code       int
-	NotStarted bool          // it could not be run; the output says why
-	TimedOut   bool          // it ran when ctx was done, and was killed
-	Delay      time.Duration // with TimedOut, how long the runtime took to start it
-	Left       *LeftExec     // why it may run on; nil if it does not. KillExec tries again
+	NotStarted bool          // it could not be run; the output has the reason
+	TimedOut   bool          // it was running when ctx was done, and was killed
+	Delay      time.Duration // with TimedOut: the time that the runtime took to start it
+	Left       *LeftExec     // set if it may still be running: KillExec tries to kill it again
 }
 
-// LeftExec is a command that goes on inside a container after its timeout.
+// LeftExec is a command that may still be running inside a container after its timeout.
 type LeftExec struct {
 	id        string
 	container string
 	asked     time.Time // when the runtime was asked to run it
-	isRunning bool      // it ran when it was to be killed
-	began     time.Time // when its process was started; zero if that is not known
+	isRunning bool      // it was running at the attempt to kill it
+	began     time.Time // when its process was started; zero if unknown
 
 	Err error // why it could not be killed
 }
 
 // Limits of a command.
 const (
-	killTimeout = time.Second            // for the runtime to say which process it is, and that it has ended
-	endPoll     = 5 * time.Millisecond   // the first pause between two questions whether a command has ended
-	maxEndPoll  = 100 * time.Millisecond // the longest one
+	killTimeout = time.Second            // for the runtime to return the process ID, and to report the exit
+	endPoll     = 5 * time.Millisecond   // first pause between two checks whether a command has exited
+	maxEndPoll  = 100 * time.Millisecond // longest pause
 )
 
-// execState is the answer of inspect of a command.
+// execState is the response of inspect for a command.
 type execState struct {
 	Running  bool
 	ExitCode *int
 	Pid      int
 }
 
-// Run runs the command, and returns when it has ended. When ctx is done its process is killed, with its descendants, and Run
-// returns at most a second later. An error says that it is not known how the command has ended, or would.
+// Run runs the command, and returns when it has exited. When ctx is done, Run kills the process with its descendants,
+// and returns at most a second later. On an error, the outcome of the command is unknown.
 func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 	var made struct {
 		ID string `json:"Id"`
@@ -86,7 +86,8 @@ func (c *Client) Run(ctx context.Context, x Exec) (ExecEnd, error) {
 	return end, nil
 }
 
-// timeOut ends a command at its timeout. It is an ErrTimeout if the runtime was late: the command was not started, or had ended.
+// timeOut kills a command at its timeout. It returns an ErrTimeout if the runtime was late: it had not started the
+// command, or had not reported its exit.
 func (c *Client) timeOut(left *LeftExec) (ExecEnd, error) {
 	end := ExecEnd{Left: c.KillExec(left)}
 	switch {
@@ -102,7 +103,8 @@ func (c *Client) timeOut(left *LeftExec) (ExecEnd, error) {
 	return end, &Error{Kind: ErrTimeout, Text: "it has not reported in time that the command has ended"}
 }
 
-// attach starts a command, and copies its output until that ends. It reports whether the runtime has started it.
+// attach starts a command, and copies its output until the output ends. It reports whether the runtime has started the
+// command.
 func (c *Client) attach(ctx context.Context, id string, stdout, stderr io.Writer) (isStarted bool, err error) {
 	r := request{
 		method: http.MethodPost, path: "/exec/" + url.PathEscape(id) + "/start", body: map[string]bool{"Detach": false, "Tty": false},
@@ -120,7 +122,8 @@ func (c *Client) attach(ctx context.Context, id string, stdout, stderr io.Writer
 	return true, nil
 }
 
-// awaitExec returns the state of a command when it has ended: the runtime may know that a while after its output has.
+// awaitExec returns the state of a command once it has exited. The runtime may report the exit later than the end of
+// the output.
 func (c *Client) awaitExec(ctx context.Context, id string) (s execState, err error) {
 	for pause := endPoll; ; pause = min(2*pause, maxEndPoll) {
 		if s, err = c.inspectExec(ctx, id); err != nil || !s.Running && s.ExitCode != nil {
@@ -139,7 +142,8 @@ func (c *Client) inspectExec(ctx context.Context, id string) (s execState, err e
 	return s, err
 }
 
-// KillExec kills a command and its descendants, and returns nil when it has ended.
+// KillExec kills a command and its descendants. It returns nil once the command has exited, otherwise left with its Err
+// set.
 func (c *Client) KillExec(left *LeftExec) *LeftExec {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
@@ -150,14 +154,14 @@ func (c *Client) KillExec(left *LeftExec) *LeftExec {
 	return left
 }
 
-// errNoProcess is why a command cannot be killed that has no process yet.
+// errNoProcess is the error of killing a command that has no process yet.
 var errNoProcess = errors.New("there is no process of it")
 
 func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 	left.isRunning = false
 	s, err := c.inspectExec(ctx, left.id)
 	switch {
-	case isNotFound(err), err == nil && !s.Running && s.ExitCode != nil: // with its container, or by itself
+	case isNotFound(err), err == nil && !s.Running && s.ExitCode != nil: // exited, with its container or by itself
 		return nil
 	case err != nil:
 		return err
@@ -165,7 +169,7 @@ func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 		return errNoProcess
 	}
 	p, err := openProcess(s.Pid, left.container, left.asked)
-	if errors.Is(err, errExited) { // which the runtime has not noticed
+	if errors.Is(err, errExited) { // the runtime has not noticed the exit yet
 		if _, unnoticed := c.awaitExec(ctx, left.id); unnoticed == nil {
 			return nil
 		}
@@ -178,17 +182,17 @@ func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 	defer p.Close()
 	left.began, _ = p.started()
 	if again, err := c.inspectExec(ctx, left.id); err != nil || again.Pid != s.Pid || !again.Running {
-		return err // nil: it has ended meanwhile
+		return err // nil means that it has exited in the meantime
 	}
 	if err := p.killTree(); err != nil {
 		return fmt.Errorf("process %d: %w", s.Pid, err)
 	}
-	_, _ = c.awaitExec(ctx, left.id) // or else the runtime has not noticed yet
+	_, _ = c.awaitExec(ctx, left.id) // on an error, the runtime has not noticed the exit yet
 	return nil
 }
 
-// isRuntimeError reports whether the output of a command is that of the runtime, which could not run it: that of runc and crun as
-// Docker and Podman report it.
+// isRuntimeError reports whether the output of a command is an error of runc or crun, as reported by Docker and Podman,
+// which could not run the command.
 func isRuntimeError(output string) bool {
 	return strings.HasPrefix(output, "OCI runtime exec failed") || strings.HasPrefix(output, "Error: ") && strings.Contains(output, "OCI ")
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pullSilence is how long a pull may make no progress.
+// pullSilence is the maximum time without progress of a pull.
 const pullSilence = 2 * time.Minute
 
 // HasImage reports whether the runtime has an image.
@@ -23,7 +23,8 @@ func (c *Client) HasImage(ctx context.Context, image string) (bool, error) {
 	return err == nil, err
 }
 
-// Pull has the runtime fetch an image from its registry, without credentials. It takes as long as there is progress.
+// Pull makes the runtime fetch an image from its registry, without credentials. It may take any time while there is
+// progress.
 func (c *Client) Pull(ctx context.Context, image string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,14 +51,15 @@ func (c *Client) Pull(ctx context.Context, image string) error {
 	return nil
 }
 
-// pullError returns the error of a line of progress, if it is one.
+// pullError returns the error in a line of progress, or "".
 func pullError(line []byte) string {
 	var progress struct{ Error string }
-	_ = json.Unmarshal(line, &progress) // nonsense is no error of the pull
+	_ = json.Unmarshal(line, &progress) // invalid JSON is not an error of the pull
 	return oneLine(progress.Error)
 }
 
-// withTag returns an image with the tag latest, if it has neither a tag nor a digest: the API would pull all tags.
+// withTag returns an image with the tag latest if it has neither a tag nor a digest: otherwise the API would pull all
+// tags.
 func withTag(image string) string {
 	name := image[strings.LastIndexByte(image, '/')+1:]
 	if strings.ContainsAny(name, ":@") {

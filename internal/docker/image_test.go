@@ -54,7 +54,7 @@ func registry(t *testing.T) string {
 }
 
 func TestImagesArePulled(t *testing.T) {
-	r := dockertest.Docker(t) // Podman asks only registries for plain HTTP that its files name
+	r := dockertest.Docker(t) // Podman uses plain HTTP only for registries that are listed in its files
 	image := registry(t) + "/image"
 	if has, err := r.HasImage(t.Context(), image); has || err != nil {
 		t.Fatal(has, err)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Spec is a container to create, as the API takes it.
+// Spec is the specification of a container to create, in the form of the API.
 type Spec struct {
 	Image        string
-	Entrypoint   []string            `json:",omitempty"` // of the image by default
+	Entrypoint   []string            `json:",omitempty"` // default: that of the image
 	Cmd          []string            `json:",omitempty"`
 	Env          []string            `json:",omitempty"` // NAME=value
 	User         string              `json:",omitempty"`
@@ -34,10 +34,10 @@ type HostConfig struct {
 	PidsLimit     int64                    `json:",omitempty"`
 }
 
-// RestartPolicy says when a runtime starts a container again.
+// RestartPolicy determines when a runtime starts a container again.
 type RestartPolicy struct{ Name string }
 
-// PortBinding is where the machine listens for a port of a container.
+// PortBinding is an address at which the machine listens for a port of a container.
 type PortBinding struct {
 	HostIP   string `json:"HostIp,omitempty"`
 	HostPort string
@@ -51,7 +51,8 @@ type Mount struct {
 	ReadOnly bool `json:",omitempty"`
 }
 
-// Create creates a container, and returns its ID. A name that is in use is an ErrConflict, an image that is not there an ErrNotFound.
+// Create creates a container, and returns its ID. The error is an ErrConflict if the name is in use, and an ErrNotFound
+// if the image does not exist.
 func (c *Client) Create(ctx context.Context, name string, s Spec) (id string, err error) {
 	var made struct {
 		ID string `json:"Id"`
@@ -69,20 +70,21 @@ func (c *Client) Create(ctx context.Context, name string, s Spec) (id string, er
 	return made.ID, nil
 }
 
-// createTimeout is for the creation, the start and the removal of a container, which copy and mount file systems.
+// createTimeout is the timeout for creating, starting and removing a container, which copy and mount file systems.
 const createTimeout = time.Minute
 
-// Start starts a container that does not run. It is no error if it runs already.
+// Start starts a container. It returns no error if the container is already running.
 func (c *Client) Start(ctx context.Context, id string) error {
 	return c.callLong(ctx, request{method: http.MethodPost, path: "/containers/" + url.PathEscape(id) + "/start"}, createTimeout, nil)
 }
 
-// Stop asks a container to exit, and kills it after a grace period, which is rounded up to seconds. It is no error if it does not run.
+// Stop asks a container to exit, and kills it after a grace period, which is rounded up to seconds. It returns no error
+// if the container is not running.
 func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return c.stop(ctx, id, "stop", grace)
 }
 
-// Restart stops a container as Stop does, and starts it.
+// Restart stops a container like Stop, and starts it.
 func (c *Client) Restart(ctx context.Context, id string, grace time.Duration) error {
 	return c.stop(ctx, id, "restart", grace)
 }
@@ -93,13 +95,15 @@ func (c *Client) stop(ctx context.Context, id, how string, grace time.Duration) 
 	return c.callLong(ctx, r, seconds*time.Second+createTimeout, nil)
 }
 
-// Kill sends a signal, such as SIGTERM, to the first process of a container. It is an ErrConflict if it does not run.
+// Kill sends a signal, such as SIGTERM, to the first process of a container. The error is an ErrConflict if the
+// container is not running.
 func (c *Client) Kill(ctx context.Context, id, signal string) error {
 	r := request{method: http.MethodPost, path: "/containers/" + url.PathEscape(id) + "/kill", query: url.Values{"signal": {signal}}}
 	return c.call(ctx, r, nil)
 }
 
-// Remove removes a container with its anonymous volumes; one that runs only with force, which kills it. It is no error if it is not there.
+// Remove removes a container with its anonymous volumes. With force, it also removes a running container, which it
+// kills. It returns no error if the container does not exist.
 func (c *Client) Remove(ctx context.Context, id string, force bool) error {
 	r := request{method: http.MethodDelete, path: "/containers/" + url.PathEscape(id), query: url.Values{"v": {"1"}}}
 	if force {
@@ -112,15 +116,15 @@ func (c *Client) Remove(ctx context.Context, id string, force bool) error {
 	return err
 }
 
-// ErrChanged says that a container is not the instance any more that was meant.
+// ErrChanged means that a container no longer runs the expected instance.
 var ErrChanged = errors.New("the container has exited or was started again meanwhile")
 
-// IsSame reports whether a container is the same instance: it runs, and was not started again since.
+// IsSame reports whether d is the same instance as c: it is running, and was not started again.
 func (c Container) IsSame(d Container) bool {
 	return d.State.Running && c.ID == d.ID && c.State.Pid == d.State.Pid && c.State.StartedAt.Equal(d.State.StartedAt)
 }
 
-// Check returns an ErrChanged unless the container is still the same instance.
+// Check returns ErrChanged unless the container is still the same instance.
 func (c *Client) Check(ctx context.Context, container Container) error {
 	now, err := c.Inspect(ctx, container.ID)
 	switch {
@@ -130,10 +134,10 @@ func (c *Client) Check(ctx context.Context, container Container) error {
 	return err
 }
 
-// OpenProcess opens the first process of an instance, or returns an ErrChanged.
+// OpenProcess opens the first process of an instance, or returns ErrChanged.
 func (c *Client) OpenProcess(ctx context.Context, container Container) (*Process, error) {
 	p, err := openProcess(container.State.Pid, container.ID, container.State.StartedAt)
-	if changed := c.Check(ctx, container); changed != nil { // after the process was opened: so it is that of the instance
+	if changed := c.Check(ctx, container); changed != nil { // checked after opening, so that the process belongs to the instance
 		if err == nil {
 			p.Close()
 		}

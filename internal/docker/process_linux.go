@@ -15,22 +15,23 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// Process is a process of a container. A signal to it never reaches another one, whoever has its number later.
+// Process is a process of a container. A signal to it never reaches another process that has got its number later.
 type Process struct {
 	pid int
 	fd  int
 }
 
-// startSlack is how much earlier a process may have started than the runtime says.
+// startSlack is the tolerance for the start time of a process, compared to the time that the runtime reports.
 const startSlack = 2 * time.Second
 
-// errExited says that there is no such process: it has exited, or the runtime runs in another PID namespace.
+// errExited means that there is no such process: it has exited, or the runtime runs in another PID namespace.
 var errExited = errors.New("has exited")
 
 var errForeign = errors.New("is not a process of the container as this engine sees it: the runtime runs in another PID namespace, or on another machine")
 
-// openProcess opens the process that the runtime calls so, if it is one of the container: its control group has the ID of the
-// container or, without control groups, it is not in our PID namespace and was started at that time.
+// openProcess opens the process with the ID that the runtime reports, if it belongs to the container: its control group
+// has the ID of the container or, without control groups, it is in another PID namespace and was started at the time
+// began.
 func openProcess(pid int, container string, began time.Time) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -40,7 +41,7 @@ func openProcess(pid int, container string, began time.Time) (*Process, error) {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
 	p := &Process{pid: pid, fd: fd}
-	isOf, isZombie := p.isOf(container, began), p.isZombie() // whose control group is not known: asked in this order
+	isOf, isZombie := p.isOf(container, began), p.isZombie() // a zombie has no control group; checked in this order
 	switch {
 	case isZombie:
 		err = errExited
@@ -53,10 +54,10 @@ func openProcess(pid int, container string, began time.Time) (*Process, error) {
 	return nil, err
 }
 
-// Close frees the descriptor of the process.
+// Close closes the descriptor of the process.
 func (p *Process) Close() { _ = unix.Close(p.fd) }
 
-// isOf reports whether the process is one of the container.
+// isOf reports whether the process belongs to the container.
 func (p *Process) isOf(container string, began time.Time) bool {
 	groups, _ := os.ReadFile(p.file("cgroup"))
 	if len(container) >= 12 && bytes.Contains(groups, []byte(container)) {
@@ -68,14 +69,14 @@ func (p *Process) isOf(container string, began time.Time) bool {
 	return err == nil && err2 == nil && own != its && ok && started.After(began.Add(-startSlack)) && started.Before(began.Add(startSlack))
 }
 
-// isZombie reports whether the process has exited, and its parent has not noticed.
+// isZombie reports whether the process has exited and was not reaped yet.
 func (p *Process) isZombie() bool {
 	stat, err := os.ReadFile(p.file("stat"))
 	fields := command.StatFields(stat)
 	return err != nil || len(fields) == 0 || fields[0][0] == 'Z' || fields[0][0] == 'X'
 }
 
-// started returns when the process was started.
+// started returns the start time of the process.
 func (p *Process) started() (t time.Time, ok bool) {
 	stat, _ := os.ReadFile(p.file("stat"))
 	fields := command.StatFields(stat)
@@ -95,7 +96,7 @@ func (p *Process) started() (t time.Time, ok bool) {
 
 func (p *Process) file(name string) string { return fmt.Sprintf("/proc/%d/%s", p.pid, name) }
 
-// Signal sends a signal. It is no error if the process has exited.
+// Signal sends a signal. It returns no error if the process has exited.
 func (p *Process) Signal(s syscall.Signal) error {
 	err := unix.PidfdSendSignal(p.fd, s, nil, 0)
 	if err == nil || errors.Is(err, unix.ESRCH) {
@@ -104,10 +105,11 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return os.NewSyscallError("pidfd_send_signal", err)
 }
 
-// maxTree bounds the descendants that killTree finds.
+// maxTree is the maximum number of descendants that killTree finds.
 const maxTree = 10_000
 
-// killTree kills the process and its descendants. They are stopped first, so that none of them starts another one meanwhile.
+// killTree kills the process and its descendants. It stops them first, so that none of them starts another one in the
+// meantime.
 func (p *Process) killTree() error {
 	if err := p.Signal(unix.SIGSTOP); err != nil {
 		return err
@@ -132,7 +134,7 @@ func (p *Process) killTree() error {
 	return first
 }
 
-// childOf stops and returns a child, or nil if it has exited.
+// childOf stops a child and returns it, or nil if it has exited.
 func childOf(parent, pid int) *Process {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -148,7 +150,7 @@ func childOf(parent, pid int) *Process {
 	return child
 }
 
-// SignalToStop returns the signal by which a container wants to be stopped.
+// SignalToStop returns the stop signal of the container; SIGTERM by default.
 func (c Container) SignalToStop() syscall.Signal {
 	const last = 64 // SIGRTMAX
 	if n, err := strconv.Atoi(c.StopSignal); err == nil && n > 0 && n <= last {

@@ -11,7 +11,7 @@ import (
 // Process is a process of a container.
 type Process struct{}
 
-// Errors of Linux.
+// Errors that only occur on Linux.
 var (
 	errExited  = errors.New("has exited")
 	errForeign = errors.New("is not a process of the container")
@@ -25,5 +25,5 @@ func (*Process) Close()                                    {}
 func (*Process) Signal(syscall.Signal) error               { return errNoPidfd }
 func (*Process) killTree() error                           { return errNoPidfd }
 
-// SignalToStop is not used here.
+// SignalToStop is not used on this system.
 func (Container) SignalToStop() syscall.Signal { return syscall.SIGTERM }

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// The sockets of runtimes, in the order in which they are looked for.
+// The sockets of runtimes, in the order in which Socket tries them.
 const (
 	dockerSocket       = "/var/run/docker.sock"
 	podmanSocket       = "/run/podman/podman.sock"
 	podmanSocketOfUser = "podman/podman.sock" // below XDG_RUNTIME_DIR
 )
 
-// Socket returns the path of the socket that a setting host means: that path, a URL such as unix:///run/podman/podman.sock, or
-// "" for the default. The error lacks the name of the field.
+// Socket returns the path of the socket for the setting host: a path, a URL such as unix:///run/podman/podman.sock, or
+// "" for the default. The error does not begin with the name of the field, except for DOCKER_HOST.
 func Socket(host string) (string, error) {
 	socket, err := socketOf(cmp.Or(host, os.Getenv("DOCKER_HOST")))
 	if err != nil && host == "" {
@@ -38,13 +38,13 @@ func Socket(host string) (string, error) {
 	return dockerSocket, nil
 }
 
-// CheckHost returns what is wrong with a host, without the name of its field. It looks at no socket.
+// CheckHost returns an error if a host is invalid, without the name of its field. It accesses no socket.
 func CheckHost(host string) error {
 	_, err := socketOf(host)
 	return err
 }
 
-// socketOf returns the path in a host, "" for none.
+// socketOf returns the path of the socket in a host, or "" if host is empty.
 func socketOf(host string) (string, error) {
 	scheme, rest, isURL := strings.Cut(host, "://")
 	switch {

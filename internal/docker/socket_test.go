@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A runtime of another machine is refused, wherever its address is written: with TLS, by SSH, or without.
+// A runtime on another machine is rejected, in each form of its address: with TLS, by SSH, or without either.
 func TestOnlySocketsOfThisMachineAreUsed(t *testing.T) {
 	for host, want := range map[string]string{
 		"":                               "",

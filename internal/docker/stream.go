@@ -16,13 +16,14 @@ import (
 
 // The kinds of a frame in a multiplexed stream.
 const (
-	frameStdin  = 0 // as stdout
+	frameStdin  = 0 // treated like stdout
 	frameStdout = 1
 	frameStderr = 2
 	frameSystem = 3 // an error of the runtime
 )
 
-// demultiplex writes what the frames of a stream contain. An error of the runtime within the stream is an error.
+// demultiplex writes the content of the frames to stdout and stderr. It returns an error if the runtime reports one in
+// a frame.
 func demultiplex(r io.Reader, stdout, stderr io.Writer) error {
 	var header [8]byte // kind, three zeros, length
 	for {
@@ -63,7 +64,7 @@ const (
 	logTimeout = 3 * time.Second
 )
 
-// Logs returns the last bytes that a container has written, at most so many.
+// Logs returns the end of a container's output, at most the given number of bytes.
 func (c *Client) Logs(ctx context.Context, container Container, most int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// enqueue has a container inspected. It needs mu.
+// enqueue marks a container as stale, so that it is inspected. It needs mu.
 func (w *Watch) enqueue(id string) {
 	if e := w.containers[id]; e != nil {
 		if e.isStale {
@@ -63,7 +63,7 @@ func (w *Watch) takeStale(yield func(string) bool) {
 	}
 }
 
-// inspectOne inspects a container, and notes what it is now.
+// inspectOne inspects a container, and stores its new state.
 func (w *Watch) inspectOne(ctx context.Context, id string) error {
 	w.mu.Lock()
 	before := w.changesOf(id)
@@ -100,7 +100,7 @@ func (w *Watch) changesOf(id string) int {
 	return 0
 }
 
-// store notes what a container is now, and returns whom it concerns. It needs mu.
+// store stores the new state of a container, and returns the functions of its followers. It needs mu.
 func (w *Watch) store(c Container) []func() {
 	e := w.containers[c.ID]
 	if e == nil {
@@ -120,7 +120,8 @@ func (w *Watch) store(c Container) []func() {
 	return w.changedOf(e.isOf)
 }
 
-// sync reads the list of containers, and inspects those that are new or have changed; the first time, all that are followed.
+// sync reads the list of containers, and inspects the new and changed ones. The first time it inspects all followed
+// ones.
 func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	w.mu.Lock()
 	present := slices.Collect(maps.Keys(w.followers))
@@ -142,10 +143,10 @@ func (w *Watch) sync(ctx context.Context, isFirst bool) error {
 	return nil
 }
 
-// listTries is how often a list is asked for that the runtime refuses.
+// listTries is the number of attempts to list containers if the runtime refuses.
 const listTries = 5
 
-// list returns the containers. Podman refuses to list them while one of them is being removed.
+// list returns the containers. It retries because Podman refuses to list containers while one is being removed.
 func (w *Watch) list(ctx context.Context) (list []Listed, err error) {
 	for try := range listTries {
 		var answer *Error
@@ -161,7 +162,7 @@ func (w *Watch) list(ctx context.Context) (list []Listed, err error) {
 	return list, err
 }
 
-// reconcile forgets containers that are not in a list, and returns the IDs of those to inspect.
+// reconcile discards containers that nobody follows any more, and returns the IDs of the containers to inspect.
 func (w *Watch) reconcile(list []Listed, isFirst bool) (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +184,7 @@ func (w *Watch) reconcile(list []Listed, isFirst bool) (ids []string) {
 	for id, e := range w.containers {
 		switch {
 		case listed[id]:
-		case w.isFollowed(id, e.seen.Name, e.seen.Labels): // it was created since, or is removed
+		case w.isFollowed(id, e.seen.Name, e.seen.Labels): // it was created after the list, or was removed
 			ids = append(ids, id)
 		default:
 			delete(w.containers, id)
@@ -192,7 +193,7 @@ func (w *Watch) reconcile(list []Listed, isFirst bool) (ids []string) {
 	return ids
 }
 
-// inspectAll inspects containers, some at once.
+// inspectAll inspects containers, a few concurrently.
 func (w *Watch) inspectAll(ctx context.Context, ids []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -218,7 +219,7 @@ func (w *Watch) inspectAll(ctx context.Context, ids []string) error {
 	return context.Cause(ctx)
 }
 
-// Add notes a container that was started just now, and which the stream of events may not have brought yet.
+// Add stores a container that was just started, whose event may not have arrived yet.
 func (w *Watch) Add(c Container) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,10 +227,10 @@ func (w *Watch) Add(c Container) {
 		return
 	}
 	w.store(c)
-	w.enqueue(c.ID) // it may have exited meanwhile
+	w.enqueue(c.ID) // it may have exited in the meantime
 }
 
-// Recheck has a container inspected that is followed.
+// Recheck triggers the inspection of a followed container.
 func (w *Watch) Recheck(id string) {
 	w.mu.Lock()
 	w.enqueue(id)

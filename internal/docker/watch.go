@@ -14,17 +14,17 @@ import (
 
 // Times of a Watch.
 const (
-	syncInterval = time.Minute            // between two lists, which correct what events have missed
-	pingInterval = 5 * time.Second        // between two questions whether the runtime answers
-	pingTimeout  = 5 * time.Second        // for the answer
+	syncInterval = time.Minute            // between two lists, in case events were missed
+	pingInterval = 5 * time.Second        // between two checks whether the runtime responds
+	pingTimeout  = 5 * time.Second        // for the response
 	minRetry     = 100 * time.Millisecond // after the runtime was lost, doubled with each failure
 	maxRetry     = 5 * time.Second
 	minSync      = 100 * time.Millisecond // between two lists
 
-	inspectors = 4 // calls of inspect at once
+	inspectors = 4 // number of concurrent calls of inspect
 )
 
-// Selector says which containers are followed: one by its ID or its name, or those that have all of the labels.
+// Selector selects containers: one by its ID or its name, or all that have each of the labels.
 type Selector struct {
 	ID     string
 	Name   string
@@ -46,51 +46,51 @@ func (s Selector) matches(id, name string, labels map[string]string) bool {
 	return len(s.Labels) > 0
 }
 
-// minPrefix is how much of an ID people write.
+// minPrefix is the minimum length of an ID prefix that is used in place of a name.
 const minPrefix = 12
 
-// Seen is what a Watch knows about a container.
+// Seen is the last known state of a container in a Watch.
 type Seen struct {
 	Container
 	Exit Exit // of the latest instance that has exited
 }
 
-// Exit is how an instance of a container has exited.
+// Exit describes how an instance of a container exited.
 type Exit struct {
-	StartedAt time.Time // of that instance; zero if none has
-	Code      int       // -1 if it is not known
+	StartedAt time.Time // start of that instance; zero if none has exited
+	Code      int       // -1 if unknown
 	OOMKilled bool
-	Killed    bool // somebody had the runtime stop, restart or kill it
+	Killed    bool // somebody stopped, restarted or killed it by the runtime
 }
 
-// Watch keeps those containers of a runtime up to date that somebody follows: by one stream of events, and by lists. It is
-// safe for use by multiple goroutines.
+// Watch keeps the state of a runtime's followed containers up to date, by one stream of events and by lists. It is safe
+// for concurrent use.
 type Watch struct {
 	client *Client
-	resync wake.Signal // a follower is new
+	resync wake.Signal // there is a new follower
 
 	mu         sync.Mutex // guards the fields below, and the fields of followers and entries
 	followers  map[*Follower]bool
 	containers map[string]*entry
 	stale      []string    // IDs to inspect
-	inspect    wake.Signal // stale has become longer
-	lost       error       // why the runtime is not seen now; nil if it is
-	since      time.Time   // when lost has changed between nil and an error
+	inspect    wake.Signal // set when stale grows
+	lost       error       // why the runtime is unreachable; nil if it is reachable
+	since      time.Time   // when lost last changed between nil and an error
 }
 
 // entry is a container of a Watch.
 type entry struct {
 	seen    Seen
 	oomAt   time.Time // StartedAt of the instance that an oom event was about
-	killAt  time.Time // the same of a kill event
-	changes int       // of the container, by events; an answer of inspect from before the latest one does not count
+	killAt  time.Time // the same for a kill event
+	changes int       // number of events; a response of inspect that began before the latest event is ignored
 	isStale bool      // its ID is in stale
 }
 
-// ErrNotListed is why a follower knows nothing yet.
+// ErrNotListed is the error of a view before the first list.
 var ErrNotListed = errors.New("the containers are not listed yet")
 
-// NewWatch returns a watch of a client's runtime, which begins with Run.
+// NewWatch returns a watch of a client's runtime. Run starts it.
 func NewWatch(c *Client) *Watch {
 	return &Watch{
 		client: c, resync: wake.New(), inspect: wake.New(), followers: map[*Follower]bool{}, containers: map[string]*entry{},
@@ -98,15 +98,15 @@ func NewWatch(c *Client) *Watch {
 	}
 }
 
-// Follower follows containers of a Watch.
+// Follower is a subscription to containers of a Watch.
 type Follower struct {
 	watch    *Watch
 	selector Selector
 	changed  func()
-	isListed bool // a list was read since it began
+	isListed bool // a list was read since it was created
 }
 
-// Follow begins to follow containers. Changed is called after each change of what View returns. It must not block.
+// Follow subscribes to containers. changed is called after each change of the View. It must not block.
 func (w *Watch) Follow(s Selector, changed func()) *Follower {
 	f := &Follower{watch: w, selector: s, changed: changed}
 	w.mu.Lock()
@@ -116,22 +116,22 @@ func (w *Watch) Follow(s Selector, changed func()) *Follower {
 	return f
 }
 
-// Close ends what Follow has begun.
+// Close ends the subscription.
 func (f *Follower) Close() {
 	f.watch.mu.Lock()
 	delete(f.watch.followers, f)
 	f.watch.mu.Unlock()
 }
 
-// View is what is known about the containers that are followed.
+// View is the last known state of the selected containers.
 type View struct {
-	Containers []Seen    // as they were seen last, by name
-	Lost       error     // why the runtime cannot be seen now; nil if it is
-	Since      time.Time // when that began
-	IsListed   bool      // Containers has all of them, or had when the runtime was lost
+	Containers []Seen    // their last known state, sorted by name
+	Lost       error     // why the runtime is unreachable; nil if it is reachable
+	Since      time.Time // when it became unreachable or reachable
+	IsListed   bool      // Containers is complete, or was when the runtime was lost
 }
 
-// View returns what is known now.
+// View returns the current view.
 func (f *Follower) View() View {
 	w := f.watch
 	w.mu.Lock()
@@ -146,7 +146,7 @@ func (f *Follower) View() View {
 	return v
 }
 
-// Find returns a container that somebody follows by its ID, and why the runtime is lost.
+// Find returns a followed container for which is returns true, and why the runtime is lost, if it is.
 func (w *Watch) Find(is func(Container) bool) (c Container, found bool, lost error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +158,8 @@ func (w *Watch) Find(is func(Container) bool) (c Container, found bool, lost err
 	return Container{}, false, w.lost
 }
 
-// Lost returns since when and why the runtime cannot be seen now; nil if it is, or if it has not been looked for yet.
+// Lost returns why, and since when, the runtime is unreachable. The error is nil if it is reachable, or before the
+// first list.
 func (w *Watch) Lost() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +189,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// setLost notes why the runtime is not seen now, or nil, and wakes all followers if that is new.
+// setLost records why the runtime is unreachable, or nil, and notifies all followers.
 func (w *Watch) setLost(err error) {
 	w.mu.Lock()
 	if (err == nil) != (w.lost == nil) {
@@ -200,7 +201,7 @@ func (w *Watch) setLost(err error) {
 	callAll(changed)
 }
 
-// changedOf returns the functions of some followers. It needs mu.
+// changedOf returns the changed functions of the followers for which is returns true. It needs mu.
 func (w *Watch) changedOf(is func(*Follower) bool) (changed []func()) {
 	for f := range w.followers {
 		if is(f) {
@@ -216,7 +217,7 @@ func callAll(functions []func()) {
 	}
 }
 
-// connect watches the runtime until it is lost, and returns why.
+// connect watches the runtime until it is lost, and returns the cause.
 func (w *Watch) connect(ctx context.Context) error {
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
@@ -243,7 +244,7 @@ func (w *Watch) connect(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(minSync): // many followers begin at once
+		case <-time.After(minSync): // many followers begin at the same time
 		}
 		select {
 		case <-ctx.Done():
@@ -254,7 +255,7 @@ func (w *Watch) connect(ctx context.Context) error {
 	}
 }
 
-// cmpCause returns why ctx is done, or else err.
+// cmpCause returns the cause of ctx if it is done, otherwise err.
 func cmpCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -268,7 +269,7 @@ func (w *Watch) ping(ctx context.Context) error {
 	return w.client.Ping(ctx)
 }
 
-// keepPinging returns when the runtime does not answer.
+// keepPinging returns an error when the runtime does not respond.
 func (w *Watch) keepPinging(ctx context.Context) error {
 	for {
 		select {
@@ -289,7 +290,7 @@ func (w *Watch) follow(ctx context.Context, stream io.ReadCloser) error {
 	return w.client.failed(ctx, "GET /events", readEvents(stream, w.handle))
 }
 
-// handle notes an event.
+// handle processes an event.
 func (w *Watch) handle(e event) {
 	w.mu.Lock()
 	changed := w.note(e)
@@ -297,7 +298,7 @@ func (w *Watch) handle(e event) {
 	callAll(changed)
 }
 
-// note notes an event, and returns whom it concerns. It needs mu.
+// note applies an event to the containers, and returns the functions of the followers to notify. It needs mu.
 func (w *Watch) note(e event) []func() {
 	known := w.containers[e.id]
 	switch {
@@ -305,7 +306,7 @@ func (w *Watch) note(e event) []func() {
 		w.resync.Set()
 		return nil
 	case known == nil:
-		if e.action == "start" { // whose labels only inspect tells: Podman's events lack them
+		if e.action == "start" { // Podman's events lack the labels, so it must be inspected
 			w.enqueue(e.id)
 		}
 		return nil
@@ -333,7 +334,7 @@ func (w *Watch) note(e event) []func() {
 	return nil
 }
 
-// exit notes that the instance has exited.
+// exit records that the instance has exited.
 func (e *entry) exit(x Exit) {
 	s := &e.seen.State
 	if !s.Running {
@@ -351,7 +352,7 @@ func (e *entry) isOf(f *Follower) bool {
 	return f.selector.matches(e.seen.ID, e.seen.Name, e.seen.Labels)
 }
 
-// isFollowed reports whether anybody follows a container. It needs mu.
+// isFollowed reports whether any follower follows a container. It needs mu.
 func (w *Watch) isFollowed(id, name string, labels map[string]string) bool {
 	for f := range w.followers {
 		if f.selector.matches(id, name, labels) {

@@ -31,7 +31,7 @@ func watch(t *testing.T, r *dockertest.Runtime) *docker.Watch {
 	return w
 }
 
-// follow returns a function that waits for a condition of what a watch knows about containers.
+// follow returns a function that waits until the view of a watch meets a condition.
 func follow(t *testing.T, w *docker.Watch, s docker.Selector) func(what string, is func(docker.View) bool) (docker.View, time.Time) {
 	changed := wake.New()
 	f := w.Follow(s, changed.Set)
@@ -136,8 +136,9 @@ func TestAWatchIsLostWithTheRuntimeAndRecovers(t *testing.T) {
 	})
 }
 
-// Docker Engine itself does not learn of one such kill in some thirty on a busy machine: containerd's shim reads it from the
-// control group, which may be gone before. So some containers are tried; all are known to have exited without a stop.
+// Docker Engine misses about one in thirty such kills on a busy machine: containerd's shim reads it from the control
+// group, which may have been removed before. So the test tries several containers; each must be reported as exited, not
+// as stopped.
 func TestAContainerThatIsKilledForMemoryIsKnownAsSuch(t *testing.T) {
 	r := dockertest.Docker(t) // Podman 4.3 with runc does not say it
 	w := watch(t, r)

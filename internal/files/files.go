@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// ErrTooLarge is in the error for a file above the maximum size.
+// ErrTooLarge is wrapped in the error for a file above the maximum size.
 var ErrTooLarge = errors.New("file is too large")
 
-// pipeTimeout is how long Read waits for the writer of a pipe.
+// pipeTimeout is the maximum time that Read waits for the end of a pipe.
 const pipeTimeout = 30 * time.Second
 
-// Read returns the content of a file of at most max bytes. The file may be a pipe, such as
-// a shell's process substitution, or a device: Read then returns an error unless its end
-// comes within 30 seconds.
+// Read returns the content of a file of at most max bytes. The file may be a pipe, such as a shell's process
+// substitution, or a device: Read then returns an error unless it ends within 30 seconds.
 func Read(name string, max int64) ([]byte, error) {
 	f, info, err := open(name)
 	if err != nil {
@@ -46,7 +45,7 @@ func ReadRegular(name string, max int64) ([]byte, error) {
 	return ReadFrom(f, name, max)
 }
 
-// IsRegular reports whether there is a regular file with a name.
+// IsRegular reports whether a regular file with the name exists.
 func IsRegular(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()
@@ -56,7 +55,7 @@ func IsRegular(name string) bool {
 func open(name string) (*os.File, os.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if absolute, noDir := filepath.Abs(name); err != nil && noDir == nil {
-		err = &os.PathError{Op: "open", Path: absolute, Err: cause(err)} // whoever reads it may be in another directory
+		err = &os.PathError{Op: "open", Path: absolute, Err: cause(err)} // readers of the error may be in another directory
 	}
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +82,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return p.file.Read(b)
 }
 
-// ReadFrom returns what is left of r, at most max bytes. The name is for errors.
+// ReadFrom returns the rest of r, at most max bytes. The name is for errors.
 func ReadFrom(r io.Reader, name string, max int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err == nil && int64(len(b)) > max {
@@ -92,8 +91,7 @@ func ReadFrom(r io.Reader, name string, max int64) ([]byte, error) {
 	return b, err
 }
 
-// IsSame reports whether two looks at a path have found the same file, and nothing that says that its content has changed: its
-// size and the time of its last change.
+// IsSame reports whether two calls of Stat found the same file, with the same size and modification time.
 func IsSame(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Users of a directory decide what they link to, but not which files of this user are written.
+// Other users who can write to a directory must not determine, by a link, which file of this user is written.
 func TestOnlyLinksThatNobodyElseCanMakeAreFollowed(t *testing.T) {
 	for _, test := range []struct {
 		mode os.FileMode // of the directory with the link

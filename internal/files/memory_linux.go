@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewMemory returns an empty file in memory. Other processes can use it by its descriptor only, and
-// cannot execute it. The name is for people who look at /proc.
+// NewMemory returns an empty file in memory. Other processes can access it only by its descriptor, and cannot execute
+// it. The name is shown in /proc.
 func NewMemory(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3

@@ -2,5 +2,5 @@
 
 package files
 
-// wait does nothing: reading a pipe waits for its writer.
+// wait does nothing: a read of a pipe waits for its writer.
 func (p *pipe) wait() error { return nil }

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait returns when there is something to read, or the end of the file. It uses poll(2),
-// which waits for the first writer of a pipe: read(2) returns the end of the file as long
-// as there is none.
+// wait returns when there is data to read, or the end of the file. It uses poll(2), which waits for the first writer of
+// a pipe: read(2) returns the end of the file as long as there is none.
 func (p *pipe) wait() error {
 	polled := []unix.PollFd{{Fd: int32(p.file.Fd()), Events: unix.POLLIN}}
 	for {

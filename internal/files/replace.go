@@ -10,10 +10,9 @@ import (
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
-// Replace writes a file atomically: readers see the old text or the new one.
-// A symbolic link is kept, and the file that it points to is replaced: unless users besides this
-// one, root, and this process's groups could have put it there, which is an error. Errors
-// have the name of the file.
+// Replace writes a file atomically: readers see the old text or the new one. If the name is a symbolic link, the link
+// is kept and its target is replaced. It is an error if users other than this one, root, and members of this process's
+// groups could have created the link. Errors contain the name of the file.
 func Replace(name string, text []byte, mode os.FileMode) error {
 	if err := replace(name, text, mode); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -41,11 +40,11 @@ func replace(name string, text []byte, mode os.FileMode) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// Target returns the file that Replace replaces: the file that a symbolic link points to, or else name. It is an error if
-// others could have put the link there.
+// Target returns the file that Replace replaces: the target of a symbolic link, or else name. It returns an error if
+// others could have created the link.
 func Target(name string) (string, error) {
 	target, err := filepath.EvalSymlinks(name)
-	if err != nil { // there is no file
+	if err != nil { // the file does not exist
 		return name, nil
 	}
 	_, err = FollowLinks(name, func(link string) error {
@@ -57,11 +56,11 @@ func Target(name string) (string, error) {
 	return target, err
 }
 
-// temporaryPrefix is how the names of Replace's temporary files begin. Digits follow.
+// temporaryPrefix returns the prefix of the names of Replace's temporary files. Digits follow.
 func temporaryPrefix(name string) string { return "." + filepath.Base(name) + "." }
 
-// RemoveTemporary removes the temporary files of a Replace whose program was killed. No other program may replace the file at
-// the same time.
+// RemoveTemporary removes the temporary files of a Replace whose program was killed. No other program must be replacing
+// the file at the same time.
 func RemoveTemporary(name string) error {
 	name, err := Target(name)
 	if err != nil {
@@ -78,15 +77,15 @@ func RemoveTemporary(name string) error {
 	return err
 }
 
-// maxLinks bounds how many symbolic links are followed, as Linux does.
+// maxLinks is the maximum number of symbolic links that are followed, as in Linux.
 const maxLinks = 40
 
-// FollowLinks returns the file, which need not exist, that a symbolic link leads to, or else name. It calls check with each
-// link on the way.
+// FollowLinks returns the file to which a chain of symbolic links leads, or else name. The file need not exist. It
+// calls check for each link.
 func FollowLinks(name string, check func(link string) error) (string, error) {
 	for range maxLinks {
 		to, err := os.Readlink(name)
-		if err != nil { // no link, or one that has gone meanwhile
+		if err != nil { // not a link, or removed in the meantime
 			return name, nil
 		}
 		if err := check(name); err != nil {
@@ -100,7 +99,7 @@ func FollowLinks(name string, check func(link string) error) (string, error) {
 	return "", fmt.Errorf("%s leads to more than %d symbolic links", name, maxLinks)
 }
 
-// cause returns an error without the name of the temporary file, which is another one each time.
+// cause returns an error without the name of the temporary file, which differs each time.
 func cause(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err

@@ -28,7 +28,7 @@ func TestReplaceReplacesTheWholeFile(t *testing.T) {
 	}
 }
 
-// The same failure has the same text each time, which names what the caller knows.
+// The same failure has the same text each time, and names the file known to the caller.
 func TestAFailedReplaceNamesTheFile(t *testing.T) {
 	dir := t.TempDir()
 	full := filepath.Join(dir, "full")
@@ -63,7 +63,7 @@ func TestAFailedReplaceLeavesNoTemporaryFile(t *testing.T) {
 	}
 }
 
-// A program that was killed while it wrote leaves its temporary file behind.
+// A program that was killed while writing leaves its temporary file behind.
 func TestTemporaryFilesOfAKilledProgramAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")

@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// CheckHeader returns what is wrong with the name or a value of a header, for the field that has it; nil if nothing is. No error
-// has a value.
+// CheckHeader validates the name and the values of a header. The error is for the given field, or nil; it never
+// contains a value.
 func CheckHeader(field, name string, values ...string) *probe.FieldError {
 	if !IsToken(name) {
 		err := &probe.FieldError{Field: field, Problem: fmt.Sprintf("has an invalid name: %.80q", name)}

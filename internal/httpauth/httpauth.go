@@ -1,5 +1,5 @@
-// Package httpauth has the credentials that requests by HTTP are sent with, of the handler http and of receivers of
-// notifications, and checks headers for them and for pre_stop.
+// Package httpauth provides the credentials of HTTP requests, for the handler http and receivers of notifications, and
+// validates headers, for the same and for pre_stop.
 package httpauth
 
 import (
@@ -17,20 +17,20 @@ type Basic struct {
 	Password string `hcl:"password,optional,sensitive" doc:"password to authenticate with" default:"empty"`
 }
 
-// Auth is what a request is authenticated with. The zero Auth is nothing.
+// Auth has the credentials of a request. The zero Auth has none.
 type Auth struct {
 	Basic           *Basic // nil for none
 	BearerTokenFile string // name of a file with a token; empty for none
 }
 
-// Bounds of credentials, in bytes.
+// Maximum sizes of credentials, in bytes.
 const (
 	maxBasic = 1 << 10
-	maxToken = 16 << 10 // as of a file; a request's head has few more
+	maxToken = 16 << 10 // size of the file; a server rarely accepts longer headers
 )
 
-// Check returns what is wrong: a *probe.FieldError, or nil. Headers are those that are configured besides. It reads the file. No
-// error has a password or a token.
+// Check validates the credentials. It returns a *probe.FieldError, or nil; an error never contains a password or a
+// token. headers are the other configured headers of the request. Check reads the file with the token.
 func (a Auth) Check(headers map[string][]string) error {
 	if a == (Auth{}) {
 		return nil
@@ -70,8 +70,8 @@ func (a Auth) Check(headers map[string][]string) error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// Header returns the value of the header Authorization; "" for none. It reads the file with the token, which may be replaced at any
-// time.
+// Header returns the value of the header Authorization, or "" for none. It reads the file with the token at each call,
+// since the file may be replaced at any time.
 func (a Auth) Header() (string, error) {
 	switch {
 	case a.Basic != nil:
@@ -102,10 +102,10 @@ func (a Auth) token() (string, error) {
 	return token, nil
 }
 
-// Hide replaces the credentials of a header in a text that somebody else has made, who may have repeated it.
+// Hide replaces the credentials of a header in an untrusted text, which may repeat them.
 func Hide(text, header string) string {
 	_, credentials, _ := strings.Cut(header, " ")
-	if credentials = strings.TrimRight(credentials, "="); credentials == "" { // the end of base64
+	if credentials = strings.TrimRight(credentials, "="); credentials == "" { // "=" is the padding of base64
 		return text
 	}
 	return strings.ReplaceAll(text, credentials, "(sensitive)")

@@ -1,5 +1,5 @@
-// Package limits checks the fields of a configuration by the tags that also describe them in HCL: min, max and oneof.
-// Package config and those who take a configuration from a Go program share it.
+// Package limits validates the fields of a configuration by the tags that also describe them in HCL: min, max and
+// oneof. It is shared by package config and by packages that take a configuration from a Go program.
 package limits
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Check returns an error for each field of a struct, and of the structs in it, that is outside its limits. Fields that are
-// optional may have their zero value. Path stands before the names of the fields: "tls.", or "" for none.
+// Check returns an error for each field of a struct, and of the structs in it, that is outside its limits. An optional
+// field may have its zero value. path is the prefix of the field names: "tls.", or "" for none.
 //
 // The tags are those of config.Of. The limits of a duration are written as "10ms", and those of a field with the option
 // bytes as "64KiB".
@@ -43,7 +43,7 @@ func check(s reflect.Value, path string, wrong *probe.FieldErrors) {
 	}
 }
 
-// problemOf returns what is wrong with the value of a field, or "".
+// problemOf returns the problem of a field's value, or "".
 func problemOf(v reflect.Value, tag reflect.StructTag, isSize bool) string {
 	if words := strings.Fields(tag.Get("oneof")); v.Kind() == reflect.String && len(words) > 0 && !slices.Contains(words, v.String()) {
 		last := len(words) - 1

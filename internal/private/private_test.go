@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// otherID is a user and a group that this process is not.
+// otherID is the ID of a user and group other than this process's.
 const otherID = 54321
 
 func TestOnlyThisUserMayUseWhatIsPrivate(t *testing.T) {
@@ -117,7 +117,7 @@ func newDir(t *testing.T, mode os.FileMode, owner, group int) string {
 	return dir
 }
 
-// wantError compares an error with a part of it; "" for none.
+// wantError checks that an error contains a text; "" means no error.
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

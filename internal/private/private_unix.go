@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package private says which directories and files are safe from other users: those that only this
-// user may use (Check), those that only this user and root may write to (RuntimeDirs, OfUser), and
-// those in which other users cannot replace a file (CheckParent).
+// Package private checks which directories and files are safe from other users: those that only this user may use
+// (Check), those that only this user and root may write to (RuntimeDirs, OfUser), and those in which other users cannot
+// replace a file (CheckParent).
 package private
 
 import (
@@ -24,8 +24,7 @@ const (
 	anybodyWrite = 0o002
 )
 
-// Check returns an error unless a directory or file belongs to this user, and is closed to all
-// others. Root can use it too.
+// Check returns an error unless a directory or file belongs to this user and is inaccessible to all others except root.
 func Check(info fs.FileInfo) error {
 	switch stat := statOf(info); {
 	case int(stat.Uid) != os.Geteuid():
@@ -36,10 +35,10 @@ func Check(info fs.FileInfo) error {
 	return nil
 }
 
-// CheckParent returns an error if users besides this one, root, and members of this process's
-// groups could put another file in a file's place, such as a symbolic link to one that only this
-// user can write to. A user's own group often has write permission (umask in login.defs(5)), and so
-// has the group of a volume (fsGroup in Kubernetes). It does not check the directories above.
+// CheckParent returns an error if users other than this one, root, and members of this process's groups could replace a
+// file in its directory, for instance by a symbolic link to a file that only this user can write to. Write permission
+// for a group of this process is accepted: a user's own group often has it (umask in login.defs(5)), and so does the
+// group of a volume (fsGroup in Kubernetes). CheckParent does not check the directories above.
 func CheckParent(name string) error {
 	dir := filepath.Dir(name)
 	info, err := os.Stat(dir)
@@ -52,8 +51,8 @@ func CheckParent(name string) error {
 	return nil
 }
 
-// problemOf says who besides this user, root, and members of this process's groups decides what the files of a directory
-// with some permissions are, and which command ends that; "" for nobody.
+// problemOf returns the problem if users other than this one, root, and members of this process's groups can replace
+// files in a directory with the given permissions, and a command that fixes it; "" if they cannot.
 func problemOf(dir fs.FileInfo, permissions fs.FileMode) (problem, cure string) {
 	switch owner, group := statOf(dir).Uid, statOf(dir).Gid; {
 	case owner != 0 && int(owner) != os.Geteuid():
@@ -66,9 +65,8 @@ func problemOf(dir fs.FileInfo, permissions fs.FileMode) (problem, cure string) 
 	return "", ""
 }
 
-// CheckDirs returns an error if users besides this one, root, and members of this process's groups could
-// replace a directory above a file: they would decide which file it is. A directory that does not exist is
-// none.
+// CheckDirs returns an error if users other than this one, root, and members of this process's groups could replace a
+// directory above a file, and thereby the file. It returns nil if the file's directory does not exist.
 func CheckDirs(name string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
 	if err != nil {
@@ -81,7 +79,7 @@ func CheckDirs(name string) error {
 		}
 		permissions := info.Mode().Perm()
 		if info.Mode()&os.ModeSticky != 0 {
-			permissions = 0 // others cannot replace what is in it
+			permissions = 0 // others cannot replace its entries
 		}
 		if problem, _ := problemOf(info, permissions); problem != "" {
 			return fmt.Errorf("directory %s %s", dir, problem)
@@ -101,11 +99,11 @@ func isOurs(gid uint32) bool {
 // statOf returns the owner of a file. It panics if info is not from package os.
 func statOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
-// runtimeDir is where programs keep what belongs to the present boot (hier(7)).
+// runtimeDir is the directory for files that belong to the current boot (hier(7)).
 const runtimeDir = "/run"
 
-// RuntimeDirs returns the directories for files that belong to the present boot, the best first:
-// /run, and what systemd has made for the service. Only this user and root can write to them.
+// RuntimeDirs returns the directories for files that belong to the current boot, the best first: /run, and the one that
+// systemd created for the service. Only this user and root can write to them.
 func RuntimeDirs() (dirs []string) {
 	for _, dir := range runtimeDirs() {
 		if dir, err := usable(dir); err == nil {
@@ -120,8 +118,8 @@ func runtimeDirs() []string {
 	return []string{runtimeDir, ofService}
 }
 
-// OfUser returns the best of RuntimeDirs and the directory for files that may be removed when this user logs out,
-// $XDG_RUNTIME_DIR, that this user can write to. The error says why there is none.
+// OfUser returns the first usable directory to which this user can write: one of RuntimeDirs, or else $XDG_RUNTIME_DIR,
+// whose files may be removed when this user logs out. The error explains why there is none.
 func OfUser() (string, error) {
 	var why []string
 	for _, name := range append(runtimeDirs(), os.Getenv("XDG_RUNTIME_DIR")) {
@@ -143,8 +141,8 @@ func OfUser() (string, error) {
 // writable is W_OK of access(2).
 const writable = 2
 
-// usable returns the path of a directory without symbolic links, or an error unless this user and root
-// alone can write to it.
+// usable returns the path of a directory without symbolic links, or an error unless only this user and root can write
+// to it.
 func usable(dir string) (resolved string, err error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("%q is not an absolute path", dir)

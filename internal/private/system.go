@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// systemDirs have files of the operating system only, and systemFiles are others without which it does not work as it did.
+// systemDirs contain only files of the operating system. systemFiles are further files that the operating system needs.
 var (
 	systemDirs  = []string{"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/sbin"}
 	systemFiles = []string{
@@ -15,7 +15,7 @@ var (
 	}
 )
 
-// IsOfSystem reports whether a path names a file of the operating system, which nobody means a program to write.
+// IsOfSystem reports whether a path names a file of the operating system, which a program should not write.
 func IsOfSystem(path string) bool {
 	path = filepath.Clean(path)
 	return slices.Contains(systemFiles, path) || slices.ContainsFunc(systemDirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })

@@ -14,11 +14,10 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// reader reads limits and counts. A file that cannot be read for want of descriptors or
-// memory says nothing; one that this process may not read, or that does not exist, limits
-// nothing that could be known.
+// reader reads limits and counts, and records in short if that fails for lack of descriptors or memory. A file that
+// does not exist, or that this process must not read, is treated as no limit.
 type reader struct {
-	short error // why not all could be read
+	short error // why some files could not be read; nil if all could
 }
 
 func (r *reader) note(err error) {
@@ -48,8 +47,8 @@ func (r *reader) events(dir, file string) map[string]int64 {
 	return events
 }
 
-// roomForProcesses returns how many processes and threads this process may add below
-// pids.max of its cgroups and RLIMIT_NPROC of its user.
+// roomForProcesses returns how many processes and threads this process may add within pids.max of its cgroups and
+// RLIMIT_NPROC of its user.
 func roomForProcesses() (room, error) {
 	var r reader
 	least := r.room(r.dirs("pids"))
@@ -59,7 +58,7 @@ func roomForProcesses() (room, error) {
 	return least, r.short
 }
 
-// room returns the room below pids.max of cgroups.
+// room returns the room within pids.max of cgroups.
 func (r *reader) room(dirs []string) room {
 	least := unlimited
 	for _, dir := range dirs {
@@ -74,7 +73,7 @@ func (r *reader) room(dirs []string) room {
 	return least
 }
 
-// below returns what room there is if there may be so many, too, of which some are present.
+// below returns the smaller of o and the room within another limit, most, of which present are used.
 func (o room) below(most, present int64) room {
 	if left := int(min(most-present, math.MaxInt32)); left < o.left {
 		return room{left: left, limit: int(min(most, math.MaxInt32))}
@@ -82,9 +81,9 @@ func (o room) below(most, present int64) room {
 	return o
 }
 
-// userLimit returns RLIMIT_NPROC if it applies: not to root and to processes with certain
-// capabilities, if the initial user namespace grants them (copy_process in kernel/fork.c of
-// Linux). Root of a container may be another user there.
+// userLimit returns RLIMIT_NPROC if it applies. It does not apply to root, nor to processes with certain capabilities,
+// if the initial user namespace grants them (copy_process in kernel/fork.c of Linux). Root of a container may be
+// another user there.
 func (r *reader) userLimit() (int64, bool) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
@@ -95,11 +94,11 @@ func (r *reader) userLimit() (int64, bool) {
 	return int64(min(limit.Cur, math.MaxInt64)), !isInitialNamespace(users) || os.Getuid() != 0 && !mayExceedLimits()
 }
 
-// isInitialNamespace reports whether a uid_map is that of the initial user namespace. A
-// kernel without user namespaces has no such file.
+// isInitialNamespace reports whether a uid_map belongs to the initial user namespace. A kernel without user namespaces
+// has no such file.
 func isInitialNamespace(uidMap []byte) bool {
 	fields := strings.Fields(string(uidMap))
-	return len(fields) == 0 || slices.Equal(fields, []string{"0", "0", "4294967295"}) // all users are themselves
+	return len(fields) == 0 || slices.Equal(fields, []string{"0", "0", "4294967295"}) // each user maps to itself
 }
 
 func mayExceedLimits() bool {
@@ -109,11 +108,11 @@ func mayExceedLimits() bool {
 	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// ownTasks are the processes and threads of this process's user. limiter.readMu guards it.
+// ownTasks counts the processes and threads of this process's user. limiter.readMu guards it.
 var ownTasks userTasks
 
-// userTasks counts the processes and threads of a user, which means a look at all processes
-// of the machine: seldom while there are far fewer than the user may have.
+// userTasks counts the processes and threads of a user. Counting requires reading all processes of the machine, so it
+// is done rarely while the count is far below the limit.
 type userTasks struct {
 	counted time.Time
 	n       int64
@@ -124,9 +123,8 @@ const (
 	farValidFor  = 10 * time.Second
 )
 
-// count returns the number of processes and threads, up to most. Those that a PID namespace
-// or the mount option hidepid hides are missing, and those of programs that may not be
-// traced.
+// count returns the number of processes and threads, up to most. It misses those that a PID namespace or the mount
+// option hidepid hides, and those of programs that may not be traced.
 func (u *userTasks) count(r *reader, most int64) int64 {
 	if most-u.n > farFromLimit && time.Since(u.counted) < farValidFor {
 		return u.n
@@ -135,8 +133,8 @@ func (u *userTasks) count(r *reader, most int64) int64 {
 	return u.n
 }
 
-// countTasks looks at all processes. The directory of a process belongs to its user, and
-// its list of threads has a link for each.
+// countTasks reads all processes. The directory of a process belongs to its user, and its list of threads has one link
+// per thread.
 func (r *reader) countTasks(uid uint32, most int64) (n int64) {
 	names, err := os.ReadDir("/proc")
 	r.note(err)
@@ -155,16 +153,14 @@ func (r *reader) countTasks(uid uint32, most int64) (n int64) {
 	return n
 }
 
-// countRefusals returns how many processes and threads were refused, and how many processes
-// were killed for want of memory. It does not count what happens to others below a limit
-// that they have to themselves.
+// countRefusals returns how many processes and threads were refused, plus how many processes were killed for lack of
+// memory. It leaves out refusals to other cgroups by limits that do not apply to this process.
 func countRefusals() (refusals int64, err error) {
 	var r reader
 	return r.refusals(r.dirs("pids"), r.dirs("memory")), r.short
 }
 
-// refusals is countRefusals with the directories of the cgroups with the controllers pids
-// and memory.
+// refusals is countRefusals with the directories of the cgroups with the controllers pids and memory.
 func (r *reader) refusals(pids, memory []string) (refusals int64) {
 	for i, dir := range pids {
 		events := r.events(dir, "pids.events.local") // of newer kernels, and version 2
@@ -176,7 +172,7 @@ func (r *reader) refusals(pids, memory []string) (refusals int64) {
 	if len(memory) == 0 {
 		return refusals
 	}
-	local, control := r.events(memory[0], "memory.events.local"), r.events(memory[0], "memory.oom_control") // of version 2, and 1
+	local, control := r.events(memory[0], "memory.events.local"), r.events(memory[0], "memory.oom_control") // of versions 2, 1
 	refusals += local["oom"] + local["oom_kill"] + control["oom_kill"]
 	if control["oom_kill_disable"] != 0 { // a process waits, or its system calls fail
 		denied, _ := r.number(memory[0], "memory.failcnt")

@@ -34,8 +34,8 @@ func ownDir(t *testing.T) string {
 	return dirs[0]
 }
 
-// The files of version 2, which may not be mounted here, are in testdata: those of a
-// service, of a container below it, and of a kernel without local events of processes.
+// Version 2 may not be mounted here, so its files are in testdata: those of a service, of a container below it, and of
+// a kernel without local events of processes.
 func TestFilesOfCgroupsOfVersion2(t *testing.T) {
 	service, container, older := filepath.Join("testdata", "v2"), filepath.Join("testdata", "v2", "container"), filepath.Join("testdata", "v2", "older")
 	for _, test := range []struct {

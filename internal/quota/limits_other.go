@@ -2,8 +2,8 @@
 
 package quota
 
-// roomForProcesses returns that there is no limit: this system does not say.
+// roomForProcesses returns unlimited: this system does not report a limit.
 func roomForProcesses() (room, error) { return unlimited, nil }
 
-// countRefusals returns nothing: this system does not count what it refuses.
+// countRefusals returns 0: this system does not count refusals.
 func countRefusals() (refusals int64, err error) { return 0, nil }

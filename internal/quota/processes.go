@@ -12,21 +12,20 @@ import (
 	"time"
 )
 
-// Processes limits the processes that this process starts.
+// Processes limits the number of processes that this process starts.
 var Processes = newLimiter(roomForProcesses, MakeThreads)
 
-// room is how many processes and threads may be added.
+// room is the number of processes and threads that may be added.
 type room struct {
 	left  int
-	limit int // the one that leaves the least room
+	limit int // the limit that leaves the least room
 }
 
-// unlimited is the room where there is no limit.
+// unlimited is the room if there is no limit.
 var unlimited = room{left: math.MaxInt32, limit: math.MaxInt32}
 
-// limiter admits processes while this process may have more processes and threads:
-// without room for a thread of its own the Go runtime ends the whole process. It admits
-// those that wait in order.
+// limiter admits processes while this process may have more processes and threads: if the Go runtime is refused a
+// thread of its own, it ends the whole process. It admits waiting callers in order.
 type limiter struct {
 	room        func() (room, error)
 	makeThreads func(int)
@@ -37,15 +36,15 @@ type limiter struct {
 	readMu sync.Mutex // held while room reads files and makeThreads makes threads
 
 	countMu  sync.Mutex    // guards the fields below
-	starting int           // processes that were admitted, and may not be counted by room yet
-	running  int           // processes that were admitted and have not ended
-	started  int           // processes that have started or failed to, in all
-	reserved int           // threads of processes that were admitted, and what Reserve has taken
-	threads  int           // for how many running processes there are threads
-	spare    int           // threads beside them
-	left     int           // what room has returned, without the reserve and the processes admitted since
-	limit    int           // as room has returned it; 0 before it was read
-	readAt   time.Time     // when room was called
+	starting int           // admitted processes that room may not count yet
+	running  int           // admitted processes that have not ended
+	started  int           // total number of processes that have started or failed to
+	reserved int           // threads of admitted processes, plus the tasks taken by Reserve
+	threads  int           // number of running processes for which there are threads
+	spare    int           // additional threads
+	left     int           // the latest room, less the reserve and the processes admitted since
+	limit    int           // the latest limit from room; 0 before the first
+	readAt   time.Time     // when room was last called
 	validFor time.Duration // how long left is valid after readAt
 }
 
@@ -54,43 +53,40 @@ func newLimiter(r func() (room, error), makeThreads func(int)) *limiter {
 }
 
 const (
-	// perProcess is how many processes and threads a process is expected to add soon: the
-	// thread that waits for it, the process, and its children.
+	// perProcess is the number of processes and threads that a process is expected to add soon: the thread that waits
+	// for it, the process, and its children.
 	perProcess = 2 + children
 
-	// children is how many processes a process is expected to have at once: a shell has one.
-	// It may start it at any time until it ends: on a starved machine long after its own start.
+	// children is the number of processes that a process is expected to have concurrently: a shell has one. It may
+	// start it at any time until it ends; on a starved machine, that may be long after its own start.
 	children = 1
 
-	// A call of room is valid for minValid, and for maxReadingCost times as long as it took,
-	// so that it takes a twentieth of a processor at most.
+	// The result of room is valid for minValid, or for maxReadingCost times as long as reading it took if that is
+	// longer, so that reading takes at most a twentieth of a processor.
 	minValid       = time.Millisecond
 	maxReadingCost = 20
 
-	// unlimitedFor is how long the answer is valid that there is no limit.
+	// unlimitedFor is the time for which the result unlimited is valid.
 	unlimitedFor = time.Second
 
-	// recheck is how often the first in the queue looks for room that others leave.
+	// recheck is the interval at which the first caller in the queue checks for room.
 	recheck = 5 * time.Millisecond
 )
 
-// reserve is how many processes and threads are left to the Go runtime and to the
-// further children of commands: a thread for each processor and some that block, and at most a
-// third of the limit.
+// reserve returns the number of processes and threads that are left to the Go runtime and to further children of
+// commands: one thread per processor and 16 that may block, and at most a third of the limit.
 func reserve(limit int) int { return min(runtime.GOMAXPROCS(0)+16, limit/3) }
 
-// Acquire waits until there is room for a process, for half of the time that ctx leaves:
-// with less the process could be blamed for being late. It returns how long it has waited,
-// and an error if there is no room, or the limits have never been read. Otherwise the caller
-// calls Started once, when the process runs or could not be started, and then Ended once,
-// when no thread waits for the process. It is safe for concurrent use by multiple
-// goroutines.
+// Acquire waits until there is room for a process, at most for half of the time that ctx leaves: with less time left,
+// the process could be blamed for being late. It returns how long it waited, and an error if there is no room, or if
+// the limits have never been read. Without an error, the caller must call Started once, when the process runs or could
+// not be started, and then Ended once, when no thread waits for the process. Acquire is safe for concurrent use.
 func (l *limiter) Acquire(ctx context.Context) (waited time.Duration, err error) {
 	return l.AcquireThreads(ctx, 0)
 }
 
-// AcquireThreads is Acquire for a process that makes threads. Room for them is left until
-// ReleaseThreads is called, whether they exist or not.
+// AcquireThreads is Acquire for a process that makes threads. Room for them is kept until ReleaseThreads is called,
+// whether or not they exist.
 func (l *limiter) AcquireThreads(ctx context.Context, threads int) (waited time.Duration, err error) {
 	if l.waiting.Load() == 0 {
 		if ok, err := l.admit(threads); ok || err != nil {
@@ -123,17 +119,16 @@ func (l *limiter) AcquireThreads(ctx context.Context, threads int) (waited time.
 	}
 }
 
-// ReleaseThreads says that the threads of a process that was admitted have ended.
+// ReleaseThreads returns the room for the threads of an admitted process after they have ended.
 func (l *limiter) ReleaseThreads(threads int) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	l.reserved -= threads
 }
 
-// Reserve takes room for so many processes and threads that another program will soon have,
-// until release is called: then they exist, or will not. It does not wait. An error says that
-// there is no room, or that the limits have never been read. It is safe for concurrent use by
-// multiple goroutines.
+// Reserve takes room for the given number of processes and threads that another program is about to create, until
+// release is called: by then they exist, or never will. It does not wait. It returns an error if there is no room, or
+// if the limits have never been read. It is safe for concurrent use.
 func (l *limiter) Reserve(tasks int) (release func(), err error) {
 	if !l.isValid() {
 		if err := l.read(); err != nil {
@@ -157,7 +152,7 @@ func (l *limiter) takeReserved(tasks int) bool {
 	return true
 }
 
-// admit takes the room for a process with threads, and returns false if there is none.
+// admit takes the room for a process with threads, or returns false if there is none.
 func (l *limiter) admit(threads int) (bool, error) {
 	if !l.isValid() {
 		if err := l.read(); err != nil {
@@ -180,7 +175,7 @@ func (l *limiter) isValid() bool {
 	return time.Since(l.readAt) < l.validFor
 }
 
-// take takes the room for a process with threads, if there is some.
+// take takes the room for a process with threads, if there is enough.
 func (l *limiter) take(threads int) (ok, needsThreads bool) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
@@ -194,8 +189,8 @@ func (l *limiter) take(threads int) (ok, needsThreads bool) {
 	return true, l.running > l.threads && l.limit != unlimited.limit
 }
 
-// read reads the room, unless another goroutine has just done so. If it cannot be read, what
-// was left is left; an error says that it has never been read.
+// read reads the room, unless another goroutine has just done so. If it cannot be read, the old value is kept; an error
+// means that there is no old value.
 func (l *limiter) read() error {
 	l.readMu.Lock()
 	defer l.readMu.Unlock()
@@ -231,9 +226,9 @@ func (l *limiter) noRoom() error {
 	return fmt.Errorf("no room for another process below the limit of %d processes and threads: %w", l.limit, syscall.EAGAIN)
 }
 
-// Started says that a process that was admitted runs, or why it could not be started.
-// After a refused fork none is admitted until room is read again, soon. Other errors, such
-// as a program that does not exist, say nothing about the room.
+// Started must be called when an admitted process runs, or with the error that kept it from starting. After a refused
+// fork, none is admitted until room is read again, soon. Other errors, such as a program that does not exist, do not
+// affect the room.
 func (l *limiter) Started(err error) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
@@ -244,7 +239,7 @@ func (l *limiter) Started(err error) {
 	}
 }
 
-// Ended says that no thread waits for a process that was admitted.
+// Ended must be called when no thread waits for an admitted process any more.
 func (l *limiter) Ended() {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// roomFor returns a limiter with room for n commands, beside the reserve, of which it
-// counts those that run. None of them has started a child yet.
+// roomFor returns a limiter with room for n commands, in addition to the reserve, and the number of running commands
+// that room counts. None of them has started a child yet.
 func roomFor(n int) (l *limiter, running *atomic.Int64) {
 	const limit = 300
 	running = new(atomic.Int64)
@@ -60,11 +60,11 @@ func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
 	})
 }
 
-// A shell that is short of processor time starts its child late.
+// A shell that is short of CPU time starts its child late.
 func TestRoomIsKeptForTheChildrenOfCommandsThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 60
-		tasks := 0 // of the commands: one for each, and a thread
+		tasks := 0 // of the commands: one process and one thread each
 		l := newLimiter(func() (room, error) { return room{left: limit - tasks, limit: limit}, nil }, func(int) {})
 		commands := 0
 		for {
@@ -163,7 +163,7 @@ func TestWhatCannotBeReadIsWhatItWas(t *testing.T) {
 	})
 }
 
-// A command may take what is left at any time.
+// A command may take the rest of the limit at any time.
 func TestThreadsAreMadeBeforeCommandsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 300

@@ -1,9 +1,9 @@
-// Package quota keeps this process within the limits of its machine, and says whether the
-// machine has denied it processes or memory.
+// Package quota keeps this process within the limits of its machine, and detects whether the machine has denied it
+// processes or memory.
 //
 //	quota.go      Read and DeniedSince: whether something was denied
 //	processes.go  Processes: how many processes may be started
-//	threads.go    makes threads before they could be denied
+//	threads.go    creates threads in advance, before they could be denied
 //	limits_*.go   the limits and counts of cgroups and of the user
 package quota
 
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// reading is what was denied up to a time.
+// reading is the number of refusals up to a point in time.
 type reading struct {
 	at       time.Time
 	refusals int64 // of processes, threads and memory
@@ -21,29 +21,28 @@ type reading struct {
 }
 
 const (
-	// maxAge bounds the age of what Read returns, so that many attempts share a reading.
+	// maxAge is the maximum age of the result of Read, so that many attempts share a reading.
 	maxAge = 50 * time.Millisecond
 
-	// maxBusyAge bounds it while another goroutine reads.
+	// maxBusyAge is the maximum age while another goroutine reads.
 	maxBusyAge = time.Second
 )
 
-// Read returns a reading for DeniedSince. It is safe for concurrent use by multiple
-// goroutines, as is DeniedSince.
+// Read returns a reading for DeniedSince. Both are safe for concurrent use.
 func Read() reading { return refusals.recent() }
 
-// DeniedSince reports whether processes, threads or memory were denied to the cgroup of this
-// process since a reading: to this process, its children, or others that share its limits.
-// If this process lacked what it takes to read that, something was denied.
+// DeniedSince reports whether processes, threads or memory were denied to the cgroup of this process since a reading:
+// to this process, its children, or others that share its limits. It also returns true if this process lacked the
+// resources to read the counts.
 func DeniedSince(before reading) bool { return refusals.now().deniedSince(before) }
 
 func (r reading) deniedSince(before reading) bool {
-	return before.short || r.short || r.refusals != before.refusals // fewer in another cgroup
+	return before.short || r.short || r.refusals != before.refusals // fewer after a move to another cgroup
 }
 
-// refusalCounter reads what was denied, once for callers that come at the same time.
+// refusalCounter reads the number of refusals, once for concurrent callers.
 type refusalCounter struct {
-	count func() (refusals int64, err error) // since the cgroup was made
+	count func() (refusals int64, err error) // since the cgroup was created
 
 	readMu sync.Mutex // held while count reads files
 	latest atomic.Pointer[reading]
@@ -51,9 +50,8 @@ type refusalCounter struct {
 
 var refusals = refusalCounter{count: countRefusals}
 
-// recent returns a reading that is not much older than maxAge. Where another goroutine
-// reads, it does not wait for a newer one than maxBusyAge: a process that is starved would
-// lose time in a queue.
+// recent returns a reading that is not much older than maxAge. While another goroutine reads, it accepts one up to
+// maxBusyAge instead of waiting: a starved process would lose time in a queue.
 func (c *refusalCounter) recent() reading {
 	r := c.latest.Load()
 	switch {
@@ -77,7 +75,7 @@ func (c *refusalCounter) now() reading {
 	return c.read()
 }
 
-// read reads the count.
+// read reads the count, and stores it as the latest reading.
 func (c *refusalCounter) read() reading {
 	r := reading{at: time.Now()}
 	count, err := c.count()

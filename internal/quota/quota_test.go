@@ -9,11 +9,11 @@ import (
 
 func TestOnlyWhatIsDeniedInATimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		count := int64(7) // of earlier
+		count := int64(7) // earlier refusals
 		c := refusalCounter{count: func() (int64, error) { return count, nil }}
 		early := c.recent()
 		time.Sleep(2 * maxAge)
-		count++ // nothing is read meanwhile
+		count++ // nothing reads the count in between
 		time.Sleep(2 * maxAge)
 		late := c.recent()
 		if c.now().deniedSince(late) {

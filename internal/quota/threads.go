@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// addThreads makes the threads that the running processes need, as many more, and half of
-// the reserve, while there is room for them, and reports whether there was. The Go runtime
-// keeps threads for ever. If a command takes the rest of the limit afterwards, the runtime
-// needs no new thread: it would be refused, and end this process.
+// addThreads makes threads while there is room for them: those that the running processes need, as many for further
+// ones, and half of the reserve. It reports whether there was room. The Go runtime keeps threads forever. Thus, if a
+// command takes the rest of the limit later, the runtime needs no new thread; if it were refused one, it would end this
+// process.
 func (l *limiter) addThreads() bool {
 	l.readMu.Lock()
 	defer l.readMu.Unlock()
@@ -16,7 +16,7 @@ func (l *limiter) addThreads() bool {
 	if added == 0 {
 		return true
 	}
-	r, err := l.room() // a command that takes the rest may be quick
+	r, err := l.room() // read again, since a command may quickly take the rest
 	if err != nil || r.left < added+reserve(r.limit)-spare {
 		return false
 	}
@@ -28,8 +28,7 @@ func (l *limiter) addThreads() bool {
 	return true
 }
 
-// missingThreads returns how many threads to add, how many are spare then, and how many are
-// idle.
+// missingThreads returns the number of threads to add, and the resulting numbers of spare and of idle threads.
 func (l *limiter) missingThreads() (added, spare, idle int) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
@@ -41,8 +40,8 @@ func (l *limiter) missingThreads() (added, spare, idle int) {
 	return more + spare - l.spare, spare, l.threads + more - l.running + 1 + spare
 }
 
-// MakeThreads makes the Go runtime have that many idle threads, if it does not. It keeps them.
-// Without room for one of them the runtime ends the program.
+// MakeThreads makes the Go runtime create n idle threads, if it has fewer. It keeps them. If one of them is refused,
+// the runtime ends the program.
 func MakeThreads(n int) {
 	var made, ended sync.WaitGroup
 	release := make(chan struct{})

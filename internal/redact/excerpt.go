@@ -10,11 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxSource is how much of a text Excerpt reads, in bytes.
+// MaxSource is the maximum number of bytes that Excerpt reads of a text.
 const MaxSource = 512
 
-// What may be a secret, beside a word as long as a key that has letters and digits: a value after a name for one, and the user of a
-// URL. An expression takes ten times as long as the search for the words that it needs, so that most texts go without.
+// Possible secrets, in addition to words that are as long as a key and have both letters and digits: a value after one
+// of these names, and the user of a URL. An expression takes ten times as long as the search for its names, so most
+// texts skip it.
 var (
 	names      = []string{"passw", "pwd", "secret", "token", "api_key", "api-key", "apikey", "authorization", "cookie", "session", "credential", "private", "signature"}
 	namedValue = regexp.MustCompile(`(?i)([\w-]*(?:` + strings.Join(names, "|") + `)[\w-]*["']?\s*[:=]\s*(?:(?:bearer|basic|digest)\s+)?)` +
@@ -24,16 +25,17 @@ var (
 
 const (
 	beginOfKey = "-----BEGIN "
-	minKey     = 20 // bytes of a word that may be a key
+	minKey     = 20 // minimum size of a word that may be a key, in bytes
 )
 
-// Excerpt returns the beginning of a text that a stranger has sent: one printable line of at most limit bytes, in which Mark stands for
-// what may be a secret. The tags of HTML are left out. It is "" if the text is binary. A secret that looks like a common word remains.
+// Excerpt returns the beginning of an untrusted text: one printable line of at most limit bytes, with Mark in place of
+// possible secrets, and without HTML tags. It returns "" if the text is binary. A secret that looks like a common word
+// remains.
 func Excerpt(text []byte, limit int) string {
 	isCut := len(text) > MaxSource
 	if isCut {
 		text = text[:MaxSource]
-		if end := bytes.LastIndexAny(text, " \t\r\n,;&\"'<>"); end >= 0 { // half a word may not look like a secret
+		if end := bytes.LastIndexAny(text, " \t\r\n,;&\"'<>"); end >= 0 { // part of a secret may not look like one
 			text = text[:end]
 		} else {
 			return ""
@@ -54,10 +56,10 @@ func Excerpt(text []byte, limit int) string {
 	return short
 }
 
-// isBinary reports whether a character is in no text: a control character other than white space.
+// isBinary reports whether a character occurs only in binary data: a control character other than white space and ESC.
 func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
 
-// withoutTags returns the text of HTML, without that of styles and scripts.
+// withoutTags returns the text of HTML, without the content of styles and scripts.
 func withoutTags(s string) string {
 	var b strings.Builder
 	for {
@@ -77,7 +79,8 @@ func withoutTags(s string) string {
 	}
 }
 
-// withoutNamed returns a text without the values that have names, the users of URLs, and what follows the beginning of a key.
+// withoutNamed returns a text without the values after names, the users of URLs, and anything from the beginning of a
+// key on.
 func withoutNamed(s string) string {
 	if before, _, found := strings.Cut(s, beginOfKey); found {
 		s = before + Mark
@@ -91,7 +94,7 @@ func withoutNamed(s string) string {
 	return s
 }
 
-// withoutKeys returns a text without the words that are as long as keys, and have letters and digits.
+// withoutKeys returns a text without words that are as long as a key and have both letters and digits.
 func withoutKeys(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -114,7 +117,7 @@ func withoutKeys(s string) string {
 	return b.String()
 }
 
-// isOfKey reports whether a character may be one of a key: of base64, base64url or hexadecimal.
+// isOfKey reports whether a character may be part of a key: in base64, base64url or hexadecimal.
 func isOfKey(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("+/_=-", r)
 }

@@ -1,5 +1,4 @@
-// Package redact replaces known sensitive values in texts, such as the output of a command that
-// prints its password.
+// Package redact replaces known sensitive values in texts, such as the output of a command that prints its password.
 //
 // The daemon has one Redactor, which daemon.addSecrets fills. Log lines, results of attempts (engine.Config.Redact), the
 // output of restart commands, notices, failures of gateways and errors of reloads pass through it. Package config masks
@@ -16,16 +15,15 @@ import (
 
 // Limits of a Redactor.
 const (
-	minValue  = 6         // bytes of a value; a shorter one would be found in many innocent texts
-	MaxValues = 10_000    // any more are not replaced
-	MaxText   = 256 << 10 // bytes of all values together, likewise
+	minValue  = 6         // bytes of a value; a shorter one would be found in many harmless texts
+	MaxValues = 10_000    // further values are not replaced
+	MaxText   = 256 << 10 // total bytes of all values; further values are not replaced
 )
 
-// Mark stands for a value that was replaced.
+// Mark replaces a value.
 const Mark = "(sensitive)"
 
-// Redactor replaces known values. The zero Redactor knows none. It is safe for concurrent use by
-// multiple goroutines.
+// Redactor replaces known values. The zero Redactor has none. It is safe for concurrent use.
 type Redactor struct {
 	known atomic.Pointer[known]
 }
@@ -36,9 +34,8 @@ type known struct {
 	replacer *strings.Replacer
 }
 
-// Add adds values, and reports whether there was room for all of them. White space around a
-// value, and values shorter than minValue, are ignored. The lines of a value with several are
-// values, too.
+// Add adds values, and reports whether all were within the limits. It trims white space around a value, and ignores
+// values shorter than minValue. It also adds each line of a value with several lines.
 func (r *Redactor) Add(values []string) bool {
 	for {
 		before := r.known.Load()
@@ -49,7 +46,7 @@ func (r *Redactor) Add(values []string) bool {
 	}
 }
 
-// with returns what is known after k with some values, and whether there was room for all of them. K may be nil.
+// with returns k with additional values, and whether all were within the limits. k may be nil.
 func (k *known) with(values []string) (now *known, all bool) {
 	now, all = &known{values: map[string]bool{}}, true
 	if k != nil {
@@ -73,7 +70,7 @@ func (k *known) with(values []string) (now *known, all bool) {
 	return now, all
 }
 
-// add adds a value, and reports whether there was room for it.
+// add adds a value, and reports whether it was within the limits.
 func (k *known) add(v string) bool {
 	v = strings.TrimSpace(v)
 	if len(v) < minValue || k.values[v] {
@@ -87,8 +84,8 @@ func (k *known) add(v string) bool {
 	return true
 }
 
-// Text returns a text with Mark in place of each known value. Its cost grows with the length of
-// the text, and hardly with the number of values.
+// Text returns a text with Mark in place of each known value. Its cost is proportional to the length of the text, and
+// almost independent of the number of values.
 func (r *Redactor) Text(s string) string {
 	if k := r.known.Load(); k != nil && len(s) >= minValue {
 		return k.replacer.Replace(s)

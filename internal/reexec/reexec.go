@@ -1,5 +1,5 @@
-// Package reexec has what is needed to start this program again under another name, for work
-// that needs a process of its own: guards of processes, and the compiler of plugins.
+// Package reexec starts this program again under another name, for work that needs a process of its own: guards of
+// processes, and the compiler of plugins.
 package reexec
 
 import (
@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 )
 
-// Executable is the file of this program, even when it was replaced after the start. Without
-// /proc it is found at the start, before the working directory can change.
+// Executable is the path of this program's file, which stays valid even if the file is replaced after the start.
+// Without /proc, the path is determined at the start, before the working directory can change.
 var Executable = find("/proc/self/exe", os.Args[0])
 
-// find returns proc if that exists, or else the file of the running program, which was started
-// with a name.
+// find returns proc if it exists, or else the file of the running program, which was started as name.
 func find(proc, name string) string {
 	if _, err := os.Stat(proc); err == nil {
 		return proc
@@ -30,7 +29,6 @@ func find(proc, name string) string {
 	return cmp.Or(absolute, path)
 }
 
-// Env returns the environment of such a process: settings of the Go runtime, and nothing of this
-// process's, which may have secrets. Under the race detector it does not wait a second before
-// it ends.
+// Env returns the environment of such a process: the given settings of the Go runtime, and nothing of this process's
+// environment, which may have secrets. The added setting keeps the race detector from waiting for a second at exit.
 func Env(settings ...string) []string { return append(settings, "GORACE=atexit_sleep_ms=0") }

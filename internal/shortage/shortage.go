@@ -1,6 +1,5 @@
-// Package shortage recognizes errors that say that this machine lacks descriptors or
-// memory, or, at the start of a process, processes or threads. Such an error says nothing
-// about a target.
+// Package shortage recognizes errors caused by a lack of descriptors or memory on this machine or, at the start of a
+// process, of processes or threads. Such an error is not the fault of a target.
 package shortage
 
 import (
@@ -14,9 +13,9 @@ func Is(err error) bool {
 	return errors.As(err, &number) && IsErrno(number)
 }
 
-// IsErrno reports whether an error number says that this machine lacks descriptors or
-// memory. ENOSPC is that of epoll_ctl and inotify for more than the user may have. EFAULT
-// says that the memory of a buffer, which Go has reserved, is not available.
+// IsErrno reports whether an error number means that this machine lacks descriptors or memory. ENOSPC is returned by
+// epoll_ctl and inotify beyond the limit of the user. EFAULT means that the memory of a buffer, which Go has reserved,
+// is not available.
 func IsErrno(number syscall.Errno) bool {
 	switch number {
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.EFAULT:
@@ -25,6 +24,5 @@ func IsErrno(number syscall.Errno) bool {
 	return false
 }
 
-// IsFork is Is for the start of a process, where EAGAIN says that there are too many
-// processes or threads.
+// IsFork is Is for the start of a process, where EAGAIN means too many processes or threads.
 func IsFork(err error) bool { return Is(err) || errors.Is(err, syscall.EAGAIN) }

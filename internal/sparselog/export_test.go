@@ -1,4 +1,4 @@
 package sparselog
 
-// Interval is for tests of the package from outside.
+// Interval is exported for external tests of the package.
 const Interval = interval

@@ -1,4 +1,4 @@
-// Package sparselog logs what fails again and again: a line of each message once in a while.
+// Package sparselog logs repeated failures: each message at most once per interval.
 package sparselog
 
 import (
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// interval is how often a message is logged at most.
+// interval is the minimum time between two records of the same message.
 const interval = time.Minute
 
-// Logger writes to a slog.Logger. Create it with New. Its methods may be called by multiple goroutines at once.
+// Logger writes to a slog.Logger. Create it with New. It is safe for concurrent use.
 type Logger struct {
 	log    *slog.Logger
-	logged sync.Map // when each message was logged last
+	logged sync.Map // time.Time of the last record, by message
 }
 
 // New returns a Logger that writes to log, or nowhere if that is nil.
@@ -22,8 +22,8 @@ func New(log *slog.Logger) *Logger {
 	return &Logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 }
 
-// Warn logs a message at level Warn, unless the same message was logged less than interval ago. A message must be a
-// constant, since it is remembered; what differs from call to call belongs into args.
+// Warn logs a message at level Warn, unless the same message was logged less than interval ago. The message must be a
+// constant, since it is kept forever; variable parts belong in args.
 func (l *Logger) Warn(message string, args ...any) {
 	if l.isDue(message) {
 		l.log.Warn(message, args...)
@@ -37,7 +37,7 @@ func (l *Logger) Error(message string, args ...any) {
 	}
 }
 
-// isDue reports whether a message is to be logged now, and remembers that.
+// isDue reports whether a message is due, and records the time if it is.
 func (l *Logger) isDue(message string) bool {
 	now := time.Now()
 	last, isLogged := l.logged.LoadOrStore(message, now)

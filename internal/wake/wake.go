@@ -1,8 +1,8 @@
-// Package wake has the signal by which one goroutine wakes another. Signals that are set before the other receives
-// count as one.
+// Package wake provides a signal with which one goroutine wakes another. Signals that are set before the other
+// goroutine receives are merged into one.
 package wake
 
-// Signal is a channel of capacity 1 to receive from. New makes one.
+// Signal is a channel of capacity 1 to receive from. New creates one.
 type Signal chan struct{}
 
 // New returns a Signal that is not set.

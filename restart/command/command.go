@@ -1,5 +1,5 @@
-// Package command restarts what runs outside the engine by a command, such as
-// "systemctl restart web". It does not watch the service itself; probes do.
+// Package command restarts something outside the engine by a command, such as "systemctl restart web". It does not
+// watch the service itself; probes do.
 package command
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Config configures the driver: the command that restarts the target. Command, Env, Dir
-// and User have the meaning that they have in process.Config.
+// Config configures the driver: the command that restarts the target. Command, Env, Dir and User are as in
+// process.Config.
 type Config struct {
 	Target string // the target's name, for log records
 
@@ -32,21 +32,20 @@ type Config struct {
 	Dir     string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the engine"`
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the engine"`
 
-	Log *slog.Logger // one Warn line for each failed command, with its output; default: none
+	Log *slog.Logger // one Warn record for each failed command, with its output; default: none
 }
 
-// defaultTimeout is the default of Config.Timeout: systemd's own
-// DefaultTimeoutStartSec.
+// defaultTimeout is the default of Config.Timeout: DefaultTimeoutStartSec of systemd.
 const defaultTimeout = 90 * time.Second
 
-// maxOutput limits the part of a command's output that is kept, in bytes.
+// maxOutput is the maximum size of the kept output of a command, in bytes.
 const maxOutput = 4 << 10
 
-// maxReason limits the part of it that is in the reason of a failure, in bytes.
+// maxReason is the maximum size of the output in the reason of a failure, in bytes.
 const maxReason = 300
 
-// driver restarts one target by a command. It is a restart.External. While the
-// command does not run it costs one goroutine.
+// driver restarts one target by a command. It is a restart.External. It costs one goroutine while the command is not
+// running.
 type driver struct {
 	command run.Command
 	timeout time.Duration
@@ -56,8 +55,7 @@ type driver struct {
 	run     func(p run.Plan, ctx context.Context, stdout, stderr io.Writer) (run.End, error) // run.Plan.Run
 }
 
-// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
-// several, or nil.
+// Check validates the configuration without side effects. It returns one or more *probe.FieldError, joined, or nil.
 func (c Config) Check() error {
 	var wrong probe.FieldErrors
 	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
@@ -66,8 +64,8 @@ func (c Config) Check() error {
 	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
 
-// New returns a restart.External, or a *probe.FieldError that names the wrong field.
-// Whether program, directory and user exist is checked by each restart.
+// New returns a restart.External, or a *probe.FieldError that names the invalid field. Each restart checks whether the
+// program, the directory and the user exist.
 func New(c Config) (restart.Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -77,8 +75,7 @@ func New(c Config) (restart.Driver, error) {
 	return &driver{command: command, timeout: cmp.Or(c.Timeout, defaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
 }
 
-// Resume makes the next Run go on with an instance of an earlier Run: it runs outside the
-// engine.
+// Resume makes the next Run resume an instance of an earlier Run: it runs outside the engine.
 func (d *driver) Resume(id string) bool {
 	d.resumed = id
 	return true
@@ -89,17 +86,16 @@ var _ restart.External = (*driver)(nil)
 // SetFailed sets the function that Run calls when the command has failed.
 func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 
-// Run takes the target as an instance that runs already, and runs the command when
-// it is asked to terminate it. When the command exits with status 0 the instance has
-// terminated, with the command's output, and a service that it has started in a session of its own goes on;
-// nothing else does. Any other status is logged, and told as
-// SetFailed says, and the instance keeps running. The grace period is not used: the command itself decides
-// how to stop the service. If the command cannot be started for a shortage of this machine's,
-// the error is a restart.ErrShortage.
+// Run assumes that the target's instance is running already, and runs the command when it is asked to terminate the
+// instance. Exit status 0 means that the instance has terminated: Run returns the command's output. Any other status is
+// logged and passed to the function of SetFailed, and the instance keeps running. When the command exits, its remaining
+// descendants are killed, except a service that it started in a session of its own. The grace period is not used: the
+// command itself decides how to stop the service. If this machine lacks a resource to start the command, the error is a
+// restart.ErrShortage.
 //
-// When ctx is done a running command is killed, and Run returns the cause of ctx as the error. A command that was
-// killed, then or after its timeout, may hang in the kernel, or belong to another user, and still act: Run neither
-// returns nor says that it has failed before it has exited, however long that takes.
+// When ctx is done, a running command is killed, and Run returns the cause of ctx as the error. A killed command, here
+// or after its timeout, may hang in the kernel or belong to another user, and still have an effect: Run neither returns
+// nor reports a failure before the command has exited, however long that takes.
 func (d *driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	id := cmp.Or(d.resumed, newID(time.Now()))
 	d.resumed = ""
@@ -129,12 +125,12 @@ func (d *driver) Run(ctx context.Context, began func(restart.Begun), end <-chan 
 	}
 }
 
-// newID returns an ID that no other instance has, not even one of an earlier engine.
+// newID returns a unique ID, which no instance of an earlier engine has either.
 func newID(now time.Time) string {
 	return now.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text()[:10])
 }
 
-// drain drops a request to end that arrived while the command ran.
+// drain drops a request to terminate that arrived while the command ran.
 func drain(end <-chan time.Duration) {
 	select {
 	case <-end:
@@ -142,13 +138,13 @@ func drain(end <-chan time.Duration) {
 	}
 }
 
-// result is how a command has ended.
+// result is the output and the outcome of a command.
 type result struct {
 	output string
 	err    error // nil for exit status 0
 }
 
-// reason returns why the command has failed, with the end of its output.
+// reason returns why the command failed, with the end of its output.
 func (r result) reason() error {
 	if r.output == "" {
 		return fmt.Errorf("restart command failed: %w", r.err)

@@ -74,7 +74,7 @@ func TestFailedCommandIsLoggedAndTheInstanceGoesOn(t *testing.T) {
 		"no program":  {command.Config{Command: []string{"/no/such/program"}}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // a timeout has room for the start of a guard on a busy machine
+			t.Parallel() // the timeout must suffice to start a guard on a busy machine
 			l := begin(t, c.config)
 			l.end <- time.Second
 			l.await(t, c.logged)
@@ -109,7 +109,7 @@ func TestDoneContextReleasesTheInstanceAndKillsTheCommand(t *testing.T) {
 	}
 }
 
-// A service that was started must live; what a command leaves behind otherwise must not.
+// A service that the command has started must survive; other remaining processes of a command must not.
 func TestWhatTheCommandHasStartedGoesOnAfterASuccessOnly(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("setsid is missing, or this is not Linux")

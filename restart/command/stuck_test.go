@@ -16,8 +16,9 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// A command that was killed and hangs in the kernel may still act. Another one must not run beside it: neither that of
-// this driver, nor that of the next owner in a fleet, which waits until Run has returned or has said that it failed.
+// A command that was killed but hangs in the kernel may still have an effect. No other command must run at the same
+// time: neither from this driver, nor from the next owner in a fleet, which waits until Run has returned or has
+// reported a failure.
 func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 	for name, cut := range map[string]bool{"after its timeout": false, "after the end of its context": true} {
 		t.Run(name, func(t *testing.T) {

@@ -11,19 +11,19 @@ import (
 	"github.com/sonde-probe/sonde/internal/docker"
 )
 
-// act is a restart of a container that was asked for.
+// act is a requested restart of a container.
 type act struct {
-	done   chan error // capacity 1: nil when the instance has been terminated, as far as that is ours
-	isDone bool       // nil was received from done; of the goroutine that has begun the act
+	done   chan error // capacity 1: nil when this engine's part of the restart is done
+	isDone bool       // nil was received from done; belongs to the goroutine that began the act
 	cancel context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below
 	how   manner
 	by    time.Time   // the end of the grace period
-	timer *time.Timer // fires then; nil unless the manner is bySignal
+	timer *time.Timer // fires at that time; nil unless how is bySignal
 }
 
-// manner is how an instance was asked to exit.
+// manner is the way in which an instance was asked to exit.
 type manner uint8
 
 const (
@@ -32,8 +32,8 @@ const (
 	byAPI           // the runtime does the whole restart
 )
 
-// act begins to restart exactly this instance of a container. One that its runtime starts again is ended by a signal to its process,
-// if the engine may send one; any other one is restarted by the runtime.
+// act begins to restart exactly this instance of a container. If its runtime starts it again by its own policy and the
+// engine may signal its process, it is terminated by a signal; otherwise the runtime restarts it.
 func (rt *runtime) act(ctx context.Context, c docker.Container, grace time.Duration) *act {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &act{done: make(chan error, 1), cancel: cancel}
@@ -45,7 +45,7 @@ func (rt *runtime) act(ctx context.Context, c docker.Container, grace time.Durat
 	return a
 }
 
-// finished returns a channel that has the error of the act when it has ended.
+// finished returns a channel that receives the error of the act, or nil, when the act is over.
 func (a *act) finished() <-chan error {
 	if a == nil {
 		return nil
@@ -53,7 +53,7 @@ func (a *act) finished() <-chan error {
 	return a.done
 }
 
-// manner returns how the instance was asked to exit.
+// manner returns how the instance was asked to exit, or notAsked.
 func (a *act) manner() manner {
 	if a == nil {
 		return notAsked
@@ -63,7 +63,7 @@ func (a *act) manner() manner {
 	return a.how
 }
 
-// shorten makes the grace period end after d, unless it ends before.
+// shorten moves the end of the grace period to d from now, unless it is earlier already.
 func (a *act) shorten(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,8 +75,8 @@ func (a *act) shorten(d time.Duration) {
 	}
 }
 
-// settle returns the error of the act, when it has ended. A restart by the runtime goes on: half of one would leave the
-// container stopped.
+// settle waits for the end of the act and returns its error. It cancels an act by signal, but not a restart by the
+// runtime: half of one would leave the container stopped.
 func (a *act) settle() error {
 	if a == nil || a.isDone {
 		return nil
@@ -98,7 +98,7 @@ func (rt *runtime) perform(ctx context.Context, a *act, c docker.Container, grac
 		err := rt.signal(ctx, a, c)
 		if err == nil || errors.Is(err, docker.ErrChanged) || ctx.Err() != nil || a.manner() != notAsked {
 			return err
-		} // or else this engine cannot signal it
+		} // otherwise this engine cannot signal the process
 	}
 	if err := rt.Check(ctx, c); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (rt *runtime) perform(ctx context.Context, a *act, c docker.Container, grac
 	return rt.Restart(ctx, c.ID, grace)
 }
 
-// ask notes that the instance is asked to exit.
+// ask records how the instance is being asked to exit, and starts the timer.
 func (a *act) ask(how manner, timer *time.Timer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,8 +117,8 @@ func (a *act) ask(how manner, timer *time.Timer) {
 	}
 }
 
-// signal asks the first process of the instance to exit, and kills it when the grace period is over. It returns when ctx is done,
-// which is when the instance has exited.
+// signal asks the first process of the instance to exit, and kills it when the grace period is over. It returns when
+// ctx is done, which happens when the instance has exited.
 func (rt *runtime) signal(ctx context.Context, a *act, c docker.Container) error {
 	p, err := rt.OpenProcess(ctx, c)
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// attached is a driver of a container that somebody else has made. It is a restart.External: it restarts the container when a
-// probe fails. One without a restart policy that has exited on its own is started again when the controller asks for that. One
-// that was stopped is left alone. It costs one goroutine, beside the watch of its runtime.
+// attached is a driver for a container that somebody else has created. It is a restart.External: it restarts the
+// container when a probe fails. If the container has no restart policy and has exited on its own, the driver starts it
+// again when the controller requests that. A container that somebody stopped is left alone. The driver costs one
+// goroutine, in addition to the watch of its runtime.
 type attached struct {
 	runtimes *Runtimes
 	socket   string
@@ -29,16 +30,16 @@ type attached struct {
 
 	failed func(error)
 	notice func(restart.Notice)
-	resume string // the ID of the instance that an earlier engine has reported
-	due    string // the ID of a container that its runtime should start again: see startDue
+	resume string // ID of the instance that an earlier engine reported
+	due    string // ID of a container that its runtime should start again: see startDue
 	dueAt  time.Time
-	pause  time.Duration // between two tries to start it
+	pause  time.Duration // between two attempts to start it
 
-	crashed string // the ID of the container whose latest instance has exited on its own
-	stopped string // the ID of one that somebody has stopped
+	crashed string // ID of the container whose latest instance exited on its own
+	stopped string // ID of a container that somebody stopped
 }
 
-// newAttached returns a driver of a container.
+// newAttached returns a driver for the container that s selects.
 func newAttached(r *Runtimes, socket string, s docker.Selector, ports map[string]uint16, log *slog.Logger) *attached {
 	return &attached{runtimes: r, socket: socket, selector: s, ports: ports, log: log, failed: func(error) {}, notice: func(restart.Notice) {}}
 }
@@ -55,13 +56,13 @@ func (d *attached) SetFailed(failed func(error)) { d.failed = failed }
 // SetNotice implements restart.Notifying.
 func (d *attached) SetNotice(set func(restart.Notice)) { d.notice = set }
 
-// Resume makes the next Run go on with an instance of an earlier engine, if it still runs.
+// Resume makes the next Run resume an instance of an earlier engine, if it is still running.
 func (d *attached) Resume(id string) bool {
 	d.resume = id
 	return true
 }
 
-// Run follows the container: it waits until it runs, and returns when this instance has exited.
+// Run waits until the container runs, watches this instance, and returns when it has exited.
 func (d *attached) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	rt, release := d.runtimes.use(d.socket)
 	defer release()
@@ -76,7 +77,7 @@ func (d *attached) Run(ctx context.Context, began func(restart.Begun), end <-cha
 	return d.watch(ctx, rt, c, f, changed, end)
 }
 
-// await returns the container when it runs.
+// await waits until the container runs, and returns it.
 func (d *attached) await(ctx context.Context, rt *runtime, f *docker.Follower, changed wake.Signal, end <-chan time.Duration) (c docker.Container, err error) {
 	for {
 		v := f.View()
@@ -106,7 +107,8 @@ func (d *attached) await(ctx context.Context, rt *runtime, f *docker.Follower, c
 	}
 }
 
-// startCrashed starts the container after it has exited on its own, unless its runtime does by its own policy.
+// startCrashed starts the container after it has exited on its own, unless its restart policy leaves that to the
+// runtime.
 func (d *attached) startCrashed(ctx context.Context, rt *runtime, seen []docker.Seen) {
 	for _, s := range seen {
 		if s.ID != d.crashed || s.State.Running || s.Restarts() {
@@ -118,7 +120,7 @@ func (d *attached) startCrashed(ctx context.Context, rt *runtime, seen []docker.
 	}
 }
 
-// choose returns the container that runs, or why there is none.
+// choose returns the running container, or the reason why there is none.
 func (d *attached) choose(seen []docker.Seen) (docker.Container, restart.Notice) {
 	var names []string
 	var running docker.Container
@@ -151,7 +153,7 @@ func (d *attached) choose(seen []docker.Seen) (docker.Container, restart.Notice)
 	return running, restart.Notice{Reason: probe.ReasonNotRunning, Detail: detail}
 }
 
-// what describes the containers that match.
+// what describes the selector, for messages.
 func (d *attached) what() string {
 	if d.selector.Name != "" {
 		return fmt.Sprintf("the name or ID %q", d.selector.Name)
@@ -163,7 +165,7 @@ func (d *attached) what() string {
 	return "the labels " + strings.Join(labels, ", ")
 }
 
-// watch returns when the instance has exited, or ctx is done. It terminates the instance when it is asked to.
+// watch returns when the instance has exited, or ctx is done. It terminates the instance on request.
 func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f *docker.Follower, changed wake.Signal, end <-chan time.Duration) restart.Exit {
 	acting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,7 +183,7 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 		select {
 		case <-ctx.Done():
 			cancel()
-			_ = act.settle() // the container goes on, or its runtime restarts it
+			_ = act.settle() // the container keeps running, or its runtime restarts it
 			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 		case <-changed:
 		case grace, open := <-end:
@@ -196,10 +198,10 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 		case err := <-act.finished():
 			switch {
 			case err == nil:
-				act.isDone = true // the event of the exit comes later
+				act.isDone = true // the event of the exit is still to come
 				continue
 			case errors.Is(err, docker.ErrChanged):
-				rt.watch.Recheck(c.ID) // events have not told yet
+				rt.watch.Recheck(c.ID) // the event has not arrived yet
 			default:
 				d.log.Warn("container not restarted", "container", c.Name, "instance", instanceID(c), "error", err)
 				d.failed(fmt.Errorf("container %s: %w", c.Name, err))
@@ -209,20 +211,22 @@ func (d *attached) watch(ctx context.Context, rt *runtime, c docker.Container, f
 	}
 }
 
-// ended returns the exit of the instance, after the runtime has restarted it if it was asked to.
+// ended returns the exit of the instance. If the runtime is restarting it on request, ended waits for the end of that
+// restart first.
 func (d *attached) ended(rt *runtime, c docker.Container, x docker.Exit, a *act) restart.Exit {
 	how := a.manner()
 	e := rt.exitOf(c, x)
 	d.crashed, d.stopped = "", ""
 	switch {
 	case how != notAsked:
-	case x.Killed, x.StartedAt.IsZero(), !c.Restarts() && looksStopped(x): // the second was removed, or was started again unseen
+	// A zero StartedAt means that it was removed, or started again unobserved.
+	case x.Killed, x.StartedAt.IsZero(), !c.Restarts() && looksStopped(x):
 		e.ByOthers, d.stopped = true, c.ID
 	default:
 		d.crashed = c.ID
 	}
 	if err := a.settle(); how != notAsked && (how == bySignal || err != nil) {
-		// Its own policy starts it again. One for failures does not after a planned exit.
+		// Its own policy starts it again. The policy on-failure does not after exit status 0.
 		d.due, d.dueAt = c.ID, time.Now().Add(policyTimeout)
 		if c.Policy == "on-failure" && x.Code == 0 {
 			d.dueAt = time.Now()
@@ -231,14 +235,14 @@ func (d *attached) ended(rt *runtime, c docker.Container, x docker.Exit, a *act)
 	return e
 }
 
-// looksStopped reports whether a container has exited as one does that somebody stops. Podman has no event of that.
+// looksStopped reports whether a container has exited in the way a stopped one does. Podman has no event for that.
 func looksStopped(x docker.Exit) bool {
 	return !x.OOMKilled && (x.Code == 0 || x.Code == 128+int(syscall.SIGTERM) || x.Code == 128+int(syscall.SIGKILL))
 }
 
 const (
 	policyTimeout = 3 * time.Second // for a runtime to begin to start a container again by its own policy
-	maxPause      = time.Minute     // between two tries to start one
+	maxPause      = time.Minute     // between two attempts to start a container
 )
 
 // untilDue returns a channel that fires when the runtime should have started the container again.
@@ -249,8 +253,8 @@ func (d *attached) untilDue() <-chan time.Time {
 	return time.After(time.Until(d.dueAt))
 }
 
-// startDue starts a container that was terminated here, and which its runtime does not start again, although it has a policy:
-// one for failures does not after exit status 0, or after too many.
+// startDue starts a container that this driver terminated and that its runtime has not started again despite its
+// restart policy: on-failure does not apply to exit status 0, nor after too many attempts.
 func (d *attached) startDue(ctx context.Context, rt *runtime, seen []docker.Seen) {
 	if d.due == "" || time.Now().Before(d.dueAt) {
 		return

@@ -69,7 +69,7 @@ func TestACrashIsSeenAtOnce(t *testing.T) {
 		r.Container(t, "web", "serve", address)
 		w := newWorld(t, r)
 		w.HTTP("web", address)
-		for key, p := range w.Probes { // so that only events tell
+		for key, p := range w.Probes { // so that only events can report it
 			p.Rule.Period = time.Minute
 			w.Probes[key] = p
 		}

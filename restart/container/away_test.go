@@ -18,7 +18,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// While a runtime is away no verdict changes, and nothing is restarted; what has happened meanwhile is known when it is back.
+// While a runtime is unreachable, no verdict changes, and nothing is restarted. Once it is reachable again, events in
+// the meantime are noticed.
 func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		containers, away := tier.Pick(2, 3, 20), tier.Pick(time.Second, 2*time.Second, time.Minute)
@@ -28,7 +29,7 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 			name, address := fmt.Sprintf("web-%d", n), gatewaytest.FreeAddress(t)
 			addresses = append(addresses, address)
 			w.HTTP(name, address)
-			// A command takes a tenth of a second of a processor.
+			// A command takes a tenth of a second of CPU time.
 			w.exec(name, probe.Rule{Period: time.Duration(containers) * 500 * time.Millisecond, Timeout: 2 * time.Second, FailureThreshold: 2}, "/subject", "test", "/subject")
 			if n%2 == 0 {
 				r.Container(t, name, "serve", address)
@@ -57,7 +58,7 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 			for name := range units {
 				w.Until(name, "reason of the runtime during "+outage.name, func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
 			}
-			time.Sleep(away) // there is nothing to wait for: nothing may happen
+			time.Sleep(away) // there is no event to wait for: nothing may happen
 			for name, was := range before {
 				s := w.State(name)
 				if s.Instance.ID != was.Instance.ID || s.Instance.Phase != probe.Running || !s.Ready || !allPass(s) {
@@ -74,7 +75,7 @@ func TestNothingIsRestartedWhileTheRuntimeIsAway(t *testing.T) {
 				t.Errorf("events of %s: %v", id, actions)
 			}
 		}
-		// One that fails while its runtime is away is restarted when that is back.
+		// A target that fails while its runtime is unreachable is restarted once the runtime is reachable.
 		rename(t, r.Socket, r.Socket+".away")
 		w.Until("web-0", "outage", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
 		drivertest.Get(t, addresses[0], "/fail")
@@ -107,7 +108,7 @@ func allPass(s engine.TargetStatus) bool {
 	return len(s.Probes) == 3
 }
 
-// An engine that starts while the runtime is away goes on with what the engine before has remembered.
+// An engine that starts while the runtime is unreachable resumes from the memory of the previous engine.
 func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		first := newWorld(t, r)
@@ -145,11 +146,12 @@ func TestAnEngineThatStartsWhileTheRuntimeIsAwayGoesOn(t *testing.T) {
 	})
 }
 
-// A container that cannot be made since the runtime is away has the reason of the runtime: this machine lacks nothing.
+// A container that cannot be created because the runtime is unreachable has the reason of the runtime, not that of a
+// shortage.
 func TestAStartThatMeetsAnAbsentRuntimeIsWithheld(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w := newWorld(t, r)
-		// The watch has not noticed yet what calls meet.
+		// The watch has not noticed yet that calls fail.
 		w.runtimes.known = map[string]*runtime{r.Socket: {Client: docker.New(r.Socket + ".away"), watch: docker.NewWatch(r.Client)}}
 		w.Run(map[string]restart.Unit{"web": w.own("web", "sleep", "1000")}, nil)
 		s := w.Until("web", "a reason", func(s engine.TargetStatus) bool {

@@ -18,12 +18,12 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Config configures a driver: of the container that has Name or the labels of Match, which somebody else has made, or of
-// containers that it makes from Image.
+// Config configures a driver, either for a container that somebody else created, selected by Name or the labels of
+// Match, or for containers that the driver creates from Image.
 type Config struct {
-	Target   string            // the target's name, for log records and for the labels of containers that are made
-	Engine   string            `json:"-"` // identifies the engine among those of this machine, in the same labels; required with Image
-	Ports    map[string]uint16 // the target's ports, which are those inside the container
+	Target   string            // the target's name, for log records and for the labels of created containers
+	Engine   string            `json:"-"` // identifies the engine on this machine, in the same labels; required with Image
+	Ports    map[string]uint16 // the target's ports, as numbered inside the container
 	Runtimes *Runtimes         `json:"-"` // required
 	Logger   *slog.Logger      `json:"-"` // default: none
 
@@ -44,24 +44,24 @@ type Config struct {
 	Resources Resources         `hcl:"resources,block" doc:"what the container may use" json:",omitzero"`
 }
 
-// Resources limit a container. The zero value limits nothing.
+// Resources limits a container. The zero value sets no limits.
 type Resources struct {
 	Memory int64   `hcl:"memory,optional,bytes,nonzero" doc:"memory; a process that needs more is killed" default:"unlimited" min:"6MiB" json:",omitempty"`
 	CPUs   float64 `hcl:"cpus,optional,nonzero" doc:"processors: 0.5 is half of one" default:"unlimited" json:",omitempty"`
 	Pids   int     `hcl:"pids,optional,nonzero" doc:"processes and threads" default:"that of the runtime" min:"1" json:",omitempty"`
 }
 
-// The limits of what is passed on to the runtime.
+// Limits on values that are passed to the runtime.
 const (
 	maxPublished = 100
 	maxMounts    = 100
 
-	minCPUs, maxCPUs = 0.01, 1024.0 // Docker's least; more than any machine has is a mistake
+	minCPUs, maxCPUs = 0.01, 1024.0 // Docker's minimum; the maximum exceeds any machine and catches mistakes
 )
 
-var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$`) // as Docker's RestrictedNamePattern
+var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$`) // like Docker's RestrictedNamePattern
 
-// Check returns what is wrong with the configuration's text: probe.FieldErrors, or nil. It asks no runtime.
+// Check validates the configuration without contacting the runtime. It returns probe.FieldErrors, or nil.
 func (c Config) Check() error {
 	wrong := limits.Check(c, "")
 	if err := docker.CheckHost(c.Host); err != nil {
@@ -98,7 +98,7 @@ func (c Config) Check() error {
 	return wrong.Err()
 }
 
-// checkWhich adds what is wrong with the arguments that say which container it is.
+// checkWhich validates the fields that select or create the container, and adds errors to wrong.
 func (c Config) checkWhich(wrong *probe.FieldErrors) {
 	hasName, hasMatch, hasImage := c.Name != "", len(c.Match) > 0, c.Image != ""
 	refuse := func(field, problem, hint string) {
@@ -140,7 +140,7 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 	}
 }
 
-// Owns reports whether the driver makes the container.
+// Owns reports whether the driver creates the container.
 func (c Config) Owns() bool { return c.Image != "" }
 
 // defaultRuntime is the probe.Target.Runtime of a target without Config.Host.
@@ -157,7 +157,7 @@ func HostOf(runtime string) string {
 	return runtime
 }
 
-// New returns a driver, or probe.FieldErrors about Config. It asks no runtime: drivers wait for it.
+// New returns a driver, or probe.FieldErrors about Config. It does not contact the runtime: drivers wait for it.
 func New(c Config) (restart.Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func New(c Config) (restart.Driver, error) {
 	return newOwned(c.Runtimes, socket, c.Engine, c.Target, c.spec(), cmp.Or(c.Pull, "missing"), c.Ports, log), nil
 }
 
-// spec returns the container to make. The configuration has been checked.
+// spec returns the specification of the container to create. The configuration must be valid.
 func (c Config) spec() docker.Spec {
 	s := docker.Spec{
 		Image: c.Image, Entrypoint: c.Command, Cmd: c.Args, User: c.User, WorkingDir: c.Dir,
@@ -199,7 +199,7 @@ func (c Config) spec() docker.Spec {
 	return s
 }
 
-// parsePublished parses "127.0.0.1:8080:80/tcp", of which only the last port is required.
+// parsePublished parses "127.0.0.1:8080:80/tcp"; only the port inside the container (80) is required.
 func parsePublished(s string) (port string, b docker.PortBinding, err error) {
 	rest, protocol, isGiven := strings.Cut(s, "/")
 	if !isGiven {
@@ -236,7 +236,8 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-// parseMount parses "data:/var/lib/data:ro": a volume or a path of the machine, a path inside, and ro or rw.
+// parseMount parses "data:/var/lib/data:ro": a volume or a path of the machine, a path inside the container, and an
+// optional ro or rw.
 func parseMount(s string) (m docker.Mount, err error) {
 	source, rest, isPair := strings.Cut(s, ":")
 	target, mode, hasMode := strings.Cut(rest, ":")

@@ -24,18 +24,20 @@ type execHandler struct {
 	left []*docker.LeftExec
 }
 
-// maxLeft bounds the commands of a handler that go on inside after their timeout.
+// maxLeft is the maximum number of a handler's commands that may keep running in the container after their timeout.
 const maxLeft = 4
 
-// NewExec returns a handler that runs a command inside the container that a driver of the same runtimes has reported as the
-// instance of the target, as docker exec does, or a *probe.FieldError that names the wrong field. Socket is the path of the runtime's socket. It is safe
-// for concurrent use by multiple goroutines.
+// NewExec returns a handler that runs a command inside a container, as docker exec does: the container that a driver of
+// the same runtimes has reported as the instance of the target. socket is the path of the runtime's socket. If the
+// configuration is invalid, NewExec returns a *probe.FieldError that names the invalid field. The handler is safe for
+// concurrent use.
 //
-// The command has the environment, directory and user of the container, unless the configuration says otherwise. $(NAME) is replaced by a
-// variable of the target or of the configuration. When ctx is done the command is killed with its descendants, and Probe returns a second later at most.
-// Where the engine cannot do that, since it may not signal processes of the container, the command goes on: while there are four of them, attempts are
-// unknown, with the reason runtime.permission. An attempt that the runtime does not make, or whose command has not begun or has ended at the timeout, is unknown,
-// too. Podman keeps two processes for five minutes after each command.
+// The command has the environment, directory and user of the container, unless the configuration sets others. $(NAME)
+// is replaced by a variable of the target or of the configuration. When ctx is done, the command is killed with its
+// descendants, and Probe returns at most a second later. If the engine may not signal processes of the container, the
+// command keeps running; while four such commands run, attempts are unknown, with the reason runtime.permission. An
+// attempt is also unknown if the runtime refuses it, or if at the timeout the command has not begun or has already
+// exited. Podman keeps two processes for five minutes after each command.
 func NewExec(r *Runtimes, socket string, c execprobe.Config) (probe.Handler, error) {
 	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func (h *execHandler) command(c docker.Container, t probe.Target, stdout, stderr
 	return x
 }
 
-// result is that of a command.
+// result returns the probe result for the end of a command.
 func result(ctx context.Context, end docker.ExecEnd, err error, output string) probe.Result {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -110,7 +112,7 @@ func detail(how, output string) string {
 	return probe.CleanText(how+output, probe.MaxDetail)
 }
 
-// leftReason returns the reason for which commands are left inside.
+// leftReason returns the reason to report when commands cannot be killed.
 func leftReason(err error) probe.Reason {
 	if r := reasonOf(err); r != probe.ReasonRuntimeFailed {
 		return r
@@ -124,7 +126,8 @@ func (h *execHandler) keep(left *docker.LeftExec) {
 	h.left = append(h.left, left)
 }
 
-// killLeft kills what earlier attempts have left inside. It returns why it cannot while there are too many.
+// killLeft kills the commands that earlier attempts left running. If it cannot, and maxLeft or more remain, it returns
+// the error.
 func (h *execHandler) killLeft(rt *runtime) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

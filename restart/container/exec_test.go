@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// The story of exec-liveness.yaml in Kubernetes' documentation.
+// This is the example exec-liveness.yaml in the documentation of Kubernetes.
 func TestAFileThatGoesAwayRestartsTheContainer(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w := newWorld(t, r)
@@ -45,7 +45,7 @@ func TestAFileThatGoesAwayRestartsTheContainer(t *testing.T) {
 	})
 }
 
-// attempts makes attempts in a container that is followed.
+// attempts returns a function that makes an attempt in a followed container.
 func attempts(t *testing.T, r *dockertest.Runtime, name string) func(timeout time.Duration, words ...string) probe.Result {
 	t.Helper()
 	runtimes := &Runtimes{}

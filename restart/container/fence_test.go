@@ -44,7 +44,7 @@ func TestAnInstanceThatHasChangedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A container that somebody restarts by hand while it fails is judged anew, and is not restarted by the engine too.
+// If a failing container is restarted by hand, its verdicts start over, and the engine does not restart it as well.
 func TestAContainerThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		for name, unit := range map[string]func(w *world, address string) (restart.Unit, string){

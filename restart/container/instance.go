@@ -15,18 +15,18 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// shortID is the number of digits of an ID that people see.
+// shortID is the number of ID digits that are shown to users.
 const shortID = 12
 
-// maxOutput limits the output of a container that is kept, in bytes; as in package process.
+// maxOutput is the maximum size of the kept output of a container, in bytes; as in package process.
 const maxOutput = 4 << 10
 
-// instanceID identifies one start of a container: the first digits of its ID, and when it was started.
+// instanceID returns an ID for one start of a container: the first digits of the container's ID, and its start time.
 func instanceID(c docker.Container) string {
 	return c.ID[:min(shortID, len(c.ID))] + "-" + strconv.FormatInt(c.State.StartedAt.UnixNano(), 36)
 }
 
-// begun is what the driver reports of a container that runs.
+// begun returns the report of a running container.
 func (rt *runtime) begun(ctx context.Context, c docker.Container, ports map[string]uint16) restart.Begun {
 	b := restart.Begun{ID: instanceID(c), Since: c.State.StartedAt}
 	with := c
@@ -39,9 +39,10 @@ func (rt *runtime) begun(ctx context.Context, c docker.Container, ports map[stri
 	return b
 }
 
-// endpoint returns where a container is reached, from a machine with such interfaces: at 127.0.0.1, if it has the network of this
-// machine; at its own address, if this machine, or the container that the engine runs in, has an interface in its network;
-// else where its ports are published; and at its own address again, if none are: there may be a route.
+// endpoint returns the address and the ports at which a container is reached from a machine with the interfaces own. It
+// returns, in this order: 127.0.0.1 if the container uses the network of this machine; the container's own address if
+// this machine, or the container in which the engine runs, has an interface in the same network; the published address
+// and ports; or the container's own address again, since there may be a route.
 func endpoint(c docker.Container, ports map[string]uint16, own []netip.Prefix) (address string, published map[string]uint16) {
 	if c.NetworkMode == "host" {
 		return "127.0.0.1", nil
@@ -76,9 +77,9 @@ func endpoint(c docker.Container, ports map[string]uint16, own []netip.Prefix) (
 	return address, published
 }
 
-// interfaces returns the addresses of this machine.
+// interfaces returns the addresses of this machine, without loopback.
 func interfaces() (own []netip.Prefix) {
-	addresses, _ := net.InterfaceAddrs() // an error: there is no interface to be sure of
+	addresses, _ := net.InterfaceAddrs() // on an error, no interface is certain
 	for _, a := range addresses {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() {
 			own = append(own, p)
@@ -87,7 +88,7 @@ func interfaces() (own []netip.Prefix) {
 	return own
 }
 
-// exitOf returns how an instance has exited, with the last lines of its output.
+// exitOf returns the exit of an instance, with the last lines of its output.
 func (rt *runtime) exitOf(c docker.Container, x docker.Exit) restart.Exit {
 	e := restart.Exit{Code: x.Code, OOM: x.OOMKilled}
 	if text, err := rt.Logs(context.Background(), c, maxOutput); err == nil {
@@ -96,7 +97,7 @@ func (rt *runtime) exitOf(c docker.Container, x docker.Exit) restart.Exit {
 	return e
 }
 
-// ended returns how an instance has exited, by what is seen of containers; false if it runs.
+// ended returns the exit of an instance according to the observed containers, or false while the instance runs.
 func ended(c docker.Container, seen []docker.Seen) (x docker.Exit, has bool) {
 	for _, s := range seen {
 		switch {
@@ -109,10 +110,10 @@ func ended(c docker.Container, seen []docker.Seen) (x docker.Exit, has bool) {
 			return docker.Exit{Code: s.State.ExitCode, OOMKilled: s.State.OOMKilled}, true
 		}
 	}
-	return docker.Exit{Code: -1}, true // removed, or started again meanwhile
+	return docker.Exit{Code: -1}, true // removed, or started again in the meantime
 }
 
-// noticeOf says why the runtime is not seen, or nothing if it is.
+// noticeOf returns a Notice if the runtime is unreachable, or else the zero Notice.
 func noticeOf(v docker.View) restart.Notice {
 	if v.Lost == nil || errors.Is(v.Lost, docker.ErrNotListed) {
 		return restart.Notice{}

@@ -45,7 +45,7 @@ func TestWhereAContainerIsReached(t *testing.T) {
 	}
 }
 
-// A container that gets another address by a restart is probed there, and is not restarted for it.
+// If a restart gives a container another address, it is probed there, and is not restarted for that reason.
 func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	r := dockertest.Docker(t)
 	r.Post(t, "/networks/create", `{"Name":"sonde-test","Driver":"bridge","IPAM":{"Config":[{"Subnet":"10.213.47.0/28"}]},"Options":{"com.docker.network.bridge.name":"sonde-test0"}}`)
@@ -71,8 +71,8 @@ func TestAnotherAddressIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
-// Where the network of a container is not reached, its published ports are probed. Another port there is somebody else's: an attempt at it is
-// unknown, and restarts nothing.
+// If the network of a container is not reachable, its published ports are probed. Any other port of the machine belongs
+// to something else: an attempt at it is unknown, and restarts nothing.
 func TestPublishedPortsAreProbedWhereTheNetworkIsNotReached(t *testing.T) {
 	tier.CI(t)
 	r := dockertest.DockerApart(t)
@@ -84,7 +84,7 @@ func TestPublishedPortsAreProbedWhereTheNetworkIsNotReached(t *testing.T) {
 	r.ContainerOf(t, "web", spec)
 	w := newWorld(t, r)
 	w.HTTP("web", "192.0.2.1:8080")
-	other, err := tcpprobe.New(tcpprobe.Config{Port: "18080"}) // of the machine, which listens there for port 8080 of the container
+	other, err := tcpprobe.New(tcpprobe.Config{Port: "18080"}) // of the machine, where it listens for port 8080 of the container
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// The labels of containers that engines have made.
+// The labels of containers that engines create.
 const (
-	labelEngine   = "sonde.engine"   // which engine
-	labelTarget   = "sonde.target"   // for which target
-	labelRevision = "sonde.revision" // what identifies its configuration
+	labelEngine   = "sonde.engine"   // the engine that created it
+	labelTarget   = "sonde.target"   // the target that it runs
+	labelRevision = "sonde.revision" // a hash of its configuration
 )
 
-// owned is a driver of containers that it makes: one for each instance. They outlive the engine, however it ends, and the next
-// one finds them by their labels. It costs one goroutine, beside the watch of its runtime.
+// owned is a driver that creates one container per instance. The containers outlive the engine however it ends, and the
+// next engine finds them by their labels. The driver costs one goroutine, in addition to the watch of its runtime.
 type owned struct {
 	runtimes *Runtimes
 	socket   string
@@ -41,14 +41,14 @@ type owned struct {
 
 	notice func(restart.Notice)
 	stop   atomic.Pointer[restart.StopSettings]
-	resume string // the ID of the instance that an earlier engine has reported
+	resume string // ID of the instance that an earlier engine reported
 
-	vacant time.Time // when another container may take the place of the latest one
+	vacant time.Time // when a new container may replace the latest one
 }
 
-// newOwned returns a driver that makes containers for a target of an engine.
+// newOwned returns a driver that creates containers for a target of an engine.
 func newOwned(r *Runtimes, socket, engine, target string, spec docker.Spec, pull string, ports map[string]uint16, log *slog.Logger) *owned {
-	text, _ := json.Marshal(spec) // has no error
+	text, _ := json.Marshal(spec) // never fails
 	sum := sha256.Sum256(text)
 	return &owned{
 		runtimes: r, socket: socket, engine: engine, target: target, revision: hex.EncodeToString(sum[:8]), spec: spec, pull: pull,
@@ -62,7 +62,7 @@ var (
 	_ restart.Notifying = (*owned)(nil)
 )
 
-// Outlives says that containers go on without the engine.
+// Outlives returns true: containers keep running without the engine.
 func (d *owned) Outlives() bool { return true }
 
 // SetStop implements restart.Outliving.
@@ -71,21 +71,21 @@ func (d *owned) SetStop(s restart.StopSettings) { d.stop.Store(&s) }
 // SetNotice implements restart.Notifying.
 func (d *owned) SetNotice(set func(restart.Notice)) { d.notice = set }
 
-// Resume makes the next Run go on with an instance of an earlier engine, if its container is there.
+// Resume makes the next Run resume an instance of an earlier engine, if its container exists.
 func (d *owned) Resume(id string) bool {
 	d.resume = id
 	return true
 }
 
-// selector returns what finds the containers of the target.
+// selector returns the selector of the target's containers.
 func (d *owned) selector() docker.Selector {
 	return docker.Selector{Labels: map[string]string{labelEngine: d.engine, labelTarget: d.target}}
 }
 
-// errEnded is the error of a Run that was asked to end before it has started a container.
+// errEnded is the error of a Run that was asked to terminate its instance before it had started a container.
 var errEnded = errors.New("asked to end before the container was started")
 
-// Run goes on with the container of the target that runs, or makes one, and returns when it has exited.
+// Run takes over the running container of the target, or creates one, and returns when it has exited.
 func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	rt, release := d.runtimes.use(d.socket)
 	defer release()
@@ -94,7 +94,8 @@ func (d *owned) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	defer r.follower.Close()
 	c, err := r.obtain(ctx)
 	if err != nil {
-		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer { // the runtime is away
+		// Any other reason means that the runtime is unavailable.
+		if reason := reasonOf(err); reason != probe.ReasonRuntimeFailed && reason != probe.ReasonRuntimeNoContainer {
 			err = &restart.ShortageError{Reason: reason, Err: err}
 		}
 		return restart.Exit{Code: -1, Err: err}
@@ -113,7 +114,7 @@ type ownedRun struct {
 	told     restart.Notice
 }
 
-// tell reports a notice that is new.
+// tell reports a notice if it differs from the previous one.
 func (r *ownedRun) tell(n restart.Notice) {
 	if n != r.told {
 		r.told = n
@@ -134,7 +135,7 @@ func (r *ownedRun) obtain(ctx context.Context) (docker.Container, error) {
 		c := s.Container
 		isCurrent := c.Labels[labelRevision] == r.revision
 		if isCurrent && found.ID == "" && (c.State.Running || resume == instanceID(c)) {
-			found = c // one that has exited meanwhile, too, so that it is known how
+			found = c // also if it has exited in the meantime, so that its exit is reported
 			continue
 		}
 		running, err := r.discard(ctx, c)
@@ -152,7 +153,7 @@ func (r *ownedRun) obtain(ctx context.Context) (docker.Container, error) {
 	return r.make(ctx)
 }
 
-// discard removes a container. It returns one that somebody has started again meanwhile, which stays.
+// discard removes a container. If somebody has started it again in the meantime, discard keeps it and returns it.
 func (r *ownedRun) discard(ctx context.Context, c docker.Container) (running docker.Container, err error) {
 	if c.State.Running {
 		r.log.Info("ending container of another configuration", "container", c.Name)
@@ -169,7 +170,8 @@ func (r *ownedRun) discard(ctx context.Context, c docker.Container) (running doc
 	return running, err
 }
 
-// listed returns the containers of the target as soon as they are known.
+// listed waits until the containers of the target are known, and returns them. After an exit it also waits until a new
+// container may replace the latest one.
 func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 	for {
 		v = r.follower.View()
@@ -196,10 +198,11 @@ func (r *ownedRun) listed(ctx context.Context) (v docker.View, err error) {
 	}
 }
 
-// How long a container may take to be started again by somebody, as docker restart does, before another one takes its place.
+// How long a container may take to be started again by somebody else, as by docker restart, before a new one replaces
+// it.
 const (
-	restartTimeout = 2 * time.Second // after it was stopped by the runtime, as Docker's events tell
-	settleTimeout  = time.Second     // after it has exited, in Podman maybe for the same reason; kubelets see an exit as late
+	restartTimeout = 2 * time.Second // after the runtime has stopped it, according to Docker's events
+	settleTimeout  = time.Second     // after it has exited; with Podman, perhaps for the same reason. A kubelet sees an exit as late
 )
 
 func (d *owned) grace() time.Duration {
@@ -209,7 +212,7 @@ func (d *owned) grace() time.Duration {
 	return 0
 }
 
-// make creates and starts a container, with an image that is pulled if that is configured.
+// make creates and starts a container, after pulling its image if that is configured.
 func (r *ownedRun) make(ctx context.Context) (c docker.Container, err error) {
 	ctx, cancel := r.untilAsked(ctx)
 	defer cancel()
@@ -239,7 +242,7 @@ func (r *ownedRun) make(ctx context.Context) (c docker.Container, err error) {
 	return c, nil
 }
 
-// untilAsked returns a context that is done when ctx is, or when the instance is not wanted any more.
+// untilAsked returns a context that is done when ctx is, or when Run is asked to terminate the instance.
 func (r *ownedRun) untilAsked(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	asked := make(chan struct{})
@@ -262,7 +265,7 @@ func (r *ownedRun) untilAsked(ctx context.Context) (context.Context, func()) {
 // fetch pulls the image, if that is configured.
 func (r *ownedRun) fetch(ctx context.Context) error {
 	if r.pull == "never" {
-		return nil // a missing image is an error of create
+		return nil // a missing image is then an error of Create
 	}
 	has, err := r.rt.HasImage(ctx, r.spec.Image)
 	if err != nil || has && r.pull != "always" {
@@ -273,7 +276,7 @@ func (r *ownedRun) fetch(ctx context.Context) error {
 	return r.rt.Pull(ctx, r.spec.Image)
 }
 
-// name returns the name of the container: that of the target with a part that other engines do not have.
+// name returns the name of the container: the target's name, with a suffix that distinguishes engines.
 func (d *owned) name() string {
 	sum := sha256.Sum256([]byte(d.engine + "\x00" + d.target))
 	clean := strings.Map(func(r rune) rune {
@@ -285,10 +288,10 @@ func (d *owned) name() string {
 	return "sonde-" + clean + "-" + hex.EncodeToString(sum[:3])
 }
 
-// endTimeout is for what is done to a container when its engine ends, or it is not wanted any more.
+// endTimeout is the timeout for removing a container when the engine stops, or the container is no longer wanted.
 const endTimeout = 5 * time.Second
 
-// remove removes a container. An error is logged only: the next Run removes it.
+// remove removes a container. An error is only logged: the next Run removes the container.
 func (d *ownedRun) remove(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
@@ -324,7 +327,7 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 			if errors.Is(context.Cause(ctx), restart.ErrReleased) {
 				return restart.Exit{Code: -1, Err: restart.ErrReleased}
 			}
-			r.remove(c.ID) // kills it
+			r.remove(c.ID) // this kills it
 			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 		case <-r.changed:
 		case grace, open := <-r.end:
@@ -347,7 +350,7 @@ func (r *ownedRun) watch(ctx context.Context, c docker.Container) restart.Exit {
 	}
 }
 
-// MadeAt returns the socket of the runtime at which a driver makes containers; false if it makes none.
+// MadeAt returns the socket of the runtime at which a driver creates containers, or false if it creates none.
 func MadeAt(d restart.Driver) (socket string, ok bool) {
 	o, ok := d.(*owned)
 	if ok {
@@ -356,9 +359,9 @@ func MadeAt(d restart.Driver) (socket string, ok bool) {
 	return socket, ok
 }
 
-// RemoveOthers ends and removes the containers that an engine has made at a socket for targets that it does not have any more, since its
-// configuration has changed while it did not run. It returns those targets. A runtime that does not answer, or that refuses, is an error:
-// then call it again.
+// RemoveOthers terminates and removes the containers that an engine has created at a socket for targets that were
+// removed from its configuration while it was not running. It returns those targets. If the runtime does not respond,
+// or refuses, it returns an error; the caller should then call it again.
 func (r *Runtimes) RemoveOthers(ctx context.Context, socket, engine string, has func(target string) bool) (removed []string, err error) {
 	rt := r.get(socket)
 	list, err := rt.List(ctx, map[string]string{labelEngine: engine})

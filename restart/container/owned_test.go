@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// own returns the unit of containers that are made for a target.
+// own returns a unit that creates containers for a target.
 func (w *world) own(target string, arguments ...string) restart.Unit {
 	spec := docker.Spec{Image: dockertest.Image, Cmd: arguments}
 	spec.HostConfig.NetworkMode = "host"
@@ -30,7 +30,7 @@ func (w *world) own(target string, arguments ...string) restart.Unit {
 	}
 }
 
-// owned returns the containers that engines have made.
+// owned returns the containers that engines have created.
 func (w *world) owned() (list []docker.Listed) {
 	w.t.Helper()
 	list, err := w.r.List(w.t.Context(), map[string]string{labelEngine: "engine"})
@@ -142,7 +142,7 @@ func TestContainersOutliveAnEngineThatIsKilled(t *testing.T) {
 		_ = first.Wait()
 		memories, before := map[string]restart.Memory{}, map[string]docker.Container{}
 		began := time.Now()
-		units := map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "1002")} // b is another one
+		units := map[string]restart.Unit{"a": w.own("a", "sleep", "1000"), "b": w.own("b", "sleep", "1002")} // b has a new configuration
 		for _, l := range w.owned() {
 			target, c := l.Labels[labelTarget], r.Inspect(t, l.ID)
 			before[target] = c

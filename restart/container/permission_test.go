@@ -19,10 +19,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// unprivilegedVariable has the socket for a test in a process of another user, and addressVariable where its container serves.
+// unprivilegedVariable holds the socket for a test in a process of another user, and addressVariable the address of its
+// container.
 const unprivilegedVariable, addressVariable = "SONDE_TEST_UNPRIVILEGED", "SONDE_TEST_ADDRESS"
 
-// An engine of a user who may use the runtime, as a member of the group docker, may not signal processes of containers.
+// An engine whose user may use the runtime, as a member of the group docker, may not signal processes of containers.
 func TestAnEngineThatMayNotSignalHasTheRuntimeRestart(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		program := filepath.Join(filepath.Dir(r.Socket), "test")

@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/docker"
 )
 
-// WhoRestarts says, in a sentence, who starts the container again after a probe has failed: see decision 106. It asks the runtime, if that answers
-// before ctx is done.
+// WhoRestarts returns a sentence that says who starts the container again after a probe has failed: see decision 106.
+// It queries the runtime, within the deadline of ctx.
 func (c Config) WhoRestarts(ctx context.Context) string {
 	if c.Owns() {
 		return "Sonde makes another container"
@@ -23,7 +23,7 @@ func (c Config) WhoRestarts(ctx context.Context) string {
 	return fmt.Sprintf("Sonde restarts it, since %s has no restart policy", found.Name)
 }
 
-// find returns the container that exists.
+// find returns the existing container that the configuration selects.
 func (c Config) find(ctx context.Context) (docker.Container, error) {
 	socket, err := docker.Socket(c.Host)
 	if err != nil {

@@ -12,18 +12,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Runtimes are the container runtimes of this machine that drivers and handlers share: one client, one stream of events
-// and one list for each socket, whatever the number of containers. The zero value is ready for use, by multiple goroutines.
+// Runtimes holds the container runtimes of this machine, shared by drivers and handlers: one client, one event stream
+// and one container list per socket, regardless of the number of containers. The zero value is ready for use, and safe
+// for concurrent use.
 type Runtimes struct {
 	mu    sync.Mutex // guards known, and the fields of its values
 	known map[string]*runtime
 }
 
-// runtime is what is known of one socket.
+// runtime is the shared state of one socket.
 type runtime struct {
 	*docker.Client
 	watch   *docker.Watch
-	users   int // drivers that run
+	users   int // number of running drivers
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
@@ -57,20 +58,20 @@ func (r *Runtimes) use(socket string) (rt *runtime, release func()) {
 		defer r.mu.Unlock()
 		if rt.users--; rt.users == 0 {
 			rt.stop()
-			<-rt.stopped // it waits for no driver, and its calls have ended with its context
+			<-rt.stopped // no deadlock: the watch waits for no driver, and its calls end with its context
 			rt.Close()
 		}
 	}
 }
 
-// RuntimeStatus is what is known of one container runtime.
+// RuntimeStatus is the status of one container runtime.
 type RuntimeStatus struct {
 	Socket string
-	Lost   error     // why it cannot be seen now; nil if it is
-	Since  time.Time // when that began
+	Lost   error     // why it is unreachable; nil if it is reachable
+	Since  time.Time // when it became unreachable or reachable
 }
 
-// Statuses returns what is known of the runtimes that drivers use, sorted by socket.
+// Statuses returns the status of each runtime that drivers use, sorted by socket.
 func (r *Runtimes) Statuses() (all []RuntimeStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,17 +85,17 @@ func (r *Runtimes) Statuses() (all []RuntimeStatus) {
 	return all
 }
 
-// begin begins to watch the runtime. It needs the lock of Runtimes.
+// begin starts to watch the runtime. It needs the lock of Runtimes.
 func (rt *runtime) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
 	rt.stop, rt.stopped = cancel, make(chan struct{})
 	go func() {
 		defer close(rt.stopped)
-		_ = rt.watch.Run(ctx) // ends with the context only
+		_ = rt.watch.Run(ctx) // returns only when ctx is done
 	}()
 }
 
-// reasonOf returns the reason of an error of a runtime.
+// reasonOf returns the probe.Reason for an error of a runtime.
 func reasonOf(err error) probe.Reason {
 	switch {
 	case errors.Is(err, docker.ErrUnavailable):

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// What somebody stops stays stopped; the engine says so, and goes on when it is started.
+// A container that somebody stops stays stopped. The engine reports that, and resumes when the container is started.
 func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		w, address := newWorld(t, r), gatewaytest.FreeAddress(t)
@@ -41,7 +41,8 @@ func TestAContainerThatSomebodyStopsIsLeftAlone(t *testing.T) {
 	})
 }
 
-// One without a restart policy that crashes is started again by the engine, and one with a policy by its runtime.
+// After a crash, a container without a restart policy is started again by the engine, and one with a policy by its
+// runtime.
 func TestAnAttachedContainerThatCrashesRunsAgain(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		for policy, starts := range map[string]string{"no": "by the engine", "always": "by its runtime"} {

@@ -13,12 +13,12 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// minSignalGrace is how long a container may at least take to exit after what restart.PreStop says; as in package process.
+// minSignalGrace is the minimum time that a container has to exit after its PreStop; as in package process.
 const minSignalGrace = 2 * time.Second
 
-// termination is the end of an instance of an owned container that was asked for.
+// termination is a requested end of an instance of an owned container.
 type termination struct {
-	done   chan error // capacity 1: an error if the instance was not asked to exit, or not killed
+	done   chan error // capacity 1: an error if the instance could not be asked to exit, or could not be killed
 	cancel context.CancelFunc
 
 	mu    sync.Mutex // guards by and timer
@@ -26,7 +26,7 @@ type termination struct {
 	timer *time.Timer
 }
 
-// terminate begins to end exactly this instance of a container.
+// terminate begins to terminate exactly this instance of a container.
 func (r *ownedRun) terminate(ctx context.Context, c docker.Container, grace time.Duration) *termination {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &termination{done: make(chan error, 1), cancel: cancel, by: time.Now().Add(grace), timer: time.NewTimer(grace)}
@@ -37,7 +37,7 @@ func (r *ownedRun) terminate(ctx context.Context, c docker.Container, grace time
 	return t
 }
 
-// finished returns a channel that has an error when the termination has failed.
+// finished returns a channel that receives an error when the termination has failed.
 func (t *termination) finished() <-chan error {
 	if t == nil {
 		return nil
@@ -45,7 +45,7 @@ func (t *termination) finished() <-chan error {
 	return t.done
 }
 
-// end waits for the end of the termination, of an instance that has exited.
+// end cancels the termination of an instance that has exited, and waits for it to return.
 func (t *termination) end() {
 	if t != nil {
 		t.cancel()
@@ -53,7 +53,7 @@ func (t *termination) end() {
 	}
 }
 
-// shorten makes the grace period end after d, unless it ends before.
+// shorten moves the end of the grace period to d from now, unless it is earlier already.
 func (t *termination) shorten(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *termination) shorten(d time.Duration) {
 	}
 }
 
-// extend makes the grace period not end before d.
+// extend moves the end of the grace period to d from now, unless it is later already.
 func (t *termination) extend(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *ownedRun) performEnd(ctx context.Context, t *termination, c docker.Cont
 	return nil
 }
 
-// kill sends a signal. It is no error if the instance has exited.
+// kill sends a signal to the container. It returns no error if the instance has exited already.
 func (r *ownedRun) kill(ctx context.Context, c docker.Container, signal string) error {
 	err := r.rt.Kill(ctx, c.ID, signal)
 	if ctx.Err() != nil || errors.Is(err, docker.ErrConflict) || errors.Is(err, docker.ErrNotFound) {
@@ -117,7 +117,7 @@ func (r *ownedRun) kill(ctx context.Context, c docker.Container, signal string) 
 	return err
 }
 
-// preStop does what precedes the signal, until the grace period is over.
+// preStop runs the action before the signal, at most until the grace period is over.
 func (r *ownedRun) preStop(ctx context.Context, t *termination, c docker.Container, p *restart.PreStop) error {
 	ctx, cancel := context.WithDeadline(ctx, t.by)
 	defer cancel()
@@ -144,5 +144,5 @@ func (r *ownedRun) preStop(ctx context.Context, t *termination, c docker.Contain
 	return nil
 }
 
-// maxPreStopText bounds the output of a command in an error, in bytes.
+// maxPreStopText is the maximum size of a command's output in an error, in bytes.
 const maxPreStopText = 200

@@ -21,12 +21,12 @@ type world struct {
 	runtimes *Runtimes
 }
 
-// newWorld returns an engine that begins with Run.
+// newWorld returns an engine that Run starts.
 func newWorld(t *testing.T, r *dockertest.Runtime) *world {
 	return &world{World: drivertest.New(t), t: t, r: r, runtimes: &Runtimes{}}
 }
 
-// exec adds a liveness probe by a command inside.
+// exec adds a liveness probe that runs a command inside the container.
 func (w *world) exec(target string, r probe.Rule, command ...string) {
 	h, err := NewExec(w.runtimes, w.r.Socket, execprobe.Config{Command: command})
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *world) exec(target string, r probe.Rule, command ...string) {
 	w.Probes[probe.ID{Target: target, Kind: probe.Liveness, Name: "exec"}] = probe.Probe{Rule: r, Handler: h, HandlerName: "exec"}
 }
 
-// attach returns the unit of a container that has a name.
+// attach returns the unit of the container with a name.
 func (w *world) attach(name string) restart.Unit {
 	return restart.Unit{Driver: newAttached(w.runtimes, w.r.Socket, docker.Selector{Name: name}, nil, slog.New(slog.NewTextHandler(&w.Log, nil))), Revision: "1"}
 }

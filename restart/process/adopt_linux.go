@@ -27,19 +27,18 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-// maxDescription bounds a description, in bytes.
+// maxDescription is the maximum size of a description, in bytes.
 const maxDescription = 64 << 10
 
-// removeTimeout is how long what a killed guard has left may take to die until a caller must
-// try again. Guards of the same name wait longer for the description, which is locked.
+// removeTimeout is how long a caller waits for the remaining processes of a killed guard to die, before it must try
+// again. New guards of the same name wait longer for the description, which is locked meanwhile.
 const removeTimeout = 100 * time.Millisecond
 
-// attachTimeout is how long a guard may take to accept an engine.
+// attachTimeout is the maximum time that a guard may take to accept an engine.
 const attachTimeout = 5 * time.Second
 
-// readSurvivors returns the instances in a directory whose guards run, and those of which
-// that is unknown. It kills what is left of the others, and removes their files. A directory
-// that does not exist has none.
+// readSurvivors returns the instances in a directory whose guards are running, or may be running. For the others it
+// kills remaining processes and removes the files. It returns none for a directory that does not exist.
 func readSurvivors(dir string) (Survivors, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +58,8 @@ func readSurvivors(dir string) (Survivors, error) {
 	return found, nil
 }
 
-// RunningIn returns the targets of the instances whose guards run, sorted, in the directory that OpenDirectory would
-// return for a name, or for "" none. It changes nothing.
+// RunningIn returns the targets, sorted, of instances whose guards are running in the directory that OpenDirectory
+// would return for the name. It returns none for "". It changes nothing.
 func RunningIn(name string) (targets []string) {
 	if name == "" {
 		return nil
@@ -78,7 +77,7 @@ func RunningIn(name string) (targets []string) {
 	return targets
 }
 
-// readRunning reads the description of an instance, if the file has one whose guard runs.
+// readRunning reads the description of an instance. It returns false unless the file is one whose guard is running.
 func readRunning(path string) (s Survivor, ok bool) {
 	if !strings.HasSuffix(path, guard.DescriptionEnding) {
 		return s, false
@@ -95,18 +94,17 @@ func readRunning(path string) (s Survivor, ok bool) {
 	return s, err == nil
 }
 
-// guardState is whether a guard runs.
+// guardState says whether a guard is running.
 type guardState uint8
 
 const (
 	guardUnknown guardState = iota // Survivor.Err says why
 	guardRuns
-	guardEnded // nothing is left of it
+	guardEnded // nothing remains of it
 )
 
-// findGuard returns the instance with a name, and whether its guard runs. A guard that has
-// locked its description runs. What is left of one that was killed is removed, processes and
-// files.
+// findGuard returns the instance with a name, and whether its guard is running: a running guard has locked its
+// description. If the guard was killed, findGuard kills its remaining processes and removes its files.
 func findGuard(dir, name string) (s Survivor, state guardState) {
 	s.name = name
 	f, err := os.OpenFile(s.path(dir, guard.DescriptionEnding), os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -121,7 +119,7 @@ func findGuard(dir, name string) (s Survivor, state guardState) {
 	switch {
 	case err != nil:
 		s.Err = err
-	case !named: // the guard has removed it since
+	case !named: // the guard has removed it in the meantime
 		return s, guardEnded
 	case !locked:
 		if _, s.Err = s.read(f); s.Err == nil {
@@ -137,8 +135,7 @@ func findGuard(dir, name string) (s Survivor, state guardState) {
 
 func (s *Survivor) path(dir, ending string) string { return filepath.Join(dir, s.name+ending) }
 
-// read reads the latest description. A guard that adds one at the same time has added a part
-// of it.
+// read reads the latest description in the file. It ignores an incomplete one, which a guard may be adding.
 func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 	text, err := files.ReadFrom(f, f.Name(), maxDescription)
 	if err != nil {
@@ -157,10 +154,9 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 
 var errNoDescription = errors.New("no description of a process")
 
-// remove removes what a guard that was killed has left: the processes that its description
-// identifies, and the files. Files that cannot be removed, as on a disk that can only be read,
-// do not matter. An unreadable description is that of a guard that was killed before it started
-// the command.
+// remove kills the processes that the description of a killed guard identifies, and removes its files. Files that
+// cannot be removed, as on a read-only disk, do not matter. An unreadable description belongs to a guard that was
+// killed before it started the command.
 func (s *Survivor) remove(dir string, f *os.File) error {
 	d, err := s.read(f)
 	if err != nil && !errors.Is(err, errNoDescription) {
@@ -179,9 +175,8 @@ func (s *Survivor) remove(dir string, f *os.File) error {
 	return nil
 }
 
-// takeOver returns the instance of the target that an earlier engine has left running,
-// or nil. It ends an instance of another configuration, and then returns errEnded if end
-// has received a request meanwhile.
+// takeOver returns the instance of the target that an earlier engine left running, or nil. If that instance has another
+// configuration, takeOver terminates it, and then returns errEnded if a request arrived from end in the meantime.
 func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*instance, error) {
 	if d.config.AdoptDir == "" {
 		return nil, nil
@@ -198,9 +193,9 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 	return nil, d.end(ctx, s, end)
 }
 
-// End ends an instance that an earlier engine has left running, within its grace period
-// (see Driver.SetStop). It does nothing if the instance has ended, or if its target is wanted. When ctx is done End
-// returns, and the instance's guard goes on with the end.
+// End terminates an instance that an earlier engine left running, within its grace period (see Driver.SetStop). It does
+// nothing if the instance has ended, or if its target is wanted. When ctx is done, End returns, and the instance's
+// guard completes the termination.
 func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
 	now, state := findGuard(dir, s.name)
 	if state == guardEnded || wanted(now.Target) {
@@ -215,8 +210,8 @@ func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted 
 	return newDriver(Config{Target: now.Target, AdoptDir: dir, Logger: log}).end(ending, now, nil)
 }
 
-// end ends an instance that an earlier engine has left running. Requests can only shorten
-// its grace period; after one the error is errEnded.
+// end terminates an instance that an earlier engine left running. Requests can only shorten its grace period; if there
+// was one, the error is errEnded.
 func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Duration) error {
 	i, err := d.attach(ctx, s)
 	if err != nil {
@@ -242,7 +237,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	return nil
 }
 
-// adopt returns where the guard of an instance that outlives the engine will be found.
+// adopt returns the settings by which the guard of an instance that outlives the engine can be found.
 func (d *Driver) adopt() (*guard.Adopt, error) {
 	dir, err := filepath.Abs(d.config.AdoptDir)
 	if err != nil {
@@ -267,7 +262,7 @@ func privateDir(dir string) error {
 	return checkPrivate(dir)
 }
 
-// checkPrivate returns an error unless a path is a directory that only this user can enter.
+// checkPrivate returns an error unless the path is a directory that only this user can enter.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -282,7 +277,7 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// attach connects to the guard of an instance, which so becomes this engine's.
+// attach connects to the guard of an instance, which then belongs to this engine.
 func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 	attaching, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()

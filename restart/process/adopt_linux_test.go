@@ -54,7 +54,7 @@ func survivors(t *testing.T, dir string) Survivors {
 	return found
 }
 
-// attached calls try again while the guard of a survivor is slow to accept the engine, as the supervisor does.
+// attached retries while the guard of a survivor is slow to accept the engine, as the supervisor does.
 func attached(ctx context.Context, try func() error) (err error) {
 	for end := time.Now().Add(testsync.Timeout); ; <-time.After(time.Millisecond) {
 		if err = try(); !errors.Is(err, restart.ErrNotTakenOver) || ctx.Err() != nil || time.Now().After(end) {
@@ -63,12 +63,12 @@ func attached(ctx context.Context, try func() error) (err error) {
 	}
 }
 
-// endUnwanted ends a survivor whose target is not configured; it retries while the guard is slow.
+// endUnwanted terminates a survivor whose target is not configured. It retries while the guard is slow.
 func endUnwanted(ctx context.Context, s Survivor, guards string, log *slog.Logger) error {
 	return attached(ctx, func() error { return s.End(ctx, guards, log, unwanted) })
 }
 
-// runAttached is Run, again while the guard of a survivor is slow to accept the engine.
+// runAttached is Run, retried while the guard of a survivor is slow to accept the engine.
 func runAttached(ctx context.Context, d *Driver, began func(restart.Begun), end <-chan time.Duration) (exit restart.Exit) {
 	_ = attached(ctx, func() error { exit = d.Run(ctx, began, end); return exit.Err })
 	return exit
@@ -82,7 +82,7 @@ type attendance struct {
 	exit    <-chan restart.Exit
 }
 
-// attend calls Run, and returns when the instance runs.
+// attend calls Run, and returns when the instance is running.
 func attend(t *testing.T, d *Driver) *attendance {
 	t.Helper()
 	ctx, release := context.WithCancelCause(context.Background())
@@ -100,8 +100,8 @@ func (r *attendance) leave(t *testing.T) {
 	}
 }
 
-// takenOver calls Run of the next engine, and checks that the instance goes on. Its command
-// writes its process ID to the file pids.
+// takenOver calls Run of the next engine, and checks that the instance keeps running. Its command writes its process ID
+// to the file pids.
 func (r *attendance) takenOver(t *testing.T, d *Driver) *attendance {
 	t.Helper()
 	next := attend(t, d)
@@ -246,8 +246,7 @@ func TestTheEndOfASurvivorWhoseGuardDoesNotAnswerIsAnError(t *testing.T) {
 	awaitGone(t, []int{pidOf(t, first.id), guard})
 }
 
-// A shortage of the engine must neither remove what leads to a running process, nor start
-// a second one beside it.
+// A shortage in the engine must neither remove the files that lead to a running process, nor start a second process.
 func TestALackOfDescriptorsLeavesASurvivorToTheNextTry(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	script := `echo $$$$ >>pids; exec sleep 600`
@@ -321,7 +320,7 @@ func TestFilesOfAKilledGuardAreRemoved(t *testing.T) {
 	<-second.exit
 }
 
-// The start of a program may take for ever, on a file system that does not answer.
+// The start of a program may take forever on a file system that does not respond.
 func TestACommandThatCannotBeStartedCanBeCanceled(t *testing.T) {
 	for name, adopt := range map[string]bool{"adopt": true, "no adopt": false} {
 		t.Run(name, func(t *testing.T) {
@@ -354,10 +353,10 @@ type blockedProgram struct {
 	event  unix.FanotifyEventMetadata
 }
 
-// blockExec makes a program whose start waits until allow is called.
+// blockExec creates a program whose start waits until allow is called.
 func blockExec(t *testing.T, path string) *blockedProgram {
 	t.Helper()
-	// Not by this process: a child that it forks meanwhile would have the file open.
+	// Not copied by this process: a child that it forks in the meantime would have the file open.
 	if out, err := exec.Command("cp", "/bin/sleep", path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -437,7 +436,7 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	testsync.Until(t, "the guard to remove its cgroups", func() bool { return len(cgroupsOf(guard)) == 0 })
 }
 
-// reluctant is a script that exits only when it was asked to, and the file "go" exists.
+// reluctant is a script that exits only once it was asked to exit and the file "go" exists.
 const reluctant = `trap 'echo >>asked; until test -e go; do sleep 0.01; done; echo >exited; exit 0' TERM
 echo >ready; while :; do sleep 0.01; done`
 
@@ -520,7 +519,7 @@ func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
 		}
 		awaitGone(t, []int{pidOf(t, first.id)})
 		second := attend(t, adoptable(t, dir, reluctant, log))
-		if second.id != first.id { // the guard has reported the exit before it noticed that the engine left
+		if second.id != first.id { // the guard reported the exit before it noticed that the engine had disconnected
 			second.release(nil)
 			return false
 		}
@@ -554,7 +553,7 @@ func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var first *attendance
 			var log *testsync.Buffer
-			testsync.Until(t, "an end within killTimeout", func() bool { // by a guard that is not slow
+			testsync.Until(t, "an end within killTimeout", func() bool { // unless the guard is slow
 				var dir string
 				dir, log = t.TempDir(), new(testsync.Buffer)
 				d := adoptable(t, dir, deafScript, log)
@@ -608,7 +607,7 @@ func TestTheStopSignalHoldsAcrossEngines(t *testing.T) {
 			}
 		},
 		"command changed": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {
-			next := attend(t, adoptable(t, dir, `exec sleep 600`, log)) // which has another signal
+			next := attend(t, adoptable(t, dir, `exec sleep 600`, log)) // it has another stop signal
 			next.release(nil)
 			<-next.exit
 		},
@@ -658,7 +657,7 @@ func TestAProcessThatNoEngineCanFindEndsWithinItsGracePeriod(t *testing.T) {
 	_, _ = syscall.Wait4(guard, nil, 0, nil)
 }
 
-// An engine may be started with a descriptor of its parent's, such as that of flock(1).
+// An engine may inherit a descriptor from its parent, such as that of flock(1).
 func TestAGuardHoldsNoDescriptorOfTheEnginesParent(t *testing.T) {
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	r, w, err := os.Pipe()
@@ -818,8 +817,8 @@ func TestAGuardWhoseProcessHasEndedDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// killedGuard returns the instance of a guard that was killed. Its cgroup, a directory with
-// the file cgroup.events, has processes.
+// killedGuard returns the instance of a guard that was killed. Its cgroup, a directory with the file cgroup.events, is
+// populated.
 func killedGuard(t *testing.T, log *testsync.Buffer) *instance {
 	t.Helper()
 	dir := t.TempDir()
@@ -839,8 +838,8 @@ func setPopulated(t *testing.T, dir, populated string) {
 	}
 }
 
-// A process may take long to die: it frees much memory, or waits for a disk. The next
-// instance would find its port taken.
+// A process may take long to die: it frees much memory, or waits for a disk. Until then, the next instance would find
+// its port in use.
 func TestAnInstanceLastsUntilWhatAKilledGuardHasLeftIsDead(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

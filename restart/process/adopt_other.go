@@ -24,7 +24,7 @@ func (s Survivor) End(context.Context, string, *slog.Logger, func(target string)
 
 func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 
-// adopt returns an error for what Config.Check rejects.
+// adopt returns an error: Config.Check rejects Adopt on this system.
 func (d *Driver) adopt() (*guard.Adopt, error) {
 	return nil, errors.New("adopt needs Linux")
 }

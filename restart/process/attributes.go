@@ -12,13 +12,13 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-// Umask are permissions that new files do not get. As text it is an octal number: "0027".
+// Umask is a set of permissions that new files do not get. Its text form is an octal number: "0027".
 type Umask struct {
-	Set  bool // otherwise it is that of the engine
+	Set  bool // false: the umask of the engine applies
 	Bits uint16
 }
 
-// MarshalText implements encoding.TextMarshaler. The Umask that is not set is empty.
+// MarshalText implements encoding.TextMarshaler. A Umask that is not set is empty.
 func (u Umask) MarshalText() ([]byte, error) {
 	if !u.Set {
 		return nil, nil
@@ -36,7 +36,7 @@ func (u *Umask) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// mask returns the umask for a guard; nil for that of the engine.
+// mask returns the umask for a guard; nil means that of the engine.
 func (u Umask) mask() *int {
 	if !u.Set {
 		return nil
@@ -45,7 +45,7 @@ func (u Umask) mask() *int {
 	return &bits
 }
 
-// checkAttributes adds what is wrong with the nice value and the resource limits.
+// checkAttributes validates the nice value and the resource limits, and adds errors to wrong.
 func (c Config) checkAttributes(wrong *probe.FieldErrors) {
 	if c.Nice != nil && len(guard.Resources) == 0 {
 		wrong.Add("nice", "needs Linux")
@@ -61,7 +61,7 @@ func (c Config) checkAttributes(wrong *probe.FieldErrors) {
 	}
 }
 
-// rlimits returns the limits for a guard, sorted by name. They have passed checkAttributes.
+// rlimits returns the limits for a guard, sorted by name. They must have passed checkAttributes.
 func (c Config) rlimits() (limits []guard.Rlimit) {
 	for _, name := range slices.Sorted(maps.Keys(c.Rlimits)) {
 		if l, err := parseRlimit(name, c.Rlimits[name]); err == nil {
@@ -71,7 +71,7 @@ func (c Config) rlimits() (limits []guard.Rlimit) {
 	return limits
 }
 
-// parseRlimit parses a limit: one value, or the soft and the hard one with a colon between them.
+// parseRlimit parses a limit: one value, or "soft:hard".
 func parseRlimit(name, text string) (guard.Rlimit, error) {
 	resource, known := guard.Resources[name]
 	if !known {
@@ -98,7 +98,7 @@ func parseRlimit(name, text string) (guard.Rlimit, error) {
 	return l, nil
 }
 
-// parseLimit parses a number, a size in bytes, or "unlimited". An error says what to write instead.
+// parseLimit parses a number, a size in bytes, or "unlimited". Its error suggests a valid value.
 func parseLimit(text string, bytes bool) (uint64, error) {
 	if text == "unlimited" {
 		return guard.Unlimited, nil

@@ -26,7 +26,7 @@ func TestAProcessHasItsLimits(t *testing.T) {
 	}
 }
 
-// Some programs would have other limits than those of the engine, since the Go runtime has raised them.
+// The Go runtime raises limits, so programs could get other limits than those of the engine.
 func TestALauncherChangesNothingElse(t *testing.T) {
 	show := sh(`cat /proc/self/limits; ls /proc/self/fd; grep -E '^(Sig(Pnd|Blk|Ign|Cgt)|Uid|Gid|Groups|NoNewPrivs|Cap)' /proc/self/status; umask; pwd; unset NOTIFY_SOCKET; env | sort`)
 	show.Dir = t.TempDir()
@@ -61,7 +61,7 @@ func TestAnotherUserHasItsLimits(t *testing.T) {
 func TestALimitedCommandEndsWithItsGuard(t *testing.T) {
 	c := sh(`echo ready; exec sleep 600`)
 	c.NoCgroup, c.Rlimits = true, map[string]string{"core": "0"}
-	if os.Geteuid() == 0 { // the kernel forgets PR_SET_PDEATHSIG when the user changes
+	if os.Geteuid() == 0 { // the kernel clears PR_SET_PDEATHSIG when the user changes
 		c.User = "424242:4242"
 	}
 	l := begin(t, c)

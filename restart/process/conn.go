@@ -22,17 +22,17 @@ type guardConn struct {
 	socket   *net.UnixConn // closing it makes the guard kill the command, unless it outlives the engine
 	guardPid int           // process ID
 	orders   *json.Encoder
-	reports  <-chan guard.Report // closed when the guard has ended
+	reports  <-chan guard.Report // closed when the guard has exited
 	outputs  [2]*logfile.Source  // of the command: standard output and error
-	stderr   *os.File            // of a guard that this program has started, until it has started the command
+	stderr   *os.File            // standard error of a guard that this program started; nil once the command is running
 	copying  sync.WaitGroup
 }
 
-// unreaped has the process IDs of the guards that this program has started and not waited
-// for. It is global as process IDs are.
+// unreaped holds the process IDs of guards that this program has started and not waited for. It is global because
+// process IDs are.
 var unreaped sync.Map
 
-// startGuard starts a guard, and has it start a command.
+// startGuard starts a guard, and orders it to start a command.
 func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardConn, err error) {
 	socket, guardSocket, err := socketPair()
 	if err != nil {
@@ -68,7 +68,7 @@ func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardCo
 	}
 	defer guardStderr.Close()
 	c.stderr = stderr
-	stderrEnd, err := guard.Descriptor(guardStderr) // non-blocking: a guard does not wait until it is read
+	stderrEnd, err := guard.Descriptor(guardStderr) // non-blocking: a guard must not wait until it is read
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardCo
 			null.Fd(), null.Fd(), stderrEnd,
 			guardSocket.Fd(), readEnds[0], readEnds[1], writeEnds[0], writeEnds[1],
 		},
-		Sys: &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal reaches it
+		Sys: &syscall.SysProcAttr{Setsid: true}, // signals of a terminal do not reach it
 	})
 	if err != nil {
 		return nil, os.NewSyscallError("fork/exec", err)
@@ -93,12 +93,12 @@ func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardCo
 	return c, nil
 }
 
-// guardEnv is the environment of a guard. It needs one processor at most; it has some ten threads
-// all the same, of which most sleep (see guard.Tasks). The first garbage collection would take more
-// memory than a guard allocates in most of its life.
+// guardEnv is the environment of a guard. A guard needs at most one processor, although it has about ten threads, most
+// of which sleep (see guard.Tasks). Garbage collection is off because the first one would take more memory than a guard
+// allocates in most of its life.
 var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB")
 
-// socketPair returns two connected sockets, of which the second blocks.
+// socketPair returns two connected sockets. The second one is blocking.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	syscall.ForkLock.RLock() // not every system can open them close-on-exec
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -120,7 +120,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// run reads the reports and the outputs until the guard has ended, or close is called.
+// run starts to read the reports and the outputs, until the guard has exited or close is called.
 func (c *guardConn) run(streams [2]stream, reports io.Reader) {
 	c.orders, c.reports = json.NewEncoder(c.socket), readReports(reports)
 	for n, output := range c.outputs {
@@ -128,8 +128,8 @@ func (c *guardConn) run(streams [2]stream, reports io.Reader) {
 	}
 }
 
-// readReports returns a guard's reports as they arrive. The channel has room for all
-// of them, two at most, so that the goroutine ends with the guard.
+// readReports returns a guard's reports as they arrive. The channel is large enough for all of them, at most two, so
+// that the goroutine ends with the guard.
 func readReports(from io.Reader) <-chan guard.Report {
 	reports := make(chan guard.Report, 2)
 	go func() {
@@ -145,43 +145,41 @@ func readReports(from io.Reader) <-chan guard.Report {
 	return reports
 }
 
-// resume continues a guard that was stopped (SIGSTOP). It does nothing to one that runs.
+// resume continues a guard that was stopped (SIGSTOP). It has no effect on a running guard.
 func (c *guardConn) resume() {
-	if c.guardPid > 0 { // it is 0 in another PID namespace
+	if c.guardPid > 0 { // it is 0 for a guard in another PID namespace
 		_ = syscall.Kill(c.guardPid, syscall.SIGCONT)
 	}
 }
 
-// send sends an order. A guard that does not read within orderTimeout cannot start the command,
-// or is being debugged.
+// send sends an order. If a guard does not read it within orderTimeout, the guard cannot start the command, or is being
+// debugged.
 func (c *guardConn) send(o guard.Order) error {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(orderTimeout))
 	return c.orders.Encode(o)
 }
 
-// hasEnded reports whether an error of send is that the guard has ended, which closes its
-// reports.
+// hasEnded reports whether an error of send means that the guard has exited, which also closes its reports.
 func hasEnded(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// wait waits for the rest of the outputs, which another process may hold open, and for
-// the end of the guard. It returns how the guard has ended.
+// wait waits for the rest of the outputs, which another process may hold open, and for the guard to exit. It returns
+// how the guard exited.
 func (c *guardConn) wait() string {
 	c.finishOutputs(drain)
 	return c.reap()
 }
 
-// kill kills a guard that has sent its last report, if this program has started it. It has
-// nothing left to do, but may have been stopped (SIGSTOP) before it could exit.
+// kill kills a guard that has sent its last report, if this program started it. The guard has nothing left to do, but
+// may have been stopped (SIGSTOP) before it could exit.
 func (c *guardConn) kill() {
 	if _, child := unreaped.Load(c.guardPid); child {
 		_ = syscall.Kill(c.guardPid, syscall.SIGKILL)
 	}
 }
 
-// reap waits for the end of the guard if this program has started it, and returns how it
-// has ended.
+// reap waits for the guard to exit if this program started it, and returns how it exited.
 func (c *guardConn) reap() string {
 	if _, child := unreaped.LoadAndDelete(c.guardPid); !child {
 		return "it is gone"
@@ -197,11 +195,11 @@ func (c *guardConn) reap() string {
 	return "exit status " + strconv.Itoa(status.ExitStatus())
 }
 
-// maxComplaint bounds the text that is read from a guard's standard error, in bytes.
+// maxComplaint is the maximum size of the text that is read from a guard's standard error, in bytes.
 const maxComplaint = 256
 
-// complaint returns what a guard that has ended said first on its standard error, such as that
-// the Go runtime could not start a thread.
+// complaint returns the first line that an exited guard wrote to its standard error, such as that the Go runtime could
+// not start a thread.
 func (c *guardConn) complaint() string {
 	if c.stderr == nil {
 		return ""
@@ -220,7 +218,7 @@ func (c *guardConn) closeStderr() {
 	}
 }
 
-// finishOutputs stops reading the outputs at their ends, but after a time at the latest.
+// finishOutputs stops reading the outputs when they end, or after the given time at the latest.
 func (c *guardConn) finishOutputs(within time.Duration) {
 	for _, output := range c.outputs {
 		if output != nil {
@@ -230,8 +228,7 @@ func (c *guardConn) finishOutputs(within time.Duration) {
 	c.copying.Wait()
 }
 
-// close lets the guard go. What the command has written and was not read is left to the
-// next engine.
+// close disconnects from the guard. Unread output of the command is left to the next engine.
 func (c *guardConn) close() {
 	c.finishOutputs(0)
 	for _, output := range c.outputs {

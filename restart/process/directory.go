@@ -2,16 +2,16 @@ package process
 
 import "os"
 
-// Directory is where the instances that outlive an engine are found: their guards keep their
-// files there. One engine has it at a time.
+// Directory is the directory in which guards keep the files of instances that outlive an engine. It belongs to one
+// engine at a time.
 type Directory struct {
 	path      string
 	survivors Survivors
-	permanent bool     // on the disk of the state file
+	permanent bool     // it is on the disk of the state file
 	lock      *os.File // the directory itself
 }
 
-// Path returns the directory for Config.AdoptDir. It is "" for nil.
+// Path returns the directory for Config.AdoptDir, or "" for a nil Directory.
 func (d *Directory) Path() string {
 	if d == nil {
 		return ""
@@ -19,7 +19,7 @@ func (d *Directory) Path() string {
 	return d.path
 }
 
-// Survivors returns the instances that the directory had when it was opened.
+// Survivors returns the instances that were in the directory when it was opened.
 func (d *Directory) Survivors() Survivors {
 	if d == nil {
 		return nil
@@ -27,14 +27,14 @@ func (d *Directory) Survivors() Survivors {
 	return d.survivors
 }
 
-// Close releases the directory for the next engine, and removes it if no instance needs it. It
-// does not wait for the disk of the state file.
+// Close releases the directory for the next engine, and removes it if no instance needs it. A directory on the disk of
+// the state file is not removed, since that disk may hang.
 func (d *Directory) Close() {
 	if d == nil {
 		return
 	}
 	if !d.permanent {
-		_ = os.Remove(d.path) // not with files of guards
+		_ = os.Remove(d.path) // fails if it has files of guards
 	}
 	_ = d.lock.Close()
 }

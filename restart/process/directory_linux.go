@@ -16,17 +16,17 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-// OpenDirectory returns the directory with instances that a name stands for, which is beside an
-// engine's state file. If there is none it makes an empty one, or returns nil unless create is true.
+// OpenDirectory returns the directory with instances that belongs to a name, which is a path next to an engine's state
+// file. If there is none, it creates an empty one, or returns nil if create is false.
 //
-// A new directory is in /run, or else in that which systemd has made for the service
-// ($RUNTIME_DIRECTORY): a disk that hangs or is full would keep guards from starting and ending
-// processes. Where this user may write to neither, the directory has the name itself.
+// A new directory is in /run, or else in the directory that systemd has created for the service ($RUNTIME_DIRECTORY): a
+// disk that hangs or is full would keep guards from starting and ending processes. If this user may write to neither,
+// the directory is at the name itself.
 //
-// Before is where the directory was when the name was another one; "" if that is unknown. It moves to a place of the
-// present name if it can.
+// before is the path of the directory under an earlier name, or "" if unknown. OpenDirectory moves it to a place of the
+// current name if possible.
 //
-// An error can be that another engine has the directory: its state file was moved or copied.
+// It returns an error if another engine has the directory, which happens if the state file was moved or copied.
 func OpenDirectory(name, before string, create bool) (*Directory, error) {
 	if err := private.CheckParent(name); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func OpenDirectory(name, before string, create bool) (*Directory, error) {
 	return makeDirectory(places)
 }
 
-// placesOf returns where the directory of a name can be, the best place first and the name itself last. They follow from
-// the name: a disk that is full may have no room to note one.
+// placesOf returns the possible places of the directory for a name, the best one first and the name itself last. They
+// are derived from the name, since a full disk may have no space to record one.
 func placesOf(name string) (paths []string, err error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
 	if err == nil {
@@ -72,8 +72,8 @@ func placesOf(name string) (paths []string, err error) {
 	return append(paths, beside), nil
 }
 
-// openOccupied opens a directory if it has instances. Otherwise it is removed: the next one may be
-// at a better place.
+// openOccupied opens a directory if it has instances. Otherwise it removes the directory: the next one may be at a
+// better place.
 func openOccupied(path string) (*Directory, error) {
 	if path == "" {
 		return nil, nil
@@ -86,13 +86,13 @@ func openOccupied(path string) (*Directory, error) {
 		return d, nil
 	}
 	if err == nil {
-		_ = os.Remove(path) // a disk that can only be read keeps it
+		_ = os.Remove(path) // a read-only disk keeps it
 	}
 	d.Close()
 	return nil, err
 }
 
-// makeDirectory makes a directory at the first place where that is possible.
+// makeDirectory creates a directory at the first place where that is possible.
 func makeDirectory(places []string) (*Directory, error) {
 	var failed error
 	for _, path := range places {
@@ -111,17 +111,17 @@ func makeDirectory(places []string) (*Directory, error) {
 	return nil, failed
 }
 
-// errNotOurs is in the error for a directory of another user, or one that others can enter.
+// errNotOurs is wrapped in the error about a directory of another user, or one that others can enter.
 var errNotOurs = errors.New("cannot be used")
 
 const (
-	// directoryTries and directoryPause bound how long an engine waits for the directory: one
-	// that was killed may have left a child that has not yet closed its descriptors.
+	// directoryTries and directoryPause limit how long an engine waits for the directory: a killed engine may have left
+	// a child that has not yet closed its descriptors.
 	directoryTries = 20
 	directoryPause = 20 * time.Millisecond
 )
 
-// lockDirectory opens a directory, and locks it for this engine. It returns nil if there is none.
+// lockDirectory opens a directory, and locks it for this engine. It returns nil if the directory does not exist.
 func lockDirectory(path string) (*Directory, error) {
 	for tries := 1; ; tries++ {
 		var f *os.File
@@ -143,8 +143,7 @@ func lockDirectory(path string) (*Directory, error) {
 	}
 }
 
-// openLocked opens and locks a directory. It returns nil if the engine that had the lock has
-// removed it.
+// openLocked opens and locks a directory. It returns nil if the engine that held the lock has removed the directory.
 func openLocked(path string) (_ *os.File, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const runtimeDir = "/run"
 
-// inMemory reports whether this is the process of the test, which has /run for itself.
+// inMemory reports whether this is the process of the test that has its own /run.
 func inMemory(t *testing.T) bool {
 	t.Helper()
 	if !faulttest.InNamespaces(t) {
@@ -71,7 +71,7 @@ func TestADirectoryIsInMemoryAndFoundAgain(t *testing.T) {
 	}
 }
 
-// An engine whose state file was moved has the directory, and one in its place another one.
+// An engine whose state file was moved keeps the directory, and an engine in its place gets another one.
 func TestADirectoryMovesWithItsName(t *testing.T) {
 	if !inMemory(t) {
 		return
@@ -97,7 +97,7 @@ func TestADirectoryMovesWithItsName(t *testing.T) {
 	}
 }
 
-// Who can write to the directory of the state file chooses no other one that is opened, and removed.
+// A user who can write to the directory of the state file must not choose another directory that is opened or removed.
 func TestALinkToAnotherDirectoryIsNotFollowed(t *testing.T) {
 	if !inMemory(t) {
 		return
@@ -172,7 +172,7 @@ func TestTheNextPlaceIsUsedWhereADirectoryCannotBe(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(inRun string) error
 		service string
-		want    string // "" is beside the state file
+		want    string // "" means next to the state file
 	}{
 		"others can read it":       {func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) }, "", ""},
 		"a file has its name":      {func(p string) error { return os.WriteFile(p, nil, 0o600) }, service, service},
@@ -210,7 +210,7 @@ func mkdirOf(path string, user int) error {
 	return os.Chown(path, user, user)
 }
 
-// The directory of an earlier release, or of a start when there was no other place.
+// It comes from an earlier release, or from a start when there was no other place.
 func TestADirectoryBesideTheStateFileIsUsedWhileItHasInstances(t *testing.T) {
 	if !inMemory(t) {
 		return

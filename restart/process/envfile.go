@@ -8,12 +8,12 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// maxEnvFile bounds a file of environment variables, in bytes.
+// maxEnvFile is the maximum size of a file of environment variables, in bytes.
 const maxEnvFile = 64 << 10
 
-// ReadEnvFile reads a file of environment variables: lines NAME=value, of which empty ones and those
-// that begin with # are ignored. Quotes around a whole value are removed; nothing else in it is
-// special. No error has a part of a value.
+// ReadEnvFile reads a file of environment variables, in lines NAME=value. Empty lines and lines that begin with # are
+// ignored. Quotes around a whole value are removed; no other character in it is special. An error never contains any
+// part of a value.
 func ReadEnvFile(path string) (map[string]string, error) {
 	text, err := files.ReadRegular(path, maxEnvFile)
 	if err != nil {
@@ -39,7 +39,7 @@ func ReadEnvFile(path string) (map[string]string, error) {
 	return env, nil
 }
 
-// isVariableName reports whether a shell could set a variable of this name.
+// isVariableName reports whether the name is valid for a shell variable.
 func isVariableName(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -58,8 +58,8 @@ func unquoted(value string) string {
 	return value
 }
 
-// environment returns the variables of the command: those of the file, and Config.Env on top. The values
-// of the file are reported as sensitive first.
+// environment returns the variables of the command: those of EnvFile, overridden by Config.Env. It first passes the
+// values of EnvFile to Config.Sensitive.
 func (d *Driver) environment() (map[string]string, error) {
 	if d.config.EnvFile == "" {
 		return d.config.Env, nil

@@ -24,8 +24,8 @@ import (
 // Limits of an instance.
 const (
 	maxOutput    = 4 << 10                // bytes; as MaxContainerTerminationMessageLength in k8s.io/kubernetes/pkg/kubelet/container
-	drain        = 200 * time.Millisecond // for output pipes that another process holds open after the end
-	orderTimeout = 5 * time.Second        // for a guard that does not read
+	drain        = 200 * time.Millisecond // for output pipes that another process holds open after the exit
+	orderTimeout = 5 * time.Second        // for a guard to read an order
 	killTimeout  = 5 * time.Second        // for a command to die when ctx is done
 )
 
@@ -34,9 +34,8 @@ const (
 // and a random suffix, "4711-k5zq2m7xwa". A duration received from end terminates the
 // process with that grace period.
 //
-// If the process does not exit after SIGKILL, Run returns five seconds after ctx is
-// done. The process's guard, a process that watches it for the engine, continues to try
-// to kill it.
+// If the process does not exit after SIGKILL, Run returns five seconds after ctx is done. The guard, a process that
+// watches the command for the engine, keeps trying to kill it.
 func (d *Driver) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
 	i, err := d.start(ctx, end)
 	if err != nil {
@@ -47,7 +46,7 @@ func (d *Driver) Run(ctx context.Context, began func(restart.Begun), end <-chan 
 	return i.watch(ctx, began, end)
 }
 
-// errEnded is the error of a Run that was asked to end before it has started a command.
+// errEnded is the error of a Run that was asked to terminate its instance before it had started a command.
 var errEnded = errors.New("asked to end before the command was started")
 
 // instance is the engine's side of one run of a command.
@@ -59,29 +58,29 @@ type instance struct {
 	output  output
 	streams [2]stream
 
-	releaseRoom func()           // that a guard and its command need, and have once they run
+	releaseRoom func()           // releases the reservation for a guard and its command, once both are running
 	tree        guard.Tree       // zero before the command runs
 	asked       bool             // a request to end was received
-	preStop     *preStop         // what runs before the signal; nil if nothing does
+	preStop     *preStop         // the step before the signal; nil if none is running
 	abandon     <-chan time.Time // fires when a process cannot be killed
 	overdue     <-chan time.Time // fires when the guard should have killed the command
 	gaveUp      bool             // it was not killed in time
 
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
-	released   bool // so it was asked to exit when the engine stopped
+	released   bool // it is notAdopted, and was asked to exit when the engine stopped
 
-	stop func() restart.StopSettings // of the driver, or of an instance of an earlier engine that is ended
+	stop func() restart.StopSettings // settings of the driver, or of an earlier engine's instance that is being terminated
 
 	notifier *notifier // nil if the processes have no socket for notifications
-	starting string    // its ID while it runs and has not said that it is ready
-	notReady error     // it was ended since it never said so
+	starting string    // its ID while it is running but has not reported that it is ready
+	notReady error     // why it was terminated: it never reported that it is ready
 }
 
-// start starts a guard and has it start the command. If an earlier engine has left an
-// instance of the target running, start takes it over, or ends it first. A request to end
-// that is received meanwhile is an error, and no command is started.
+// start starts a guard and orders it to start the command. If an earlier engine left an instance of the target running,
+// start takes it over, or terminates it first. If a request to terminate arrives meanwhile, start returns an error and
+// starts no command.
 func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (_ *instance, err error) {
-	env, envErr := d.environment() // also for an instance that goes on, so that its secrets are known
+	env, envErr := d.environment() // needed for a surviving instance as well, to redact its secrets
 	suffix := strings.ToLower(rand.Text()[:10])
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
@@ -116,7 +115,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (_ *instan
 	if err != nil {
 		return nil, err
 	}
-	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
+	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard has another working directory
 		return nil, err
 	}
 	start := guard.Start{
@@ -151,7 +150,7 @@ func (d *Driver) newInstance() *instance {
 	return i
 }
 
-// close lets the instance go. The next reader of its output goes on where this one stops.
+// close disconnects from the instance. The next reader of its output continues where this one stops.
 func (i *instance) close() {
 	i.endPreStop()
 	i.finishOutputs(0)
@@ -160,7 +159,7 @@ func (i *instance) close() {
 	i.notifier.close()
 }
 
-// endStreams writes what was read of the outputs.
+// endStreams writes all output that was read.
 func (i *instance) endStreams() {
 	for _, s := range i.streams {
 		s.end()
@@ -234,7 +233,7 @@ func (i *instance) watch(ctx context.Context, began func(restart.Begun), end <-c
 	}
 }
 
-// hasStarted notes the report that the command runs.
+// hasStarted records the report that the command is running.
 func (i *instance) hasStarted(r guard.Report) {
 	i.tree, i.notAdopted = r.Tree, r.NotAdopted != ""
 	i.closeStderr()
@@ -246,14 +245,14 @@ func (i *instance) hasStarted(r guard.Report) {
 	}
 }
 
-// terminate has the guard ask the command to exit, by the signal that was set last.
+// terminate orders the guard to ask the command to exit, by the signal that was set last.
 func (i *instance) terminate(grace time.Duration) {
 	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop().Signal)})
 	i.overdue = time.After(grace + i.driver.killTimeout)
 }
 
-// order orders the guard to end the command. One that was stopped (SIGSTOP) is continued: it would never read the order, and
-// the command would go on without anybody who could end it.
+// order sends an order to end the command. It first continues a guard that was stopped (SIGSTOP): otherwise the guard
+// would never read the order, and nobody could end the command.
 func (i *instance) order(o guard.Order) {
 	i.resume()
 	if err := i.send(o); err != nil && !hasEnded(err) {
@@ -261,22 +260,21 @@ func (i *instance) order(o guard.Order) {
 	}
 }
 
-// exit waits for a guard that ends.
+// exit waits for the guard to exit, and returns the Exit of the instance.
 func (i *instance) exit(code int, err error) restart.Exit {
-	i.wait() // its reports say more than its status
+	i.wait() // its status is ignored, since its reports say more
 	i.endStreams()
 	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 
-// killed is how a command has exited that the engine has killed.
+// killed returns the Exit of a command that the engine killed.
 func killed(output string) restart.Exit {
 	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Signal: unix.SignalName(syscall.SIGKILL), Output: output}
 }
 
-// guardKilled kills an instance whose guard was killed before the command exited, and returns
-// when it is dead. The kernel then kills the command; this kills what is left of its process
-// group and its cgroup. When ctx is done it gives up like a guard that lives: at once if the
-// instance is released, or else after killTimeout.
+// guardKilled kills an instance whose guard was killed before the command exited, and returns when the instance is
+// dead. The kernel kills the command itself; guardKilled kills the rest of its process group and its cgroup. When ctx
+// is done, it gives up as if the guard were alive: at once if the instance is released, otherwise after killTimeout.
 func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	if i.tree.Pid == 0 {
 		how := i.wait()
@@ -306,12 +304,12 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 	return killed(i.exit(0, nil).Output)
 }
 
-// giveUp returns before the exit of a command that has not exited after SIGKILL. Its
-// guard goes on killing it, because close closes the connection.
+// giveUp returns although the command has not exited after SIGKILL. The guard keeps killing it, because close closes
+// the connection.
 func (i *instance) giveUp() restart.Exit {
 	i.gaveUp = true
 	i.resume()
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
-	go i.reap() // the one goroutine that may outlive Run
+	go i.reap() // the only goroutine that may outlive Run
 	return killed(probe.CleanText(i.tail.String(), maxOutput))
 }

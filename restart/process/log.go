@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Log says where the lines of a process's output go, as they are. Either File or Stdout is set.
+// Log configures where the unmodified lines of a process's output go. Exactly one of File and Stdout is set.
 type Log struct {
 	File     string `hcl:"file,optional" doc:"absolute path of a file that lines are appended to, of both output streams; created with mode 0640. When it is full it becomes file.1, and file.1 becomes file.2. Several targets may have the same file. Its directory, and those above, must belong to the user of the engine or to root: a user who may replace one of them by a symbolic link decides where the engine writes" default:"none" json:",omitempty"`
 	MaxSize  int64  `hcl:"max_size,optional,nonzero,bytes" doc:"size at which a new file begins" default:"10MiB" min:"64KiB" json:",omitempty"`
@@ -28,7 +28,7 @@ const (
 	defaultLogFiles = 5
 )
 
-// check adds what is wrong with a log block. The nil Log is valid.
+// check validates the log block and adds errors to wrong. The nil Log is valid.
 func (l *Log) check(wrong *probe.FieldErrors) {
 	if l == nil {
 		return
@@ -49,21 +49,21 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 	}
 }
 
-// Outputs knows, for each target, what has become of the lines of its processes' output, and which status they report. The zero value is
-// ready. Its methods may be called concurrently.
+// Outputs records, for each target, the dropped lines of its processes' output, the state of its log file, and the
+// status that its process reports. The zero value is ready for use. It is safe for concurrent use.
 type Outputs struct {
-	targets sync.Map // of *targetOutput, by name
+	targets sync.Map // *targetOutput by target name
 }
 
 // targetOutput is the output of all processes of a target.
 type targetOutput struct {
-	dropped atomic.Uint64                // lines: they came too fast, or the disk was full or did not respond
-	file    atomic.Pointer[logfile.File] // of the latest process; nil for the log of the engine
-	status  atomic.Pointer[string]       // of the latest process, STATUS= of sd_notify(3); nil for none
+	dropped atomic.Uint64                // number of lines: they came too fast, or the disk was full or did not respond
+	file    atomic.Pointer[logfile.File] // of the latest process; nil if the output goes to the log of the engine
+	status  atomic.Pointer[string]       // of the latest process: STATUS= of sd_notify(3); nil if none
 }
 
-// Dropped returns how many lines of a target were dropped since the start of the program, and whether
-// the target has a process.
+// Dropped returns the number of dropped lines of a target since the start of the program, and whether the target has a
+// process.
 func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
 	if t, ok := o.targets.Load(target); ok {
 		return t.(*targetOutput).dropped.Load(), true
@@ -71,8 +71,8 @@ func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
 	return 0, false
 }
 
-// LogError returns why the log file of a target's process cannot be written, or nil if it can, or the target has
-// none.
+// LogError returns the error that keeps the log file of a target's process from being written. It returns nil if there
+// is no error or no log file.
 func (o *Outputs) LogError(target string) error {
 	if t, ok := o.targets.Load(target); ok {
 		if file := t.(*targetOutput).file.Load(); file != nil {
@@ -82,7 +82,7 @@ func (o *Outputs) LogError(target string) error {
 	return nil
 }
 
-// Status returns what the latest process of a target has reported as its status, in one line; "" for nothing.
+// Status returns the status that the latest process of a target has reported, in one line; "" if none.
 func (o *Outputs) Status(target string) string {
 	if t, ok := o.targets.Load(target); ok {
 		if status := t.(*targetOutput).status.Load(); status != nil {
@@ -92,7 +92,7 @@ func (o *Outputs) Status(target string) string {
 	return ""
 }
 
-// Keep forgets the targets that are not wanted.
+// Keep discards the targets for which wanted returns false.
 func (o *Outputs) Keep(wanted func(target string) bool) {
 	for target := range o.targets.Range {
 		if !wanted(target.(string)) {
@@ -101,7 +101,7 @@ func (o *Outputs) Keep(wanted func(target string) bool) {
 	}
 }
 
-// of returns the output of a target. The nil Outputs has one that nobody reads.
+// of returns the output of a target. A nil Outputs returns a new one that nobody reads.
 func (o *Outputs) of(target string) *targetOutput {
 	if o == nil {
 		return new(targetOutput)
@@ -110,12 +110,12 @@ func (o *Outputs) of(target string) *targetOutput {
 	return t.(*targetOutput)
 }
 
-// output is where the lines of all instances of a driver go.
+// output is the destination of the lines of all instances of a driver.
 type output struct {
 	log       *slog.Logger
 	perSecond int
 	file      *logfile.File   // nil for the log of the engine
-	guardLog  *logfile.Config // of the guard while no engine is attached; nil if it discards the output
+	guardLog  *logfile.Config // log file of the guard while no engine is attached; nil if it discards the output
 	of        *targetOutput
 	notes     *dropNotes
 
@@ -153,11 +153,11 @@ func (o output) stream(name string, tail *command.Output) stream {
 	return &fileStream{lines: logfile.Lines{File: o.file}, tail: tail, notes: o.notes}
 }
 
-// flushTimeout is how long the end of an instance waits for lines that are not written yet, and a new engine for those
-// that the guard has read.
+// flushTimeout is the maximum time that the end of an instance waits for unwritten lines, and that a new engine waits
+// for the guard to write the lines that it has read.
 const flushTimeout = 500 * time.Millisecond
 
-// flush waits until the lines are in the file, for flushTimeout at most.
+// flush waits until the lines are in the file, at most for flushTimeout.
 func (o output) flush() {
 	if o.file != nil {
 		o.file.Flush(o.flushTimeout)
@@ -176,20 +176,20 @@ func (o output) droppedWithoutEngine(lines uint64) {
 	}
 }
 
-// stream takes one of the output streams of an instance.
+// stream receives one of the output streams of an instance.
 type stream interface {
 	logfile.Liner
-	end() // writes what Write has kept, such as an unfinished line
+	end() // writes buffered text, such as an unfinished line
 }
 
 // fileStream writes a stream to a log file.
 type fileStream struct {
 	lines logfile.Lines
-	tail  *command.Output // gets everything
+	tail  *command.Output // gets all text
 	notes *dropNotes
 }
 
-// Write takes the next bytes of the stream. It never returns an error.
+// Write receives the next bytes of the stream. It never returns an error.
 func (s *fileStream) Write(p []byte) (int, error) {
 	_, _ = s.tail.Write(p)
 	_, _ = s.lines.Write(p)
@@ -209,15 +209,14 @@ func (s *fileStream) end() { s.EndLine() }
 type dropNotes struct {
 	log     *slog.Logger
 	dropped *atomic.Uint64
-	noted   atomic.Uint64 // of dropped
+	noted   atomic.Uint64 // the value of dropped that was logged last
 	notedAt atomic.Int64  // in nanoseconds since 1970; 0 before the first note
 }
 
-// noteInterval is how often lines that were dropped are logged, apart from the end of an instance.
+// noteInterval is the minimum time between two log records about dropped lines, except at the end of an instance.
 const noteInterval = time.Minute
 
-// note logs how many lines were dropped so far, if there are more than before: at the end of an instance, and otherwise
-// once a noteInterval.
+// note logs the number of dropped lines if it has grown, at most once per noteInterval unless atEnd is true.
 func (n *dropNotes) note(atEnd bool) {
 	dropped, noted := n.dropped.Load(), n.noted.Load()
 	if dropped == noted {

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// counting writes the numbers from 1 on, and to the file "last" those that it has written.
+// counting writes the numbers from 1 on, and the last written one to the file "last".
 const counting = `trap 'exit 0' TERM; i=0; while :; do i=$((i+1)); echo number $i; echo $i >last; sleep 0.001; done`
 
 // adoptableTo is adoptable with another configuration of its output.
@@ -52,7 +52,7 @@ func TestALogFileGoesOnWithoutAnEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := strings.TrimSuffix(strings.TrimSuffix(string(written), "Terminated\n"), "\n") // the shell says so of sleep
+	all := strings.TrimSuffix(strings.TrimSuffix(string(written), "Terminated\n"), "\n") // the shell's message about sleep
 	lines := strings.Split(all, "\n")
 	for i, line := range lines {
 		if line != "number "+strconv.Itoa(i+1) {

@@ -81,7 +81,7 @@ func TestTheLastTotalOfDroppedLinesIsLogged(t *testing.T) {
 	o := newOutput(Config{Log: &Log{File: filepath.Join(t.TempDir(), "app.log")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	o.of.dropped.Add(3)
 	o.notes.note(false)
-	o.of.dropped.Add(4) // within a minute
+	o.of.dropped.Add(4) // within the noteInterval
 	o.notes.note(false)
 	o.flush()
 	o.flush()

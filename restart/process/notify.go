@@ -20,16 +20,16 @@ const (
 	watchdogVariable = "WATCHDOG_USEC"
 )
 
-// canNotify: only Linux says who has sent a datagram.
+// canNotify is true on Linux only: other systems do not identify the sender of a datagram.
 const canNotify = runtime.GOOS == "linux"
 
-// reasonWatchdog: the process has not said in time that it works. It is only in the log.
+// reasonWatchdog means that the process has not reported in time that it works. It appears only in the log.
 const reasonWatchdog probe.Reason = "process.watchdog"
 
 // defaultReadyTimeout is the default of Config.ReadyTimeout: DefaultTimeoutStartSec of systemd-system.conf(5).
 const defaultReadyTimeout = 90 * time.Second
 
-// checkNotify adds what is wrong with the fields about notifications.
+// checkNotify validates the fields about notifications and adds errors to wrong.
 func (c Config) checkNotify(wrong *probe.FieldErrors) {
 	for field, isSet := range map[string]bool{"notify": c.Notify, "watchdog": c.Watchdog > 0} {
 		switch {
@@ -46,42 +46,43 @@ func (c Config) checkNotify(wrong *probe.FieldErrors) {
 
 func (c Config) readyTimeout() time.Duration { return cmp.Or(c.ReadyTimeout, defaultReadyTimeout) }
 
-// notice is what a process has said by sd_notify(3), or has not said in time.
+// notice is an event that follows from the notifications of a process by sd_notify(3), or from their absence.
 type notice uint8
 
 const (
 	isReady           notice = iota // READY=1
-	isNotReady                      // no READY=1 within the time for it
-	watchdogExpired                 // no WATCHDOG=1 within the time for it
+	isNotReady                      // no READY=1 within ready_timeout
+	watchdogExpired                 // no WATCHDOG=1 within the watchdog interval
 	watchdogTriggered               // WATCHDOG=trigger
-	watchdogFed                     // WATCHDOG=1 after one of these
+	watchdogFed                     // WATCHDOG=1 after watchdogExpired or watchdogTriggered
 )
 
-// vigil decides which notices follow from the messages of a process. Its methods are called by one goroutine.
+// vigil derives notices from the messages of a process. Its methods are called by one goroutine.
 //
-// Silence counts against the process only if the engine was listening: a deadline that is seen late starts again, since
-// the process may have waited until the engine reads; and after the deadline the socket must be found empty.
+// Silence counts against the process only if the engine was listening. A deadline that is noticed late starts again,
+// since the process may have been waiting for the engine to read; and after the deadline the socket must be found
+// empty.
 type vigil struct {
 	watchdog time.Duration // 0 for none
-	within   time.Duration // until READY=1 or the next WATCHDOG=1 is due
-	until    time.Time     // zero when nothing is due
-	overdue  bool          // the time is over, and the socket is read once more
-	last     time.Time     // when that ends, however many messages come
-	ready    bool          // or there is no wait for READY=1
+	within   time.Duration // time until READY=1 or the next WATCHDOG=1 is due
+	until    time.Time     // the deadline; zero if nothing is due
+	overdue  bool          // the deadline has passed, and the socket is being read once more
+	last     time.Time     // when that reading ends, regardless of the number of messages
+	ready    bool          // READY=1 was received, or is not expected
 	expired  bool          // the latest notice is watchdogExpired or watchdogTriggered
 }
 
 const (
-	// lateAfter is how late a deadline may be seen.
+	// lateAfter is the maximum delay with which a deadline may be noticed.
 	lateAfter = 250 * time.Millisecond
-	// overduePause is how long the socket must be empty after a deadline.
+	// overduePause is the time that the socket must be empty after a deadline.
 	overduePause = 100 * time.Millisecond
-	// maxOverdue is how long after a deadline messages may be read that were waiting then: the kernel has 512 at most
-	// (net.unix.max_dgram_qlen is 10 or 512), and one is read in each messagePause.
+	// maxOverdue is the maximum time after a deadline in which messages that were already waiting are read: the kernel
+	// queues at most 512 (net.unix.max_dgram_qlen is 10 or 512), and one is read per messagePause.
 	maxOverdue = 8 * time.Second
 )
 
-// newVigil returns the vigil over a process that was started at a time.
+// newVigil returns the vigil for a process that was started at the given time.
 func newVigil(c Config, now time.Time) *vigil {
 	v := &vigil{watchdog: c.Watchdog, ready: !c.Notify}
 	if v.expect(c.Watchdog, now); !v.ready {
@@ -90,7 +91,7 @@ func newVigil(c Config, now time.Time) *vigil {
 	return v
 }
 
-// expect sets when the next message is due; 0 for never.
+// expect sets the deadline of the next message; within 0 means none.
 func (v *vigil) expect(within time.Duration, now time.Time) {
 	v.within, v.until, v.overdue = within, time.Time{}, false
 	if within > 0 {
@@ -98,7 +99,7 @@ func (v *vigil) expect(within time.Duration, now time.Time) {
 	}
 }
 
-// silent is called when nothing was read until the deadline.
+// silent is called when no message arrived until the deadline.
 func (v *vigil) silent(now time.Time) (notices []notice) {
 	switch {
 	case now.Sub(v.until) > lateAfter:
@@ -120,14 +121,15 @@ func (v *vigil) expire(how notice, now time.Time) []notice {
 	return []notice{how}
 }
 
-// read is called when a message was read, whoever has sent it: another one may wait.
+// read is called after each message from any sender. It extends an overdue deadline, since another message may be
+// waiting.
 func (v *vigil) read(now time.Time) {
 	if v.overdue && now.Before(v.last) {
 		v.until = now.Add(overduePause)
 	}
 }
 
-// take takes a line of a message, and returns what follows from it.
+// take interprets a line of a message, and returns the resulting notices.
 func (v *vigil) take(line string, now time.Time) (notices []notice) {
 	switch {
 	case line == "READY=1" && !v.ready:
@@ -147,7 +149,7 @@ func (v *vigil) take(line string, now time.Time) (notices []notice) {
 	return nil
 }
 
-// socketPath returns the path of the socket; "" for the nil notifier.
+// socketPath returns the path of the socket; "" for a nil notifier.
 func (n *notifier) socketPath() string {
 	if n == nil {
 		return ""
@@ -155,7 +157,7 @@ func (n *notifier) socketPath() string {
 	return n.path
 }
 
-// received returns the notices. The nil notifier has none.
+// received returns the channel of notices; nil for a nil notifier.
 func (n *notifier) received() <-chan notice {
 	if n == nil {
 		return nil
@@ -163,7 +165,7 @@ func (n *notifier) received() <-chan notice {
 	return n.notices
 }
 
-// maxStatus bounds the text of STATUS= that is kept, in bytes.
+// maxStatus is the maximum size of the kept text of STATUS=, in bytes.
 const maxStatus = 256
 
 // statusOf returns the text of a line STATUS=….
@@ -174,8 +176,9 @@ func statusOf(line string) (text string, ok bool) {
 	return text, ok
 }
 
-// listen opens the socket of an instance, and adds the variables that name it to its command. A process without Notify
-// and Watchdog is started without a socket if there can be none, and so is one that an engine may take over.
+// listen opens the notification socket of an instance, and adds the variables that name it to its command. A process
+// with neither Notify nor Watchdog is started without a socket if none can be opened. A process with Adopt never gets
+// one.
 func (d *Driver) listen(run *command.Command, suffix string) (*notifier, error) {
 	isNeeded := d.config.Notify || d.config.Watchdog > 0
 	if !canNotify || d.config.Adopt || run.Env[socketVariable] != "" && !isNeeded {
@@ -199,7 +202,7 @@ func (d *Driver) listen(run *command.Command, suffix string) (*notifier, error) 
 	return n, nil
 }
 
-// attend begins to read the notifications of an instance that runs.
+// attend starts to read the notifications of a running instance.
 func (i *instance) attend(id string) {
 	i.output.of.status.Store(nil)
 	if i.notifier == nil {
@@ -216,10 +219,10 @@ func (i *instance) attend(id string) {
 func (i *instance) note(what notice, began func(restart.Begun)) {
 	switch what {
 	case isReady:
-		if i.asked { // it says so while it ends
+		if i.asked { // it is already terminating
 			return
 		}
-		i.driver.setNotice(restart.Notice{}) // before it may count as one about a running instance
+		i.driver.setNotice(restart.Notice{}) // withdrawn first, so that it does not count against the running instance
 		began(restart.Begun{ID: i.starting})
 	case watchdogFed:
 		i.driver.setNotice(restart.Notice{})

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-// notifier reads what the processes of one instance send to its socket by sd_notify(3).
+// notifier reads the messages that the processes of one instance send to its socket by sd_notify(3).
 type notifier struct {
 	conn    *net.UnixConn
 	path    string
@@ -28,15 +28,17 @@ type notifier struct {
 }
 
 const (
-	// maxMessage bounds a message, in bytes; a longer one is ignored. systemd has the same bound (NOTIFY_BUFFER_MAX).
+	// maxMessage is the maximum size of a message, in bytes; a longer one is ignored. systemd has the same limit
+	// (NOTIFY_BUFFER_MAX).
 	maxMessage = 4 << 10
-	// messagePause is the shortest time between two messages that are read: a process that sends more waits.
+	// messagePause is the minimum time between the reads of two messages: a process that sends faster has to wait.
 	messagePause = 10 * time.Millisecond
-	// maxMessageFiles is how many descriptors of a message are received, to be closed; the kernel closes the others.
+	// maxMessageFiles is the maximum number of descriptors that are received with a message, and closed; the kernel
+	// closes any others.
 	maxMessageFiles = 8
 )
 
-// listenNotify opens a socket, at a path that processes of any user can reach in any network namespace.
+// listenNotify opens a socket at a path that processes of any user can reach in any network namespace.
 func listenNotify(suffix string) (n *notifier, err error) {
 	dirs := []string{os.TempDir()}
 	if dir, err := private.OfUser(); err == nil {
@@ -56,7 +58,7 @@ func listenNotify(suffix string) (n *notifier, err error) {
 			continue
 		}
 		n = &notifier{conn: conn.(*net.UnixConn), path: path, notices: make(chan notice), closed: make(chan struct{})}
-		if err := os.Chmod(path, 0o666); err != nil { // a process may change its user; who sends is checked
+		if err := os.Chmod(path, 0o666); err != nil { // a process may change its user; the sender is checked
 			n.close()
 			return nil, err
 		}
@@ -65,7 +67,7 @@ func listenNotify(suffix string) (n *notifier, err error) {
 	return nil, failed
 }
 
-// run reads the messages of the processes below a guard until close is called.
+// run reads the messages of the guard's descendants until close is called.
 func (n *notifier) run(guardPid int, v *vigil, setStatus func(string), log *slog.Logger) {
 	n.reading.Go(func() {
 		isLogged := false
@@ -109,7 +111,7 @@ func (n *notifier) next(guardPid int, v *vigil, setStatus func(string), ignored 
 	return true
 }
 
-// send passes notices on. It returns false after close.
+// send delivers notices. It returns false after close.
 func (n *notifier) send(notices []notice) bool {
 	for _, what := range notices {
 		select {
@@ -121,8 +123,8 @@ func (n *notifier) send(notices []notice) bool {
 	return true
 }
 
-// receive returns the next message, and the process that has sent it. It closes the descriptors in it: who has sent
-// BARRIER=1 waits for that. A message that is too long is empty.
+// receive returns the next message and its sender's process ID. It closes the descriptors in the message: the sender of
+// BARRIER=1 waits for that. For a message that is too long, the text is empty.
 func (n *notifier) receive() (text string, sender int, err error) {
 	buffer, control := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*maxMessageFiles))
 	size, controlSize, flags, _, err := n.conn.ReadMsgUnix(buffer, control)
@@ -149,7 +151,7 @@ func (n *notifier) receive() (text string, sender int, err error) {
 	return string(buffer[:size]), sender, nil
 }
 
-// close closes the socket, and waits for the reader. The nil notifier has none.
+// close closes the socket, and waits for the reader. On a nil notifier it does nothing.
 func (n *notifier) close() {
 	if n == nil {
 		return

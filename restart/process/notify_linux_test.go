@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// notifying is a command that writes the path of its socket, and runs the steps of a test, in which notify sends its
-// arguments, and await waits for a file.
+// notifying is a command that writes the path of its socket and then runs the steps of a test. In the steps, notify
+// sends its arguments, and await waits for a file.
 func notifying(t *testing.T, c Config, steps string) (_ Config, socket func() string, let func(file string)) {
 	t.Helper()
 	needLinux(t)
@@ -112,7 +112,7 @@ func TestAProcessThatIsNeverReadyHasFailedToStart(t *testing.T) {
 	}
 }
 
-// A process that is ended because it never got ready is ended like any other.
+// A process that is terminated because it never became ready is terminated like any other.
 func TestAProcessThatIsNeverReadyHasItsPreStop(t *testing.T) {
 	tier.Slow(t)
 	c, socket, _ := notifying(t, Config{Notify: true}, ``)
@@ -131,7 +131,7 @@ func TestAProcessThatIsNeverReadyHasItsPreStop(t *testing.T) {
 
 func TestARequestToEndIsNotCutShortByTheEndOfReadyTimeout(t *testing.T) {
 	i := driver(t, Config{Command: []string{"sleep", "600"}, Notify: true}).newInstance()
-	i.asked = true // so pre_stop runs, or the signal was sent
+	i.asked = true // as if pre_stop runs, or the signal was sent
 	if i.note(isNotReady, nil); i.notReady != nil {
 		t.Errorf("the end is taken for a failure: %v", i.notReady)
 	}
@@ -162,7 +162,7 @@ func TestAProcessWhoseWatchdogRunsOutIsNotWell(t *testing.T) {
 	}
 }
 
-// A process of another user and network reaches its socket.
+// A process of another user and network can reach its socket.
 func TestProcessesOfOtherUsersAndNetworksCanNotify(t *testing.T) {
 	tier.Slow(t)
 	if os.Geteuid() != 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Each step is a line of a message, or "" if nothing was read until then.
+// Each step is a line of a message, or "" if no message arrived until then.
 func TestSilenceCountsOnlyWhenTheEngineHasListened(t *testing.T) {
 	type step struct {
 		at   time.Duration

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Each test is run with a cgroup, where one can be made, and without.
+// withAndWithoutCgroup runs a test with a cgroup, where one can be created, and without.
 func withAndWithoutCgroup(t *testing.T, test func(t *testing.T, noCgroup bool)) {
 	t.Run("cgroup", func(t *testing.T) { test(t, false) })
 	t.Run("no cgroup", func(t *testing.T) { test(t, true) })
@@ -164,7 +164,7 @@ func mustBeGone(t *testing.T, pids []int) {
 	}
 }
 
-// awaitGone waits until processes whose parents are gone have ended.
+// awaitGone waits until orphaned processes have exited.
 func awaitGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -186,7 +186,7 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// cgroupsOf returns the control groups that a guard has made: other tests run at the same time.
+// cgroupsOf returns the control groups that a guard has created: other tests run at the same time.
 func cgroupsOf(guard int) []string {
 	own := cgroupfs.Own()
 	if own == "" {
@@ -215,13 +215,14 @@ func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
 	awaitGone(t, []int{l.pid(t), guard})
 }
 
-// freeze stops all threads of a process as a debugger does, so that SIGCONT does not continue them, until thaw is called.
+// freeze stops all threads of a process until thaw is called. It works like a debugger, so that SIGCONT does not
+// continue them.
 func freeze(t *testing.T, pid int) (thaw func()) {
 	t.Helper()
 	frozen, release, released := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(released)
-		runtime.LockOSThread() // which never is unlocked: the end of the thread would detach it
+		runtime.LockOSThread() // never unlocked: the exit of the thread would detach the process
 		tasks, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
 		for _, task := range tasks {
 			thread, _ := strconv.Atoi(task.Name())
@@ -235,7 +236,7 @@ func freeze(t *testing.T, pid int) (thaw func()) {
 			thread, _ := strconv.Atoi(task.Name())
 			_ = syscall.PtraceDetach(thread)
 		}
-		_ = syscall.Kill(pid, syscall.SIGCONT) // after the SIGSTOP by which it was attached
+		_ = syscall.Kill(pid, syscall.SIGCONT) // after the SIGSTOP that attached it
 	}()
 	err := <-frozen
 	thaw = sync.OnceFunc(func() { close(release); <-released })
@@ -266,7 +267,8 @@ func TestAStoppedGuardIsContinuedToEndItsCommand(t *testing.T) {
 	}
 }
 
-// TestAGuardThatIsStoppedDuringTheGracePeriodIsContinued at the end of that.
+// TestAGuardThatIsStoppedDuringTheGracePeriodIsContinued checks that the guard is continued at the end of the grace
+// period.
 func TestAGuardThatIsStoppedDuringTheGracePeriodIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	d := driver(t, sh(`cd '`+dir+`'; trap 'echo >asked' TERM; echo >ready; while :; do sleep 0.05; done`))

@@ -10,27 +10,27 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxLine limits the text of one log record, in bytes. The rest of a longer line is
-// dropped; the record has its length as attribute cut.
+// maxLine is the maximum size of the text of one log record, in bytes. The rest of a longer line is dropped; the record
+// has the number of dropped bytes in the attribute truncated_bytes.
 const maxLine = 4 << 10
 
-// lineLogger logs a stream of a command's output, one record for each line and at
-// most perSecond in a second. The next line or the end has a record about those that were dropped.
+// lineLogger logs a stream of a command's output, one record per line and at most perSecond records per second. The
+// number of dropped lines is logged with the next line in a later second, or at the end.
 type lineLogger struct {
 	log       *slog.Logger
-	tail      *command.Output // gets everything
+	tail      *command.Output // gets all text
 	perSecond int
-	total     *atomic.Uint64 // lines that were dropped, of all streams of the target
+	total     *atomic.Uint64 // dropped lines of all streams of the target
 
 	line      []byte    // the current line so far, at most maxLine
 	cut       int       // number of its bytes that were dropped
-	continued bool      // its beginning is a record already
+	continued bool      // its beginning was already logged
 	window    time.Time // start of the current second
-	records   int       // in the window
-	dropped   int       // lines since the last record about dropped lines
+	records   int       // number of records in the window
+	dropped   int       // number of dropped lines since the last record about them
 }
 
-// Write takes the next bytes of the stream. It never returns an error.
+// Write receives the next bytes of the stream. It never returns an error.
 func (l *lineLogger) Write(p []byte) (int, error) {
 	_, _ = l.tail.Write(p)
 	n := len(p)
@@ -51,7 +51,7 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 // Unfinished implements logfile.Liner.
 func (l *lineLogger) Unfinished() bool { return len(l.line) > 0 }
 
-// EndLine logs the unfinished line. Its rest, if some comes, is another record.
+// EndLine logs the unfinished line. If more of it follows, that is a separate record.
 func (l *lineLogger) EndLine() {
 	l.flush()
 	l.continued = true

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// said is a log whose records are lines of level, text and attributes.
+// said is a log that stores records as lines of level, text and attributes.
 type said struct {
 	mu    sync.Mutex
 	lines []string
@@ -49,7 +49,7 @@ func lineStream(perSecond int) (*lineLogger, *said) {
 	return &lineLogger{log: slog.New(s), tail: &command.Output{Max: maxOutput, Last: true}, perSecond: perSecond, total: new(atomic.Uint64)}, s
 }
 
-// A prompt has no end, and one of another process comes late.
+// A prompt has no line end, and the rest of its line comes late.
 func TestTheRestOfALineThatWasLoggedUnfinishedIsARecord(t *testing.T) {
 	l, log := lineStream(10)
 	for _, pieces := range [][]string{{"prompt: ", "\n"}, {"half", " and half\nnext\n"}} {

@@ -11,19 +11,19 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// minSignalGrace is how long a process may at least take to exit after what restart.PreStop says
-// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime).
+// minSignalGrace is the minimum time that a process has to exit after its restart.PreStop (minimumGracePeriodInSeconds
+// in k8s.io/kubernetes/pkg/kubelet/kuberuntime).
 const minSignalGrace = 2 * time.Second
 
-// preStop is a run of restart.PreStop.
+// preStop is a running restart.PreStop.
 type preStop struct {
-	by     time.Time // the end of the grace period, of which it is part
+	by     time.Time // the end of the grace period, which includes the PreStop
 	timer  *time.Timer
 	cancel context.CancelFunc
 	done   chan error // capacity 1
 }
 
-// requestEnd asks the command to exit within a grace period, after what the unit wants before that, once.
+// requestEnd asks the command to exit within a grace period. It first runs the unit's PreStop, once.
 func (i *instance) requestEnd(grace time.Duration) {
 	hook := i.stop().PreStop
 	switch {
@@ -45,7 +45,7 @@ func (i *instance) requestEnd(grace time.Duration) {
 	go func() { p.done <- i.runPreStop(ctx, hook) }()
 }
 
-// preStopDone returns a channel that fires when what precedes the signal has ended; nil if nothing runs.
+// preStopDone returns a channel that receives the result of the running PreStop; nil if none is running.
 func (i *instance) preStopDone() <-chan error {
 	if i.preStop == nil {
 		return nil
@@ -65,7 +65,7 @@ func (i *instance) afterPreStop(err error) {
 	i.terminate(max(time.Until(by), minSignalGrace))
 }
 
-// endPreStop ends what precedes a signal that is not needed any more.
+// endPreStop cancels a PreStop that is no longer needed.
 func (i *instance) endPreStop() {
 	if i.preStop != nil {
 		i.preStop.timer.Stop()
@@ -77,7 +77,7 @@ func (i *instance) endPreStop() {
 
 var errPreStopTime = errors.New("it has not ended within the grace period")
 
-// runPreStop does what precedes the signal, until ctx is done.
+// runPreStop runs the PreStop, until ctx is done.
 func (i *instance) runPreStop(ctx context.Context, p *restart.PreStop) (err error) {
 	switch {
 	case p.Sleep > 0:
@@ -110,5 +110,5 @@ func (i *instance) runPreStopCommand(ctx context.Context, p *restart.PreStop) er
 	return err
 }
 
-// maxPreStopText bounds the output of a command in an error, in bytes.
+// maxPreStopText is the maximum size of a command's output in an error, in bytes.
 const maxPreStopText = 200

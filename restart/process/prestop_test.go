@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A stop asks the process to exit after its pre_stop, of whatever sort and end.
+// A stop asks the process to exit after its pre_stop, whatever the kind and the outcome of the latter.
 func TestThePreStopComesBeforeTheSignal(t *testing.T) {
 	tier.Slow(t)
 	asked := make(chan string, 10)
@@ -40,7 +40,7 @@ func TestThePreStopComesBeforeTheSignal(t *testing.T) {
 		hook  restart.PreStop
 		grace time.Duration
 		log   string      // a part of it; "" for no warning
-		done  func() bool // before the signal
+		done  func() bool // checks the effect before the signal
 	}{
 		"exec":            {restart.PreStop{Command: []string{"sh", "-c", "echo $(WORD) >exec"}}, testsync.Timeout, "", func() bool { return hooked("exec") }},
 		"failing exec":    {restart.PreStop{Command: []string{"sh", "-c", "echo sorry; exit 3"}}, testsync.Timeout, "exit status 3: sorry", nil},
@@ -79,7 +79,7 @@ func TestThePreStopComesBeforeTheSignal(t *testing.T) {
 	}
 }
 
-// A second request shortens the time, and a process that exits by itself ends it.
+// A second request shortens the time, and an exit of the process ends the pre_stop.
 func TestAPreStopHoldsNothingUp(t *testing.T) {
 	tier.Slow(t)
 	for name, end := range map[string]func(l *running){

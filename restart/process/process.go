@@ -1,34 +1,29 @@
 // Package process runs a command as a child process, and terminates it together
 // with all its descendants.
 //
-// Between the engine and each instance of a command there is a guard: the engine's
-// own program, started again, which only watches the command. The guard is the
-// subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a socket joins it
-// to the engine. When the command exits, when the engine orders it, and when the socket is
-// closed because the engine has exited in any way, the guard kills all descendants, even
-// those with sessions of their own. That needs neither root nor cgroups. Where the guard can
-// create a cgroup it runs the command in it: killing a cgroup is faster, and works even when
-// the guard was killed.
+// Between the engine and each instance of a command there is a guard: the engine's own program, started again, whose
+// only task is to watch the command. The guard is the subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER),
+// and a socket connects it to the engine. When the command exits, when the engine orders it, or when the socket is
+// closed because the engine has exited in any way, the guard kills all descendants, even those with sessions of their
+// own. This needs neither root nor cgroups. Where the guard can create a cgroup, it runs the command in it: killing a
+// cgroup is faster, and works even when the guard was killed.
 //
-// With Config.Adopt the guard outlives the engine, however it ends, and so does the
-// command. The guard then holds the command's outputs, and listens on a socket in a
-// private directory: the next engine attaches to it, and goes on with the same instance.
-// While there is no engine the guard writes the outputs to the log file, or counts the lines that it
-// discards, and keeps the exit status.
+// With Config.Adopt the guard outlives the engine, however the engine ends, and so does the command. The guard then
+// holds the command's outputs and listens on a socket in a private directory: the next engine attaches to it and
+// resumes the same instance. While there is no engine, the guard writes the outputs to the log file, or discards them
+// and counts the lines, and keeps the exit status.
 //
-// Other systems than Linux have no subreapers: there, only the command's process
-// group is killed.
+// Systems other than Linux have no subreapers: there, only the command's process group is killed.
 //
-// A program that imports this package is its own guard: started with the name sonde-guard
-// it runs as one, before its main.
+// A program that imports this package is its own guard: started under the name sonde-guard, it runs as one, before
+// main.
 //
 // DESIGN.md lists the invariants that no single function shows.
 //
-// Files: instance.go runs an instance by its guard, prestop.go does what precedes its stop signal, conn.go is the connection to the guard; notify.go decides what follows
-// from the notifications of a process, and notify_linux.go receives them;
-// adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the
-// directory where they are found; log.go says where the command's output goes, and output.go writes it
-// there. The guard is package guard.
+// Files: instance.go runs an instance by its guard, prestop.go runs the step before its stop signal, conn.go is the
+// connection to the guard; notify.go interprets the notifications of a process, and notify_linux.go receives them;
+// adopt_linux.go finds guards that have outlived their engine, directory_linux.go the directory where they are found;
+// log.go selects where the command's output goes, and output.go writes it there. The guard is package guard.
 package process
 
 import (
@@ -53,11 +48,10 @@ import (
 
 // Config configures a Driver: the command, and where its output goes.
 //
-// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
-// environment, and HOME, USER and LOGNAME of the user that the command runs as.
-// Variables in Env are added to these and override them. On Linux, NOTIFY_SOCKET names the socket
-// of the instance for sd_notify(3), except with Adopt. Nothing else of the
-// engine's environment is passed on, since it may hold secrets.
+// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's environment, and HOME, USER and LOGNAME of
+// the user that the command runs as. Variables in Env are added to these and override them. On Linux, NOTIFY_SOCKET
+// names the instance's socket for sd_notify(3), except with Adopt. Nothing else of the engine's environment is passed
+// on, since it may hold secrets.
 type Config struct {
 	Target string // the target's name, for log records and the process list
 
@@ -71,20 +65,18 @@ type Config struct {
 	Rlimits  map[string]string `hcl:"rlimits,optional" doc:"resource limits of the process, by their names in limits.conf(5): as, core, cpu, data, fsize, memlock, nofile, nproc and stack, in bytes (\"64MiB\"), seconds or numbers, or \"unlimited\". One value is the soft and the hard limit; \"1024:4096\" has both. Only root may raise a hard limit. Linux only" default:"those of the engine" json:",omitempty"`
 	NoCgroup bool              `hcl:"no_cgroup,optional" doc:"does not give each instance a control group below that of the engine" default:"false"`
 
-	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
-	// and the next engine with the same AdoptDir takes them over. An instance that is started
-	// while nothing can be written to AdoptDir ends with the engine. Linux only. Default:
-	// false, instances end with the engine.
+	// Adopt makes instances outlive the engine: they keep running when it stops or is killed, and the next engine with
+	// the same AdoptDir takes them over. An instance that is started while nothing can be written to AdoptDir ends with
+	// the engine. Linux only. Default: false, instances end with the engine.
 	Adopt bool `hcl:"adopt,optional" doc:"lets the process go on when the engine stops or is killed; the next engine with the same state file takes it over. Needs state in the engine block. Linux only" default:"false"`
 
-	// AdoptDir is the directory in which instances that outlive the engine are found;
-	// required with Adopt. It is created with mode 0700, and should be in memory: see
-	// OpenDirectory. A driver without Adopt ends the instance of its target that it finds
-	// there. Default: none.
+	// AdoptDir is the directory with the files of instances that outlive the engine; required with Adopt. It is created
+	// with mode 0700, and should be in memory: see OpenDirectory. A driver without Adopt terminates the instance of its
+	// target that it finds there. Default: none.
 	AdoptDir string
 
-	// Survivor is the instance of the target that an earlier engine has left running in
-	// AdoptDir, for Resume: see readSurvivors. Default: none.
+	// Survivor is the instance of the target that an earlier engine left running in AdoptDir, for Resume: see
+	// readSurvivors. Default: none.
 	Survivor Survivor
 
 	Notify       bool          `hcl:"notify,optional" doc:"the process says that it is ready, by READY=1 of sd_notify(3): it counts as started then, and not as soon as it runs. Linux only" default:"false" json:",omitempty"`
@@ -93,15 +85,16 @@ type Config struct {
 
 	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`
 
-	// Logger gets a record for each line of output without Log: the line, with the attributes
-	// target and stream (stdout or stderr). Default: none.
+	// Logger gets a record for each line of output if Log is nil: the line, with the attributes target and stream
+	// (stdout or stderr). Default: none.
 	Logger *slog.Logger `json:"-"`
 
-	// Sensitive is called with the values of EnvFile before the command is started, so that they can
-	// be replaced in what it prints. Default: they are not.
+	// Sensitive is called with the values of EnvFile before the command is started, so that they can be redacted in its
+	// output. Default: they are not redacted.
 	Sensitive func(values []string) `json:"-"`
 
-	// Outputs knows how many lines of the output were dropped, and why the log file cannot be written. Default: that is only logged.
+	// Outputs records how many lines of output were dropped, and why the log file cannot be written. Default: both are
+	// only logged.
 	Outputs *Outputs `json:"-"`
 
 	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are records of the engine's log in a second; the log counts those that were dropped" default:"100" min:"1"`
@@ -110,9 +103,9 @@ type Config struct {
 // defaultLinesPerSecond is the default of Config.LinesPerSecond.
 const defaultLinesPerSecond = 100
 
-// Driver runs the instances of one command. It is a restart.Driver. An instance
-// costs the guard process, of about 1.4 MB that it does not share with the engine and ten
-// threads, and four goroutines. Without room for them Run returns restart.ErrShortage.
+// Driver runs the instances of one command. It is a restart.Driver. An instance costs four goroutines and the guard
+// process, which has ten threads and about 1.4 MB that it does not share with the engine. If the system lacks resources
+// for them, Run returns restart.ErrShortage.
 type Driver struct {
 	config  Config
 	command command.Command
@@ -123,18 +116,17 @@ type Driver struct {
 	linger       time.Duration // see guard.Adopt
 	killTimeout  time.Duration // see const killTimeout
 
-	stop      atomic.Pointer[restart.StopSettings] // of the latest SetStop; nil before
-	setNotice func(restart.Notice)                 // of the latest SetNotice
+	stop      atomic.Pointer[restart.StopSettings] // from the latest SetStop; nil before the first
+	setNotice func(restart.Notice)                 // from the latest SetNotice
 }
 
-// findInterval is the time after which a guard without an engine looks for its files.
+// findInterval is the interval at which a guard without an engine checks that its files still exist.
 const findInterval = time.Minute
 
-// linger is how long a guard keeps the exit status of an instance for the next engine.
+// linger is the time that a guard keeps the exit status of an instance for the next engine.
 const linger = 24 * time.Hour
 
-// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
-// several, or nil.
+// Check validates the configuration without side effects. It returns one or more *probe.FieldError, joined, or nil.
 func (c Config) Check() error {
 	wrong := limits.Check(c, "")
 	c.Log.check(&wrong)
@@ -149,8 +141,8 @@ func (c Config) Check() error {
 	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
 
-// New returns a driver, or a *probe.FieldError that names the wrong field. Whether program,
-// directory and user exist is checked by Run.
+// New returns a driver, or a *probe.FieldError that names the invalid field. Run checks whether the program, the
+// directory and the user exist.
 func New(c Config) (*Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -161,8 +153,7 @@ func New(c Config) (*Driver, error) {
 	return newDriver(c), nil
 }
 
-// Attributes returns the scheduling priority and the resource limits with which instances are started; nil for
-// those of the engine.
+// Attributes returns the scheduling priority and the resource limits of instances; nil means those of the engine.
 func (d *Driver) Attributes() (nice *int, rlimits map[string]string) {
 	return d.config.Nice, d.config.Rlimits
 }
@@ -174,9 +165,9 @@ func newDriver(c Config) *Driver {
 	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout, setNotice: func(restart.Notice) {}}
 }
 
-// digest identifies what the command is: instances with the same one need no restart.
+// digest identifies the configuration of the command: an instance with the same digest needs no restart.
 func (c Config) digest() string {
-	text, _ := json.Marshal([]any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup, c.Log, c.EnvFile, c.Umask, c.Nice, c.Rlimits}) // has no error
+	text, _ := json.Marshal([]any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup, c.Log, c.EnvFile, c.Umask, c.Nice, c.Rlimits}) // never fails
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// engineRole is the first argument that makes this program an engine which runs
-// the command behind it for ever: something for tests to kill.
+// engineRole is the first argument that makes this program an engine that runs the command behind it forever, for tests
+// to kill.
 const engineRole = "test-engine"
 
 // notifyRole is the first argument that makes this program send the messages behind it to $NOTIFY_SOCKET.
@@ -322,7 +322,7 @@ func TestManyInstancesLeakNothing(t *testing.T) {
 	}
 }
 
-// children returns the process IDs of the children of this process, also of those that have ended and were not waited for.
+// children returns the process IDs of the children of this process, including zombies.
 func children() (pids string) {
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	var all []string

@@ -18,7 +18,7 @@ import (
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
 
-// deaf is a command that says "ready" and does not end when asked to.
+// deaf is a command that writes "ready" and does not exit when asked to.
 func deaf() Config { return sh(`trap '' TERM; echo ready; while :; do sleep 0.05; done`) }
 
 func driver(t *testing.T, c Config) *Driver {
@@ -53,7 +53,7 @@ func begin(t *testing.T, c Config) *running {
 	return l
 }
 
-// run returns when the instance has started.
+// run calls Run, and returns when the instance has started.
 func run(t *testing.T, d *Driver) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,7 +62,7 @@ func run(t *testing.T, d *Driver) *running {
 	return l
 }
 
-// beginRun calls run, and returns the instance with which run calls began.
+// beginRun calls run, and returns the ID with which run called began.
 func beginRun(t *testing.T, run func(began func(restart.Begun)) restart.Exit) (id string, exit <-chan restart.Exit) {
 	t.Helper()
 	began, ended := make(chan string, 1), make(chan restart.Exit, 1)
@@ -115,9 +115,8 @@ func needLinux(t *testing.T) {
 	}
 }
 
-// family is a command with a child in its group and one in a session of its own.
-// It says "ready" when all run, and then does what is asked. The second value
-// returns their process IDs.
+// family is a command with a child in its group and one in a session of its own. It writes "ready" when all are
+// running, and then runs the given command. The second result returns their process IDs.
 func family(t *testing.T, then string) (Config, func() []int) {
 	t.Helper()
 	needLinux(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// failsToStart checks that a start fails for lack of resources, with a text.
+// failsToStart checks that a start fails for lack of resources, with the given text.
 func failsToStart(t *testing.T, d *Driver, text string) {
 	t.Helper()
 	exit := d.Run(t.Context(), func(b restart.Begun) { t.Errorf("instance %s began", b.ID) }, nil)

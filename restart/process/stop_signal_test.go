@@ -22,7 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// beginWith is begin for a command that is asked to exit by a signal.
+// beginWith is begin for a command with the given stop signal.
 func beginWith(t *testing.T, c Config, s syscall.Signal) *running {
 	t.Helper()
 	log := new(testsync.Buffer)
@@ -51,8 +51,7 @@ func TestACommandThatHasJoinedAnotherGroupGetsItsStopSignal(t *testing.T) {
 	}
 }
 
-// program returns where a server's program is, some of which Debian has in no path. The test
-// stands in .ci/run.
+// program returns the path of a server's program; Debian installs some outside PATH. The test runs in .ci/run.
 func program(t *testing.T, name string, patterns ...string) string {
 	t.Helper()
 	tier.CI(t)
@@ -68,7 +67,7 @@ func program(t *testing.T, name string, patterns ...string) string {
 	return ""
 }
 
-// serverDir returns a folder for sockets, which belongs to a user.
+// serverDir returns a directory for sockets that belongs to a user.
 func serverDir(t *testing.T, owner *user.User) string {
 	t.Helper()
 	dir := testsync.SocketDir(t)
@@ -82,7 +81,7 @@ func serverDir(t *testing.T, owner *user.User) string {
 	return dir
 }
 
-// dialUnix connects to the socket of a server once that listens.
+// dialUnix connects to the socket of a server once the server listens.
 func dialUnix(t *testing.T, l *running, path string) (conn net.Conn) {
 	t.Helper()
 	for end := time.Now().Add(testsync.Timeout); conn == nil; time.Sleep(time.Millisecond) {
@@ -137,7 +136,7 @@ func TestACommandThatIgnoresItsStopSignalIsKilledAfterItsGrace(t *testing.T) {
 	}
 }
 
-// nginxBody is more than the socket buffers between nginx and its client hold.
+// nginxBody is larger than the socket buffers between nginx and its client.
 const nginxBody = 32 << 20
 
 func TestNginxStopsGracefullyWithAClientConnected(t *testing.T) {
@@ -201,7 +200,7 @@ func TestPostgreSQLShutsDownFastWithAClientConnected(t *testing.T) {
 	}
 }
 
-// logIn opens a session of PostgreSQL, and returns when that waits for queries.
+// logIn opens a session of PostgreSQL, and returns when the session is ready for queries.
 func logIn(t *testing.T, conn net.Conn) {
 	t.Helper()
 	startup := append([]byte{0, 0, 0, 0, 0, 3, 0, 0}, "user\x00postgres\x00database\x00postgres\x00\x00"...)

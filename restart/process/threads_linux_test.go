@@ -18,15 +18,15 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// leaveRoom reports whether this is the process of the test, in a control group that has room for
-// so many more processes and threads.
+// leaveRoom reports whether this is the process of the test in a control group that has room for the given number of
+// further processes and threads.
 func leaveRoom(t *testing.T, tasks int64) bool {
 	t.Helper()
 	const limit = 200
 	if !faulttest.InCgroup(t, faulttest.Processes(limit)) {
 		return false
 	}
-	quota.MakeThreads(20) // the test itself must not need one later
+	quota.MakeThreads(20) // so that the test itself needs none later
 	own, err := cgroup.Current()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
 	}
 }
 
-// Others may take the room that there was.
+// Other processes may take the room in the meantime.
 func TestAGuardThatGetsNoThreadsIsNotTheCommandsFault(t *testing.T) {
 	tier.CI(t)
 	if !leaveRoom(t, 3) {

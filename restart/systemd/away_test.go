@@ -59,7 +59,7 @@ func TestNoUnitIsRestartedWhileTheBusIsAway(t *testing.T) {
 			t.Errorf("%s: %d starts, %+v", name, n, w.State(name).Instance)
 		}
 	}
-	// One that fails while the bus is away is restarted when that is back.
+	// A target that fails while the bus is unreachable is restarted once the bus is reachable.
 	w.m.BusSignal(t, "STOP")
 	w.Until("web-0", "outage", func(s engine.TargetStatus) bool { return s.Instance.Reason.BlamesRuntime() })
 	drivertest.Get(t, addresses["web-0"], "/fail")

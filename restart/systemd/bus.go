@@ -12,9 +12,9 @@ import (
 
 // Times of a bus.
 const (
-	syncInterval = time.Minute            // between two looks at each unit, which correct what signals have missed
-	pingInterval = 5 * time.Second        // between two questions whether systemd answers
-	callTimeout  = 5 * time.Second        // for an answer
+	syncInterval = time.Minute            // between two queries of each unit, in case signals were missed
+	pingInterval = 5 * time.Second        // between two checks whether systemd responds
+	callTimeout  = 5 * time.Second        // for a response
 	minRetry     = 100 * time.Millisecond // after the bus was lost, doubled with each failure
 	maxRetry     = 5 * time.Second
 )
@@ -29,14 +29,14 @@ const (
 	peerType     = "org.freedesktop.DBus.Peer"
 )
 
-// Buses are the buses that drivers share: one connection for each socket, whatever the number of units. The zero value is
-// ready for use, by multiple goroutines.
+// Buses holds the buses that drivers share: one connection per socket, regardless of the number of units. The zero
+// value is ready for use, and safe for concurrent use.
 type Buses struct {
 	mu    sync.Mutex // guards known, and the users of its values
 	known map[string]*bus
 }
 
-// bus keeps the units of one systemd up to date that drivers follow.
+// bus keeps the state of one systemd's units up to date for followers.
 type bus struct {
 	socket  string
 	users   int
@@ -44,23 +44,23 @@ type bus struct {
 	stopped chan struct{}
 
 	changed  wake.Signal // a follower is stale, or new
-	replaced wake.Signal // another systemd has begun, which does not know who has subscribed
+	replaced wake.Signal // systemd was replaced by a new process, to which nobody has subscribed
 
 	mu        sync.Mutex // guards the fields below, and those of followers
 	followers map[*follower]bool
 	conn      *dbus.Conn // nil while it is lost
-	lost      error      // why systemd is not seen now; nil if it is
-	since     time.Time  // when lost has changed between nil and an error
+	lost      error      // why systemd is unreachable; nil if it is reachable
+	since     time.Time  // when lost last changed between nil and an error
 }
 
-// follower follows a unit.
+// follower watches a unit for one driver.
 type follower struct {
 	name    string
 	changed func() // it must not block
 
 	unit    unit
 	isKnown bool
-	isStale bool // a look at the unit is due
+	isStale bool // a query of the unit is due
 }
 
 var (
@@ -68,7 +68,7 @@ var (
 	errReplaced     = errors.New("systemd was started anew")
 )
 
-// follow begins to follow a unit, until release is called. Changed is called after each change of what view returns.
+// follow starts to watch a unit, until release is called. changed is called after each change of the view.
 func (all *Buses) follow(socket, name string, changed func()) (b *bus, f *follower, release func()) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -101,17 +101,17 @@ func (all *Buses) release(b *bus, f *follower) {
 	defer all.mu.Unlock()
 	if b.users--; b.users == 0 {
 		b.stop()
-		<-b.stopped // it waits for no driver, and its calls end with its context
+		<-b.stopped // no deadlock: run waits for no driver, and its calls end with its context
 		delete(all.known, b.socket)
 	}
 }
 
-// view is what is known about a unit.
+// view is the last known state of a unit.
 type view struct {
 	unit
-	isKnown bool      // unit is as it was seen last
-	lost    error     // why it cannot be seen now; nil if it can
-	since   time.Time // when that began
+	isKnown bool      // unit holds the last known state
+	lost    error     // why systemd is unreachable; nil if it is reachable
+	since   time.Time // when it became unreachable or reachable
 }
 
 func (b *bus) view(f *follower) view {
@@ -141,7 +141,7 @@ func (b *bus) run(ctx context.Context) {
 	}
 }
 
-// setLost notes why systemd is not seen now, or nil, and wakes all followers if that is new.
+// setLost records why systemd is unreachable, or nil. It notifies all followers, unless systemd was and is reachable.
 func (b *bus) setLost(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +157,7 @@ func (b *bus) setLost(err error) {
 	}
 }
 
-// connect keeps units up to date until systemd is lost, and returns why.
+// connect keeps units up to date until the connection to systemd is lost, and returns why it was lost.
 func (b *bus) connect(ctx context.Context) error {
 	conn, err := b.subscribe(ctx)
 	if err != nil {
@@ -195,7 +195,7 @@ func (b *bus) connect(ctx context.Context) error {
 	}
 }
 
-// subscribe connects to the bus, and asks for the signals of systemd.
+// subscribe connects to the bus, and subscribes to the signals of systemd.
 func (b *bus) subscribe(ctx context.Context) (*dbus.Conn, error) {
 	dialing, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -228,7 +228,7 @@ func (b *bus) setConn(c *dbus.Conn) {
 	b.mu.Unlock()
 }
 
-// receive marks the followers stale that a signal is about.
+// receive marks the followers of the signal's unit as stale.
 func (b *bus) receive(s dbus.Signal) {
 	if s.Member == "NameOwnerChanged" {
 		b.replaced.Set()
@@ -241,7 +241,7 @@ func (b *bus) receive(s dbus.Signal) {
 
 func (b *bus) markAll() { b.mark(func(*follower) bool { return true }) }
 
-// mark marks followers stale.
+// mark marks the followers for which is returns true as stale.
 func (b *bus) mark(is func(*follower) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +253,7 @@ func (b *bus) mark(is func(*follower) bool) {
 	}
 }
 
-// lookAtStale looks at all units that are due.
+// lookAtStale queries the units of all stale followers.
 func (b *bus) lookAtStale(ctx context.Context, conn *dbus.Conn) error {
 	for f := b.takeStale(); f != nil; f = b.takeStale() {
 		u, err := look(ctx, conn, f.name)
@@ -289,7 +289,7 @@ func call(ctx context.Context, conn *dbus.Conn, c dbus.Call, args ...string) ([]
 	return conn.Call(ctx, c, args...)
 }
 
-// look asks what a unit does.
+// look queries the properties of a unit.
 func look(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	answer, err := call(ctx, conn, dbus.Call{Destination: managerName, Path: path(name), Interface: propertyType, Method: "GetAll"}, "")
 	if err != nil {
@@ -317,15 +317,15 @@ func (b *bus) act(ctx context.Context, name, at, of, method string, args ...stri
 	return failed(err, b.socket, name)
 }
 
-// modeFail is the mode of a job that must not replace another one, such as that of somebody who stops the unit.
+// modeFail is the mode of a job that must not replace another job, such as a stop of the unit by somebody else.
 const modeFail = "fail"
 
-// restart restarts one invocation of a unit, if it is still running. It returns errChanged if it is not the present one.
+// restart restarts one invocation of a unit if it is still running. It returns errChanged if it is not the current one.
 func (b *bus) restart(ctx context.Context, name, invocation string) error {
 	return b.act(ctx, name, path(invocation), unitType, "TryRestart", modeFail)
 }
 
-// start starts a unit unless it runs.
+// start starts a unit unless it is running.
 func (b *bus) start(ctx context.Context, name string) error {
 	return b.act(ctx, name, managerPath, managerType, "StartUnit", name, modeFail)
 }

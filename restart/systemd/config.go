@@ -30,9 +30,9 @@ const (
 	maxUnitName = 255 // UNIT_NAME_MAX of systemd, with the NUL
 )
 
-var validName = regexp.MustCompile(`^[a-zA-Z0-9:_.\\-]+(@[a-zA-Z0-9:_.\\-]+)?\.service$`) // as unit_name_is_valid of systemd
+var validName = regexp.MustCompile(`^[a-zA-Z0-9:_.\\-]+(@[a-zA-Z0-9:_.\\-]+)?\.service$`) // like unit_name_is_valid of systemd
 
-// Check returns what is wrong with the configuration's text: probe.FieldErrors, or nil. It asks no systemd.
+// Check validates the configuration without contacting systemd. It returns probe.FieldErrors, or nil.
 func (c Config) Check() error {
 	wrong := limits.Check(c, "")
 	stem := strings.TrimSuffix(c.Name, suffix)
@@ -54,10 +54,10 @@ func (c Config) Check() error {
 	return wrong.Err()
 }
 
-// systemBus is where the bus of the machine is if the environment does not say it.
+// systemBus is the default socket of the system bus.
 const systemBus = "/run/dbus/system_bus_socket"
 
-// socket returns the path of the bus at which the manager of the unit is.
+// socket returns the path of the bus of the unit's manager.
 func (c Config) socket() (string, error) {
 	variable, path := "DBUS_SYSTEM_BUS_ADDRESS", systemBus
 	if c.User {
@@ -75,7 +75,7 @@ func (c Config) socket() (string, error) {
 	return path, nil
 }
 
-// New returns a driver, or an error about Config. It asks no systemd: drivers wait for it.
+// New returns a driver, or an error about Config. It does not contact systemd: drivers wait for it.
 func New(c Config) (restart.Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

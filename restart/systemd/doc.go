@@ -1,12 +1,13 @@
-// Package systemd follows and restarts services of systemd, by D-Bus.
+// Package systemd watches and restarts services of systemd, by D-Bus.
 //
-// An instance is one invocation of a unit, and has its InvocationID: a unit that systemd or somebody starts again is a new instance. A
-// failing probe restarts it by TryRestart at the object of that invocation. So systemd itself refuses to restart another one, or one that
-// somebody has stopped. It starts a unit that has crashed by its own Restart=, and otherwise Sonde does.
+// An instance is one invocation of a unit, identified by its InvocationID: a unit that is started again, by systemd or
+// somebody else, is a new instance. When a probe fails, the driver calls TryRestart on the object of that invocation.
+// Thus systemd itself refuses to restart a later invocation, or a unit that somebody has stopped. After a crash,
+// systemd starts the unit again if the unit has Restart=; otherwise Sonde does.
 //
-// While the bus or systemd does not answer, nothing is known about instances, and nothing is done to them: drivers report it
-// by a restart.Notice with a reason of the layer runtime.
+// While the bus or systemd does not respond, the state of instances is unknown, and they are left alone: drivers report
+// this by a restart.Notice with a reason of the layer runtime.
 //
-// Files: config.go has Config and New, bus.go what all drivers of a bus share, unit.go what is known of a unit, driver.go
-// follows a unit and restarts it, errors.go says why systemd did not do what it was asked for.
+// Files: config.go has Config and New, bus.go the state shared by all drivers of a bus, unit.go the properties of a
+// unit, driver.go watches a unit and restarts it, errors.go explains why a call to systemd failed.
 package systemd

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// driver follows a unit.
+// driver watches and restarts a unit.
 type driver struct {
 	buses  *Buses
 	socket string
@@ -38,7 +38,7 @@ func (d *driver) SetFailed(failed func(error)) { d.failed = failed }
 // SetNotice implements restart.Notifying.
 func (d *driver) SetNotice(set func(restart.Notice)) { d.notice = set }
 
-// Resume implements restart.Resumer: whichever instance runs is the one to go on with.
+// Resume implements restart.Resumer. It ignores the ID: Run resumes whichever invocation is running.
 func (d *driver) Resume(string) bool { return true }
 
 // Run implements restart.Driver.
@@ -72,7 +72,8 @@ func (r *run) tell(n restart.Notice) {
 	}
 }
 
-// lostNotice says that nothing is known now. The zero Notice: it is, or nothing has been known so far.
+// lostNotice returns a Notice if systemd is unreachable. It returns the zero Notice if systemd is reachable, or not
+// connected yet.
 func (v view) lostNotice() restart.Notice {
 	if v.lost == nil || errors.Is(v.lost, errNotConnected) {
 		return restart.Notice{}
@@ -80,7 +81,8 @@ func (v view) lostNotice() restart.Notice {
 	return restart.LostNotice(reasonOf(v.lost), v.lost, v.since)
 }
 
-// await returns the unit once it runs. A unit that has failed, and does not restart itself, is started when the back-off is over.
+// await waits until the unit runs, and returns it. It starts a failed unit without Restart= when the controller
+// requests that, after the back-off.
 func (r *run) await(ctx context.Context) (u unit, err error) {
 	for {
 		v := r.bus.view(r.follower)
@@ -117,7 +119,7 @@ func (r *run) await(ctx context.Context) (u unit, err error) {
 // watch returns when the instance of a unit has ended.
 func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 	acting, cancel := context.WithCancel(ctx)
-	var done chan error // of the act that goes on
+	var done chan error // of the action in progress; nil if there is none
 	defer func() {
 		cancel()
 		if done != nil {
@@ -146,7 +148,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 			switch {
 			case !open:
 				r.end = nil
-			case done == nil && !v.Job: // also again: systemd may have done nothing, as while it was executed again
+			case done == nil && !v.Job: // may be repeated: systemd may have dropped a request, as during daemon-reexec
 				done = make(chan error, 1)
 				go func() { done <- r.bus.restart(acting, r.name, u.InvocationID) }()
 			}
@@ -157,7 +159,7 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 				asked = isAsked
 			case errors.Is(err, errChanged):
 				r.log.Info("unit not restarted", "unit", r.name, "instance", u.InvocationID, "error", err)
-				r.bus.mark(func(f *follower) bool { return f == r.follower }) // signals have not told yet
+				r.bus.mark(func(f *follower) bool { return f == r.follower }) // the signal has not arrived yet
 			case ctx.Err() == nil:
 				r.log.Warn("unit not restarted", "unit", r.name, "instance", u.InvocationID, "error", err)
 				r.failed(fmt.Errorf("unit %s: %w", r.name, err))
@@ -166,17 +168,17 @@ func (r *run) watch(ctx context.Context, u unit) restart.Exit {
 	}
 }
 
-// asked is how far a restart is.
+// asked is the progress of a restart.
 type asked uint8
 
 const (
 	notAsked asked = iota
 	isAsked        // systemd has accepted the job
-	isAtWork       // its job was seen
+	isAtWork       // its job was observed
 )
 
-// ended returns how the instance u of a unit has ended, which is now another one or none. If it is another one, its count of
-// automatic restarts tells whether u has crashed.
+// ended returns the exit of the instance u of a unit whose current state is now. If now is another instance, its count
+// of automatic restarts tells whether u crashed.
 func ended(u, now unit, isAsked bool) restart.Exit {
 	if now.InvocationID != u.InvocationID {
 		return restart.Exit{Code: -1, ByOthers: !isAsked && now.Restarts <= u.Restarts}

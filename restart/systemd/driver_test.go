@@ -53,7 +53,7 @@ func TestAFailingUnitIsRestartedOnce(t *testing.T) {
 func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 	w := newWorld(t)
 	unit, address := w.service("web", "Restart=no", "ExecStartPost=/bin/sleep 0.3") // until it listens
-	for key, p := range w.Probes {                                                  // so that only signals tell
+	for key, p := range w.Probes {                                                  // so that only signals can report it
 		p.Rule.Period = time.Minute
 		w.Probes[key] = p
 	}
@@ -62,7 +62,7 @@ func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 	w.ExpectCrashSeen("web", address, 100*time.Millisecond)
 }
 
-// systemd starts a unit with Restart= by its own rules. Sonde starts another one after its back-off.
+// systemd starts a unit with Restart= by its own rules. Sonde starts any other unit after its back-off.
 func TestAUnitThatCrashesIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	settings := map[string]string{"by-systemd": "Restart=on-failure\nRestartSec=200ms", "by-sonde": "Restart=no"}

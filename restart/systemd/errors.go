@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Error is why systemd did not do what it was asked for.
+// Error is the reason why a call to systemd failed.
 type Error struct {
 	Reason probe.Reason // of the layer runtime
 	Text   string
@@ -25,7 +25,7 @@ func (e *Error) Error() string { return e.Text }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.err }
 
-// errChanged is the error of an act on an instance that is not the present one any more, or that somebody stops.
+// errChanged is the error of an action on an invocation that is no longer the current one, or that is being stopped.
 var errChanged = errors.New("the unit has another invocation by now, or is being stopped")
 
 const (
@@ -33,7 +33,7 @@ const (
 	managerErrors = "org.freedesktop.systemd1."
 )
 
-// failed returns the error of a call. Unit is what was to be started or restarted, if it was.
+// failed converts the error of a call. unit is the unit that the call should start or restart, or empty.
 func failed(err error, socket, unit string) error {
 	var answer *dbus.Error
 	name := ""
@@ -74,10 +74,10 @@ func failed(err error, socket, unit string) error {
 	return wrap(probe.ReasonRuntimeUnavailable, "the bus %s cannot be reached: %s", socket, text)
 }
 
-// maxText bounds the text of a stranger, in bytes.
+// maxText is the maximum size of a text that comes from systemd or the bus, in bytes.
 const maxText = 1 << 10
 
-// reasonOf returns the reason of an error of failed.
+// reasonOf returns the reason of an error that failed returned.
 func reasonOf(err error) probe.Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason

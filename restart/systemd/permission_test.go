@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Variables of an engine in a process of another user: the socket of the bus, and where its unit serves.
+// Variables for an engine in a process of another user: the socket of the bus, and the address of its unit.
 const engineVariable, addressVariable = "SONDE_TEST_ENGINE", "SONDE_TEST_ADDRESS"
 
 func TestEngineOfAnotherUser(t *testing.T) {
@@ -26,7 +26,7 @@ func TestEngineOfAnotherUser(t *testing.T) {
 	w := &world{World: drivertest.New(t), t: t, m: &systemdtest.Manager{Bus: bus}}
 	w.HTTP("web", address)
 	unit := w.unit("web")
-	unit.TerminationGracePeriod = time.Second // which the end of the test waits for
+	unit.TerminationGracePeriod = time.Second // the end of the test waits for it
 	w.Run(map[string]restart.Unit{"web": unit}, nil)
 	first := w.Until("web", "ready", drivertest.IsReady)
 	drivertest.Get(t, address, "/fail")

@@ -13,7 +13,7 @@ import (
 
 const unitPaths = "/org/freedesktop/systemd1/unit/"
 
-// path returns the path of the object of a unit by its name, or by an InvocationID in hexadecimal digits.
+// path returns the object path of a unit, by its name or by an InvocationID in hexadecimal digits.
 func path(name string) string {
 	var b strings.Builder
 	b.WriteString(unitPaths)
@@ -28,25 +28,25 @@ func path(name string) string {
 	return b.String()
 }
 
-// unit is what systemd knows about a unit, by the names of its properties.
+// unit holds properties of a unit, under their D-Bus names.
 type unit struct {
 	ID, LoadState, ActiveState, SubState string
 
 	InvocationID string // in hexadecimal digits; empty before the first one
-	Job          bool   // something waits to be done with it, or is being done
+	Job          bool   // a job for it is queued or running
 
 	Restart, Result string
 	MainPID         uint32
 	MainCode        int32 // CLD_EXITED, CLD_KILLED or CLD_DUMPED of waitid(2); 0 while the process runs
 	MainStatus      int32
-	Restarts        uint32    // by its own Restart= since it was started by somebody
-	Since           time.Time // when its process was started, or else the unit
+	Restarts        uint32    // number of restarts by its Restart= since somebody started it
+	Since           time.Time // start time of its process, or else of the unit
 
-	// When the process was started, the unit began to stop, and the process ended, in microseconds.
+	// When the process started, the unit began to stop, and the process ended: monotonic clock, in microseconds.
 	MainStart, ActiveExit, MainEnd uint64
 }
 
-// unitOf returns the unit that properties describe.
+// unitOf returns the unit with the given properties.
 func unitOf(p map[string]any) (u unit) {
 	text := func(name string) string {
 		s, _ := p[name].(string)
@@ -76,7 +76,7 @@ func unitOf(p map[string]any) (u unit) {
 	return u
 }
 
-// isRunning reports whether the unit has an instance: also one that is asked to exit, as long as it has not.
+// isRunning reports whether the unit has an instance. An instance that was asked to exit counts until it has exited.
 func (u unit) isRunning() bool {
 	switch u.ActiveState {
 	case "active", "reloading", "refreshing":
@@ -90,8 +90,8 @@ func (u unit) isRunning() bool {
 // restartsItself reports whether the unit has a restart policy of its own.
 func (u unit) restartsItself() bool { return u.Restart != "no" }
 
-// wasStopped reports whether somebody has stopped the latest instance: the unit began to stop before its process ended, for
-// no fault that systemd has found. A process that exits with status 0 looks like it.
+// wasStopped reports whether somebody has stopped the latest instance: the unit began to stop before its process ended,
+// and systemd found no fault. A process that exits with status 0 is not distinguished from that.
 func (u unit) wasStopped() bool {
 	if u.Result == "watchdog" || u.Result == "timeout" || u.Result == "oom-kill" {
 		return false
@@ -99,7 +99,7 @@ func (u unit) wasStopped() bool {
 	return u.Result == "success" || u.MainStart < u.ActiveExit && u.ActiveExit < u.MainEnd
 }
 
-// exit returns how the latest instance has ended.
+// exit returns the exit of the latest instance.
 func (u unit) exit() restart.Exit {
 	e := restart.Exit{Code: int(u.MainStatus), OOM: u.Result == "oom-kill"}
 	if u.MainCode == cldKilled || u.MainCode == cldDumped {
@@ -114,7 +114,7 @@ const (
 	cldDumped = 3
 )
 
-// waits returns why the unit has no instance.
+// waits returns a Notice that says why the unit has no instance.
 func (u unit) waits() restart.Notice {
 	detail := fmt.Sprintf("unit %s is %s (%s)", u.ID, u.ActiveState, u.SubState)
 	if u.ActiveState == "failed" {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/systemdtest"
 )
 
-// world is an engine with a controller, and a systemd.
+// world is an engine with a controller, and a systemd instance.
 type world struct {
 	*drivertest.World
 	t     *testing.T
@@ -24,7 +24,7 @@ func newWorld(t *testing.T) *world {
 	return &world{World: drivertest.New(t), t: t, m: systemdtest.Start(t)}
 }
 
-// service starts a service that serves HTTP, has probes, and is followed.
+// service starts a followed service with HTTP probes.
 func (w *world) service(name string, settings ...string) (u restart.Unit, address string) {
 	w.t.Helper()
 	address = gatewaytest.FreeAddress(w.t)
@@ -37,7 +37,7 @@ func (w *world) unit(name string) restart.Unit {
 	return restart.Unit{Driver: newDriver(&w.buses, w.m.Bus, name+suffix, slog.New(slog.NewTextHandler(&w.Log, nil))), Revision: "1"}
 }
 
-// subject returns the path of the program subject for units.
+// subject returns the path of the program subject, for units.
 func (w *world) subject() string {
 	w.t.Helper()
 	program, err := dockertest.Subject()
@@ -47,7 +47,7 @@ func (w *world) subject() string {
 	return w.m.Install(w.t, "subject", program)
 }
 
-// another reports whether a target is ready with an instance after one.
+// another returns a condition: the target is ready, with a later instance.
 func another(than engine.TargetStatus) func(engine.TargetStatus) bool {
 	return func(s engine.TargetStatus) bool { return drivertest.IsReady(s) && s.Instance.ID != than.Instance.ID }
 }

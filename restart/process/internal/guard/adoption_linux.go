@@ -17,8 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/logfile"
 )
 
-// adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The methods describe, abandon and remove of the nil adoption do nothing.
+// adoption lets engines attach, one after another, to a guard whose command outlives its engine. On a nil adoption, the
+// methods describe, abandon and remove do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
@@ -26,15 +26,15 @@ type adoption struct {
 	listener    *os.File
 	outputs     [2]*logfile.Source // the read ends
 	log         *logfile.File      // nil to discard the outputs
-	dropped     atomic.Uint64      // lines of the outputs, since the last engine
-	started     time.Time          // when the command was started; zero before
+	dropped     atomic.Uint64      // dropped lines of the outputs since the last engine
+	started     time.Time          // when the command was started; zero before that
 }
 
-// openAdoption makes this guard the only one that has the name, and opens its socket.
+// openAdoption makes this guard the only one with the name, and opens its socket.
 func openAdoption(a Adopt) (_ *adoption, err error) {
 	o := &adoption{adopt: a, outputs: [2]*logfile.Source{{File: os.NewFile(stdoutFile, "stdout")}, {File: os.NewFile(stderrFile, "stderr")}}}
 	if a.Log != nil {
-		o.log = logfile.New(*a.Log, &o.dropped, func(error) {}) // the next engine says how many lines were dropped
+		o.log = logfile.New(*a.Log, &o.dropped, func(error) {}) // the next engine reports how many lines were dropped
 	}
 	if o.dir, err = os.Open(a.Dir); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func openAdoption(a Adopt) (_ *adoption, err error) {
 	if o.description, err = lockFile(o.path(DescriptionEnding)); err != nil {
 		return nil, err
 	}
-	if err = o.description.Truncate(0); err != nil { // it may be that of a guard that was killed
+	if err = o.description.Truncate(0); err != nil { // it may come from a guard that was killed
 		o.abandon()
 		return nil, err
 	}
@@ -66,13 +66,13 @@ func (a *adoption) abandon() {
 func (a *adoption) path(ending string) string { return InDir(a.dir, a.adopt.Name+ending) }
 
 const (
-	// lockTries and lockPause bound how long a guard waits for the lock of its name: an
-	// engine holds it while it removes the files of a guard that was killed.
+	// lockTries and lockPause limit how long a guard waits for the lock of its name: an engine holds the lock while it
+	// removes the files of a killed guard.
 	lockTries = 20
 	lockPause = 10 * time.Millisecond
 )
 
-// lockFile opens and locks a file, or creates it.
+// lockFile opens and locks a file, and creates it if necessary.
 func lockFile(path string) (*os.File, error) {
 	for tries := 1; ; tries++ {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -94,8 +94,8 @@ func lockFile(path string) (*os.File, error) {
 	}
 }
 
-// Lock locks a file until it is closed, unless another process has locked it. It also
-// reports whether the file still has a name.
+// Lock locks a file until it is closed, unless another process has locked it. It also reports whether the file still
+// has a name.
 func Lock(f *os.File) (locked, named bool, err error) {
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
@@ -106,7 +106,7 @@ func Lock(f *os.File) (locked, named bool, err error) {
 	return locked && err == nil, named, err
 }
 
-// isNamed reports whether a file has a name, so that another process can open it.
+// isNamed reports whether a file still has a name, so that another process can open it.
 func isNamed(f *os.File) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -116,7 +116,7 @@ func isNamed(f *os.File) (bool, error) {
 	return stat.Nlink > 0, nil
 }
 
-// listen opens a socket in a directory. The file of a guard that was killed is replaced.
+// listen opens a socket in a directory. It replaces the socket file of a guard that was killed.
 func listen(dir *os.File, name string) (*os.File, error) {
 	path := InDir(dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -135,13 +135,12 @@ func listen(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// InDir returns a path of a file that is short enough for a socket's address, and is
-// valid until the directory is closed.
+// InDir returns a path of a file that is short enough for a socket's address, and valid until the directory is closed.
 func InDir(dir *os.File, name string) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
 }
 
-// describe adds a description of the command to the file; without an ID it is about to run.
+// describe appends a description of the command to the file. Without an ID, the command is about to be started.
 func (a *adoption) describe(id string, tree Tree) error {
 	if a == nil {
 		return nil
@@ -153,14 +152,14 @@ func (a *adoption) describe(id string, tree Tree) error {
 	return json.NewEncoder(a.description).Encode(d) // one write
 }
 
-// isRemoved reports whether the description was removed, so that no engine can find the guard. A directory that was only
-// moved can be found: by an engine with another state file.
+// isRemoved reports whether the description was removed, so that no engine can find the guard. It is false for a
+// directory that was only moved: an engine with another state file can find it.
 func (a *adoption) isRemoved() bool {
 	named, err := isNamed(a.description)
 	return err == nil && !named
 }
 
-// remove removes the files. Without the lock on them they may be those of another guard.
+// remove removes the files, unless they were removed already: files that exist now may then belong to another guard.
 func (a *adoption) remove() {
 	if a != nil && !a.isRemoved() {
 		_ = os.Remove(a.path(SocketEnding))
@@ -168,13 +167,12 @@ func (a *adoption) remove() {
 	}
 }
 
-// acceptPause is the time between two tries to accept an engine, after an error such as too
-// many open files.
+// acceptPause is the pause before the next attempt to accept an engine after an error, such as too many open files.
 const acceptPause = time.Second
 
-// accept returns the next engine that attaches, or false when none can find the guard, or none has
-// come long after the command has ended. Until then it reads the outputs itself, so that the
-// command never waits for a reader.
+// accept returns the next engine that attaches. It returns false if no engine can find the guard any more, or if none
+// has attached within Adopt.Linger after the command ended. While it waits, it reads the outputs, so that the command
+// is never blocked.
 func (a *adoption) accept(hello Report, ended func() bool) (e engine, ok bool) {
 	for {
 		socket := a.nextEngine(ended)
@@ -188,7 +186,7 @@ func (a *adoption) accept(hello Report, ended func() bool) (e engine, ok bool) {
 	}
 }
 
-// nextEngine waits for a connection. It returns nil where accept gives up.
+// nextEngine waits for a connection. It returns nil if accept must return false.
 func (a *adoption) nextEngine(ended func() bool) *os.File {
 	defer a.readOutputs()()
 	var since time.Time // when the command was found to have ended
@@ -233,8 +231,8 @@ func acceptFrom(listener *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "engine"), nil
 }
 
-// readOutputs reads the outputs until stop is called: into the log file, or else it counts their
-// lines and discards them.
+// readOutputs reads the outputs until stop is called. It writes them to the log file, or discards them and counts their
+// lines.
 func (a *adoption) readOutputs() (stop func()) {
 	var readers sync.WaitGroup
 	for _, output := range a.outputs {
@@ -262,7 +260,7 @@ func (a *adoption) readOutput(output *logfile.Source) {
 	lines.EndLine()
 }
 
-// greet sends an engine of the same user the first report and the outputs.
+// greet sends the first report and the outputs to an engine, which must run as the same user.
 func (a *adoption) greet(engine *os.File, hello Report) (err error) {
 	hello.Dropped = a.dropped.Swap(0)
 	defer func() {
@@ -292,7 +290,7 @@ func (a *adoption) greet(engine *os.File, hello Report) (err error) {
 	return unix.Sendmsg(int(to), append(text, '\n'), unix.UnixRights(fds...), nil, 0)
 }
 
-// Peer returns the process at the other end of a socket, which must be this user's.
+// Peer returns the process ID of the other end of a socket, which must belong to this user.
 func Peer(socket uintptr) (pid int, err error) {
 	cred, err := unix.GetsockoptUcred(int(socket), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

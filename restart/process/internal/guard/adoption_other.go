@@ -4,7 +4,7 @@ package guard
 
 import "errors"
 
-// adoption has no use on this system.
+// adoption is not supported on this system.
 type adoption struct{ adopt Adopt }
 
 func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }

@@ -14,9 +14,8 @@ import (
 	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-// newCgroup creates a cgroup below this process's own, whose limits so apply to it.
-// It has no controllers: only its cgroup.kill is used. When no cgroup can be created
-// it returns the empty one.
+// newCgroup creates a cgroup below this process's own, so that the limits of the latter apply. It enables no
+// controllers: only its cgroup.kill is used. If no cgroup can be created, newCgroup returns the empty one.
 func newCgroup() Cgroup {
 	own := cgroupfs.Own()
 	if own == "" {
@@ -26,8 +25,7 @@ func newCgroup() Cgroup {
 	return Cgroup(dir)
 }
 
-// enter makes a new process start in the cgroup. The caller calls entered when it has
-// started.
+// enter sets attr so that a new process starts in the cgroup. The caller calls entered after the start.
 func (c Cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	if c == "" {
 		return func() {}, nil
@@ -40,15 +38,14 @@ func (c Cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// kill kills all processes in the cgroup and below. An error shows in the processes
-// that are left.
+// kill kills all processes in the cgroup and its descendants. It ignores errors: the remaining processes show them.
 func (c Cgroup) kill() {
 	if c != "" {
 		_ = os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// isPopulated reports whether the cgroup has processes, or may have some: it cannot be read.
+// isPopulated reports whether the cgroup has processes, or may have some because it cannot be read.
 func (c Cgroup) isPopulated() bool {
 	if c == "" {
 		return false
@@ -58,14 +55,13 @@ func (c Cgroup) isPopulated() bool {
 }
 
 const (
-	// removeTries and removePause bound how long the kernel may take to report a cgroup as
-	// empty.
+	// removeTries and removePause limit how long the kernel may take to report a cgroup as empty.
 	removeTries = 50
 	removePause = 2 * time.Millisecond
 )
 
-// remove removes the cgroup and those that the command has created below it. It
-// tries for a while: the kernel reports them as empty with a delay.
+// remove removes the cgroup and the cgroups that the command has created below it. It retries for a while, since the
+// kernel reports them as empty with a delay.
 func (c Cgroup) remove() {
 	for range removeTries {
 		if c.removeOnce() {
@@ -75,7 +71,7 @@ func (c Cgroup) remove() {
 	}
 }
 
-// removeOnce removes the cgroup unless it has processes, and reports whether it is gone.
+// removeOnce removes the cgroup if it has no processes, and reports whether it no longer exists.
 func (c Cgroup) removeOnce() (gone bool) {
 	if c == "" {
 		return true

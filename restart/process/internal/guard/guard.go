@@ -1,14 +1,11 @@
-// Package guard is the process between an engine and a command that it runs: see package
-// process.
+// Package guard is the process between an engine and a command that it runs: see package process.
 //
-// The guard starts in the initialization of this package. Most packages of the program
-// would be initialized after this one, since it imports few and not net, and take most of a
-// guard's memory.
+// The guard starts in the initialization of this package. This package imports little, and not net, so that most
+// packages of the program, which take most of the memory, would be initialized later and never are in a guard.
 //
-// Files: guard.go starts the command, kill.go asks it to exit and kills it, and link.go talks to the
-// engine about it. wire.go is what they send each other; adoption_linux.go lets the engines after this one
-// attach; launcher_linux.go starts a command with limits; cgroup_linux.go and tree_linux.go find
-// descendants, and end those whose guard was killed.
+// Files: guard.go starts the command, kill.go asks it to exit and kills it, and link.go exchanges messages with the
+// engine. wire.go defines these messages; adoption_linux.go lets later engines attach; launcher_linux.go starts a
+// command with limits; cgroup_linux.go and tree_linux.go find descendants, and end those whose guard was killed.
 package guard
 
 import (
@@ -48,27 +45,27 @@ func init() {
 	os.Exit(0)
 }
 
-// idleThreads are the threads that a guard makes before it starts the command: as many as have
-// blocked system calls at a time. The Go runtime would end a guard that needs another one later,
-// and is refused it, and the command with it.
+// idleThreads is the number of threads that a guard creates before it starts the command: the maximum number of
+// concurrently blocked system calls. If a guard needed another thread later and the system refused it, the Go runtime
+// would exit, and the command would end with it.
 const idleThreads = 5
 
-// guard runs one command. Only one goroutine starts, kills and reaps processes, so
-// that the ID of a child that is not reaped yet is never another process's.
+// guard runs one command. Only one goroutine starts, kills and reaps processes, so that the ID of a child that has not
+// been reaped never belongs to another process.
 type guard struct {
 	children chan os.Signal
 	adoption *adoption // nil unless the command outlives the engine
-	refusal  string    // why it does not, although Start.Adopt is set
-	faulty   bool      // the command cannot be started as it is; any other error is this machine's
+	refusal  string    // why the command does not outlive the engine, although Start.Adopt is set
+	faulty   bool      // the command itself cannot be started; for any other error this machine is at fault
 	tree     Tree      // the command and its descendants
 	killAt   time.Time // the end of the grace period; zero while the command was not asked to exit
-	killed   bool      // it has not exited by then
+	killed   bool      // it had not exited by then
 	ended    bool
-	status   syscall.WaitStatus // once ended
+	status   syscall.WaitStatus // set once ended
 }
 
-// run runs the command of the first order, and returns when it and all its
-// descendants have ended. It returns an error when there is no first order.
+// run runs the command of the first order, and returns when the command and all its descendants have ended. It returns
+// an error if there is no valid first order.
 func run() error {
 	g := &guard{children: make(chan os.Signal, 1)}
 	signal.Notify(g.children, syscall.SIGCHLD)
@@ -76,7 +73,7 @@ func run() error {
 	if err := becomeSubreaper(); err != nil {
 		return err
 	}
-	_ = syscall.SetNonblock(socketFile, true) // else each read takes a thread
+	_ = syscall.SetNonblock(socketFile, true) // otherwise each read takes a thread
 	e := newEngine(os.NewFile(socketFile, "engine"))
 	var first Order
 	if err := e.orders.Decode(&first); err != nil {
@@ -108,16 +105,14 @@ func run() error {
 	return nil
 }
 
-// catchSignals keeps the signals that terminate engines from terminating the
-// guard. They are caught, not ignored, because the command would inherit ignored
-// signals.
+// catchSignals keeps the signals that terminate engines from terminating the guard. They are caught, not ignored,
+// because the command would inherit ignored signals.
 func (g *guard) catchSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGUSR1, syscall.SIGUSR2)
 }
 
-// start starts the command, in a cgroup of its own if allowed and possible. After an
-// error nothing is left of it.
+// start starts the command, in a cgroup of its own if allowed and possible. After an error it leaves nothing behind.
 func (g *guard) start(s Start) (hello Report, err error) {
 	defer func() {
 		if err == nil {
@@ -139,7 +134,7 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		g.tree.Cgroup = newCgroup()
 	}
 	g.tree.identifyGuard()
-	err = g.adoption.describe("", g.tree) // the program may be on a file system that does not answer
+	err = g.adoption.describe("", g.tree) // the program may be on a file system that does not respond
 	if err := g.unlessRefused(err); err != nil {
 		return Report{}, err
 	}
@@ -161,8 +156,8 @@ func (g *guard) start(s Start) (hello Report, err error) {
 	return Report{ID: id, Tree: g.tree, NotAdopted: g.refusal}, err
 }
 
-// unlessRefused returns err, unless it says that the directory takes no files now. Then the
-// command ends with the engine, as if it had no Adopt.
+// unlessRefused returns err, unless err means that the directory accepts no files now. In that case it returns nil, and
+// the command ends with the engine, as if Start.Adopt were not set.
 func (g *guard) unlessRefused(err error) error {
 	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EACCES, syscall.EPERM, syscall.ENOENT} {
 		if errors.Is(err, errno) {
@@ -174,7 +169,7 @@ func (g *guard) unlessRefused(err error) error {
 	return err
 }
 
-// launchError is an error of a launcher, which was started.
+// launchError is an error of a launcher that was started.
 type launchError struct {
 	text   string
 	number syscall.Errno // 0 for none
@@ -189,8 +184,8 @@ func (e launchError) Unwrap() error {
 	return e.number
 }
 
-// mayBlameCgroup reports whether a command that was not started may be without its cgroup: unless a
-// process was started in it.
+// mayBlameCgroup reports whether a failed start may be retried without the cgroup: not if a process was started in the
+// cgroup.
 func mayBlameCgroup(err error) bool {
 	_, started := errors.AsType[launchError](err)
 	return err != nil && !started
@@ -215,8 +210,8 @@ func spawn(s Start, in Cgroup) (pid int, err error) {
 	return pid, nil
 }
 
-// serve carries out orders, and returns when the command has exited or must be killed. Closed
-// orders mean that it must not go on without the engine.
+// serve carries out orders, and returns when the command has exited or must be killed. Closed orders mean that the
+// command must not outlive the engine.
 func (g *guard) serve(orders <-chan Order) {
 	var graceOver <-chan time.Time
 	for !g.ended {
@@ -235,8 +230,7 @@ func (g *guard) serve(orders <-chan Order) {
 	}
 }
 
-// reap waits for each child that has exited, and reports whether others are
-// left.
+// reap reaps all children that have exited, and reports whether others are left.
 func (g *guard) reap() (others bool) {
 	for {
 		var status syscall.WaitStatus
@@ -260,7 +254,7 @@ func code(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// killer returns the signal that has killed a process, or 0.
+// killer returns the signal that killed a process, or 0.
 func killer(s syscall.WaitStatus) syscall.Signal {
 	if !s.Signaled() {
 		return 0

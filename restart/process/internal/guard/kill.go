@@ -8,9 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// terminate asks the command to exit, once, and returns a channel that fires at the end of
-// its grace period, which a later call can only shorten. The guard keeps the time, since the
-// engine may exit meanwhile.
+// terminate asks the command to exit, once, and returns a channel that fires at the end of the grace period. A later
+// call can only shorten the grace period. The guard keeps the time, since the engine may exit in the meantime.
 func (g *guard) terminate(o Order) <-chan time.Time {
 	by := time.Now().Add(o.Grace)
 	if g.killAt.IsZero() {
@@ -22,12 +21,12 @@ func (g *guard) terminate(o Order) <-chan time.Time {
 	return time.After(time.Until(g.killAt))
 }
 
-// maxKillInterval limits the time between two kills of descendants that do not die:
-// processes stuck in the kernel, or of another user.
+// maxKillInterval is the maximum time between two kills of descendants that do not die: processes that hang in the
+// kernel, or belong to another user.
 const maxKillInterval = 100 * time.Millisecond
 
-// killAll kills and reaps until no descendant is left. Killing the guard's children
-// is enough: when they die their children become the guard's.
+// killAll kills and reaps until no descendant is left. Killing the guard's children is enough: when they die, their
+// children become the guard's.
 func (g *guard) killAll() {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxKillInterval) {
 		g.killOnce()

@@ -14,27 +14,27 @@ import (
 	"github.com/sonde-probe/sonde/internal/reexec"
 )
 
-// A command with limits or a nice value is started by a launcher: this program once more, which sets
-// them and becomes the command (execve). A guard cannot set them before it forks, since it might not
-// be allowed to take them back, and not afterwards either, since the command would run already.
+// A command with limits or a nice value is started by a launcher: another process of this program, which sets them and
+// then becomes the command (execve). A guard cannot set them before it forks, since it might not be allowed to revert
+// them, nor after the fork, since the command would already be running.
 
 // launcherName is the argv[0] of a launcher.
 const launcherName = "sonde-launcher"
 
 // File descriptors of a launcher, after those of the command.
 const (
-	launcherOrder  = 3 + iota // it reads the Start
-	launcherResult            // it writes launchReports; closed by execve
+	launcherOrder  = 3 + iota // the launcher reads the Start from it
+	launcherResult            // the launcher writes launchReports to it; closed by execve
 )
 
 // launchReport is a message of a launcher.
 type launchReport struct {
 	Ready bool          `json:",omitempty"` // execve is next
-	Error string        `json:",omitempty"` // why there is no command
-	Errno syscall.Errno `json:",omitempty"` // of Error
+	Error string        `json:",omitempty"` // why the command was not started
+	Errno syscall.Errno `json:",omitempty"` // the error number of Error
 }
 
-// Resources are those that can be limited, by name; none on systems without launchers.
+// Resources maps names to the resources that can be limited. It is empty on systems without launchers.
 var Resources = map[string]Resource{
 	"as":      {unix.RLIMIT_AS, true},
 	"core":    {unix.RLIMIT_CORE, true},
@@ -51,7 +51,7 @@ func init() {
 	if len(os.Args) == 0 || os.Args[0] != launcherName {
 		return
 	}
-	runtime.LockOSThread() // a nice value, and PR_SET_PDEATHSIG, are those of a thread
+	runtime.LockOSThread() // the nice value and PR_SET_PDEATHSIG belong to a thread
 	command.CloseInherited(launcherResult)
 	syscall.CloseOnExec(launcherOrder)
 	syscall.CloseOnExec(launcherResult)
@@ -59,13 +59,13 @@ func init() {
 	err := becomeCommand(func() error { return reports.Encode(launchReport{Ready: true}) })
 	failure := launchReport{Error: err.Error()}
 	errors.As(err, &failure.Errno)
-	_ = reports.Encode(failure) // to a guard that was killed
+	_ = reports.Encode(failure) // an error means that the guard was killed
 	os.Exit(1)
 }
 
 // launch starts a launcher, and returns when it has become the command of s.
 func launch(s Start, attr *syscall.SysProcAttr) (pid int, err error) {
-	attr.Credential = nil // that of the command is set after limits that only root may raise
+	attr.Credential = nil // the launcher sets the credential after limits that only root may raise
 	orderRead, order, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -86,7 +86,7 @@ func launch(s Start, attr *syscall.SysProcAttr) (pid int, err error) {
 	if err != nil {
 		return 0, os.NewSyscallError("fork/exec", err)
 	}
-	_ = json.NewEncoder(order).Encode(s) // awaitLaunch says what is wrong with a launcher that does not read
+	_ = json.NewEncoder(order).Encode(s) // awaitLaunch returns the error of a launcher that does not read
 	if err := awaitLaunch(json.NewDecoder(result)); err != nil {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
@@ -95,10 +95,10 @@ func launch(s Start, attr *syscall.SysProcAttr) (pid int, err error) {
 	return pid, nil
 }
 
-// errLauncher is the error of launch when the launcher was killed: the command is not at fault.
+// errLauncher is the error of launch if the launcher was killed: the command is not at fault.
 var errLauncher = launchError{"the process that sets its limits was killed", syscall.EAGAIN}
 
-// awaitLaunch returns nil when a launcher has become the command, or why it has not.
+// awaitLaunch returns nil when a launcher has become the command, or the error that prevented it.
 func awaitLaunch(reports *json.Decoder) error {
 	ready := false
 	for {
@@ -115,7 +115,7 @@ func awaitLaunch(reports *json.Decoder) error {
 	}
 }
 
-// becomeCommand becomes the command of the Start that this launcher reads, or returns an error.
+// becomeCommand reads a Start and becomes its command. It returns only on an error.
 func becomeCommand(ready func() error) error {
 	guard := os.Getppid()
 	var s Start
@@ -133,7 +133,7 @@ func becomeCommand(ready func() error) error {
 	if err := setCredential(s.Plan.Credential); err != nil {
 		return err
 	}
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil { // another user has cleared it
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil { // a change of the user has cleared it
 		return os.NewSyscallError("prctl", err)
 	}
 	if os.Getppid() != guard {
@@ -154,7 +154,7 @@ func becomeCommand(ready func() error) error {
 	return fmt.Errorf("start %s: %w", s.Plan.Path, syscall.Exec(s.Plan.Path, s.Plan.Words, s.Plan.Env))
 }
 
-// raiseLimits raises the hard limits that are to be higher, as only root may.
+// raiseLimits raises hard limits where a higher one is wanted, which only root may do.
 func raiseLimits(limits []Rlimit) error {
 	for _, l := range limits {
 		var now unix.Rlimit
@@ -171,7 +171,7 @@ func raiseLimits(limits []Rlimit) error {
 	return nil
 }
 
-// setCredential makes a user that of this process; nil changes nothing.
+// setCredential makes this process run as the given user; nil changes nothing.
 func setCredential(c *syscall.Credential) error {
 	if c == nil {
 		return nil
@@ -191,8 +191,8 @@ func setCredential(c *syscall.Credential) error {
 	return os.NewSyscallError("setuid", syscall.Setuid(int(c.Uid)))
 }
 
-// makeRoom frees memory that this process has, so that it needs no more from the kernel between its
-// limits and execve: the Go runtime would end it without.
+// makeRoom frees memory of this process, so that it needs no more from the kernel between setting its limits and
+// execve: if the kernel refused, the Go runtime would exit.
 func makeRoom() {
 	runtime.KeepAlive(make([]byte, 1<<20))
 	runtime.GC()

@@ -5,20 +5,19 @@ import (
 	"os"
 )
 
-// link connects a guard to its engine and, if the command outlives that, to those that attach
-// later. It belongs to the goroutine of attend.
+// link connects a guard to its engine and, if the command outlives the engine, to engines that attach later. It belongs
+// to the goroutine of attend.
 type link struct {
-	orders   chan<- Order  // to the guard; attend closes it when the command must not go on without the engine
-	last     <-chan Report // has the last report when the command has ended
+	orders   chan<- Order  // to the guard; attend closes it when the command must not run without the engine
+	last     <-chan Report // delivers the last report when the command has ended
 	hello    Report        // for engines that attach later
 	adoption *adoption     // nil unless the command outlives the engine
 	killed   bool          // an engine has ordered to kill the command
 }
 
-// attend passes on the orders of the engine that has started the guard and, if the
-// command outlives it, those of the engines that attach later. It returns when the command
-// has ended and one of them was sent the last report, or the one that has ended it is gone, or
-// no engine can find the guard.
+// attend forwards the orders of the engine that started the guard and, if the command outlives it, of engines that
+// attach later. It returns when the command has ended and its last report was sent to an engine, or the engine that had
+// ended it is disconnected, or no engine can find the guard.
 func (l *link) attend(e engine) {
 	for !l.passOn(e) {
 		_ = e.socket.Close()
@@ -47,8 +46,8 @@ func (l *link) endUnfound() {
 	}
 }
 
-// passOn passes on the orders of one engine until it goes. It reports whether the engine
-// was sent the last report.
+// passOn forwards the orders of one engine until it disconnects. It reports whether the last report was sent to the
+// engine.
 func (l *link) passOn(e engine) (reported bool) {
 	orders := e.readOrders()
 	for {
@@ -85,11 +84,10 @@ type engine struct {
 
 func newEngine(socket *os.File) engine { return engine{socket, json.NewDecoder(socket)} }
 
-// send sends a report. An engine that does not get it has gone.
+// send sends a report. It ignores errors: the engine has disconnected then.
 func (e engine) send(r Report) { _ = json.NewEncoder(e.socket).Encode(r) }
 
-// readOrders returns the orders as they arrive. The channel is closed when the engine has
-// gone.
+// readOrders returns the orders as they arrive. The channel is closed when the engine disconnects.
 func (e engine) readOrders() <-chan Order {
 	orders := make(chan Order)
 	go func() {

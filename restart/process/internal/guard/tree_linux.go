@@ -13,22 +13,21 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// becomeSubreaper makes this process the parent of descendants whose parent
-// exits.
+// becomeSubreaper makes this process the parent of descendants whose parent exits.
 func becomeSubreaper() error { return command.BecomeSubreaper() }
 
-// children returns the children of all threads of this process. It may miss a new
-// one: the caller repeats it until wait4 returns ECHILD.
+// children returns the children of all threads of this process. It may miss a new child: the caller repeats it until
+// wait4 returns ECHILD.
 func children() (pids []int) { return command.Children(os.Getpid()) }
 
-// process is what /proc/<pid>/stat says about a process.
+// process holds the fields of /proc/<pid>/stat that are used here.
 type process struct {
-	state                  byte // Z or X after its end
+	state                  byte // Z or X after its exit
 	parent, group, session int
-	ticks                  uint64 // when it was started, since the kernel's start
+	ticks                  uint64 // when it was started, in clock ticks since the kernel's start
 }
 
-// parseStat parses /proc/<pid>/stat. An invalid text gives the zero process.
+// parseStat parses /proc/<pid>/stat. For an invalid text it returns the zero process.
 func parseStat(stat []byte) (p process) {
 	const parent, group, session, ticks = 1, 2, 3, 19 // fields after the name; the state is the first
 	fields := command.StatFields(stat)
@@ -41,10 +40,10 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
-// maxDepth bounds how many ancestors of a process IsDescendant looks at.
+// maxDepth is the maximum number of ancestors of a process that IsDescendant checks.
 const maxDepth = 1000
 
-// IsDescendant reports whether a process runs and descends from another one, which is the subreaper of its descendants.
+// IsDescendant reports whether a process is running and descends from the process of, which must be a subreaper.
 func IsDescendant(pid, of int) bool {
 	for range maxDepth {
 		if pid <= 1 {
@@ -66,23 +65,22 @@ func (t *Tree) identifyGuard() {
 	t.Guard = os.Getpid()
 }
 
-// identifyCommand reads when the command was started, which this process has not reaped.
+// identifyCommand records the start time of the command, which must not have been reaped yet.
 func (t *Tree) identifyCommand() {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(t.Pid) + "/stat")
 	t.Ticks = parseStat(stat).ticks
 }
 
-// minKillPause and maxKillPause bound the time between two looks at processes that die of
-// SIGKILL. It doubles each time, since a look may read all of /proc.
+// minKillPause and maxKillPause limit the time between two checks of processes that are dying of SIGKILL. It doubles
+// each time, since a check may read all of /proc.
 const (
 	minKillPause = 2 * time.Millisecond
 	maxKillPause = time.Second
 )
 
-// KillOrphans kills what is left of a tree whose guard was killed, and reports whether nothing is,
-// when that is so or ctx is done. The kernel has then killed the command, but only the
-// command. Without a cgroup KillOrphans finds its process group, and not descendants that have left
-// it.
+// KillOrphans kills the remaining processes of a tree whose guard was killed. It returns true when none is left, or
+// false when ctx is done. The kernel has killed the command itself, but no descendants. Without a cgroup, KillOrphans
+// kills only the command's process group, not descendants that have left it.
 func (t Tree) KillOrphans(ctx context.Context) (killed bool) {
 	for pause := minKillPause; ; pause = min(2*pause, maxKillPause) {
 		t.Cgroup.kill()
@@ -102,9 +100,8 @@ func (t Tree) KillOrphans(ctx context.Context) (killed bool) {
 	}
 }
 
-// groupExists reports whether the command's process group has processes. A group that has
-// got the same number later has another session, or the kernel was started again. An error
-// says that this process lacks descriptors or memory to know.
+// groupExists reports whether the command's process group has processes. A later group with the same number has another
+// session, or the kernel was started again. An error means that this process lacks descriptors or memory to find out.
 func (t Tree) groupExists() (bool, error) {
 	if t.Pid == 0 || t.Ticks == 0 || t.Boot == "" || syscall.Kill(-t.Pid, 0) == syscall.ESRCH {
 		return false, nil

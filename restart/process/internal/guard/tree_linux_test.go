@@ -80,7 +80,7 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 	}
 }
 
-// Without descriptors nothing says that a process is dead.
+// Without descriptors it is unknown whether a process is dead.
 func TestAGroupThatCannotBeFoundIsNotDead(t *testing.T) {
 	child, tree := sleepingTree(t)
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()

@@ -86,22 +86,15 @@ func TestEngineWhoseCostIsCounted(t *testing.T) {
 	select {}
 }
 
-<<<<<<< HEAD
 var counts = flag.Bool("costs", false, "compare the cost of an attempt with that of a HEALTHCHECK, for five minutes")
 
-// The same containers are checked by HTTP from outside, by commands inside, and by their HEALTHCHECK, one after the other. The time of
-// the daemons, shims, containers and checks counts, less that of the same containers without checks.
-func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
-	if !*counts {
-		t.Skip("needs -costs, and a machine that does nothing else")
-	}
-=======
 // The same containers are checked by HTTP from outside, by commands inside, and by their HEALTHCHECK, one after
 // another. The cost is the CPU time of the daemons, shims, containers and checks, less that of the same containers
 // without checks.
 func TestTheCostBesideThatOfAHealthcheck(t *testing.T) {
-	tier.Long(t) // a busy machine or the race detector slows down either side
->>>>>>> h-restart
+	if !*counts {
+		t.Skip("needs -costs, and a machine that does nothing else")
+	}
 	const containers, length, period, want = 20, time.Minute, 5 * time.Second, 50.0
 	daemon, own := newGroup(t, "daemon"), newGroup(t, "engine")
 	r := dockertest.DockerIn(t, string(daemon))

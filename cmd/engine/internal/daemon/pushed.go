@@ -204,7 +204,7 @@ func (d *daemon) openFollower(c *cluster) {
 }
 
 // setOutdated drains this engine, so that the other engines take over its targets. isOutdated is true while this engine has
-// refused the current revision and at least half of the others run it.
+// refused the revision intended for it and at least half of the engines use that revision.
 func (c *cluster) setOutdated(isOutdated bool) {
 	c.coordinator.Drain(isOutdated)
 	c.setKnown()

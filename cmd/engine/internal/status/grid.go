@@ -50,7 +50,7 @@ func (r row) colorOf(c column) cli.Color {
 	return ""
 }
 
-// grid lays out the rows of the table. On a narrow terminal, other columns are dropped before results are cut.
+// grid lays out the rows of the table. On a narrow terminal the results get most of the width.
 type grid struct {
 	on     cli.Screen
 	rows   []row
@@ -62,7 +62,7 @@ const (
 	gap    = "  " // between two columns
 	indent = "    "
 
-	leastResult    = 24 // minimum width of the results: columns that are not about attempts are dropped before the results get narrower
+	leastResult    = 24 // minimum width of the results; columns that are not about attempts are dropped to reach it
 	leastTarget    = 12
 	wantedResult   = 40 // preferred width of results that may be cut
 	maxResultLines = 2  // for a row that fails

@@ -17,8 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
-// and 1 for any other. Without a store, one with a cluster block is not valid.
+// validateCommand returns the command sonde validate. The exit code is 0 for a valid configuration, else 1. Without a store, a
+// configuration with a cluster block is not valid.
 func validateCommand(hasStore bool) *cobra.Command {
 	in := handlers.Inputs{LookUp: true, NoCluster: !hasStore}
 	var asJSON, strict bool
@@ -69,13 +69,13 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	return err
 }
 
-// The bounds of restartNotes.
+// Limits of restartNotes.
 const (
 	maxRestartNotes   = 20
-	restartNotesLimit = 2 * time.Second // for all answers of runtimes
+	restartNotesLimit = 2 * time.Second // for the responses of all runtimes
 )
 
-// restartNotes says of containers who restarts them: they may have a restart policy of their own, which wins.
+// restartNotes returns a line for each container about who restarts it. A container's own restart policy takes precedence.
 func restartNotes(ctx context.Context, targets map[string]config.Target) (lines []string) {
 	ctx, cancel := context.WithTimeout(ctx, restartNotesLimit)
 	defer cancel()
@@ -92,8 +92,8 @@ func restartNotes(ctx context.Context, targets map[string]config.Target) (lines 
 	return lines
 }
 
-// deafHint returns a hint about liveness probes that a program passes which hangs, or "". It is no warning: there are
-// programs that nothing else can be asked of.
+// deafHint returns a hint about liveness probes that also pass while the program hangs, or "". It is not a warning, since some
+// programs offer nothing else to check.
 func deafHint(set probe.Set) string {
 	var all []string
 	for id, p := range set {

@@ -107,7 +107,7 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (sha256 string, loa
 		}
 		return "", nil, wrong
 	}
-	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // no hash is returned for it: nobody should write it down
+	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // return no hash of it
 		return "", nil, probe.FieldErrorf("source", "is not a WebAssembly module")
 	}
 	return cli.SHA256(bytes), func() (config.Handler, error) { return p.Handler(e, block, bytes) }, nil

@@ -20,7 +20,7 @@ func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 	if errors.Is(err, embedded.ErrNoGRPC) {
 		return nil
 	}
-	if err == nil && f.grpc.plugin.Make == nil { // keep the first: pods are read concurrently, and a later configuration may not be used
+	if err == nil && f.grpc.plugin.Make == nil { // only once: pods are read concurrently
 		f.grpc.plugin = h
 	}
 	return err

@@ -112,7 +112,8 @@ func stopSidecars(targets []target) {
 // either, container returns an error.
 func (r *reader) container(c container) (target, error) {
 	if c.Argv == nil {
-		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" }) // a command on this machine does not probe the container
+		// A command on this machine would not probe the container.
+		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" })
 		if len(c.Probes) == 0 {
 			return target{}, errors.New(c.Reason)
 		}

@@ -18,7 +18,7 @@ type quality struct {
 	Configured       bool         `json:"configured"` // it is the rule in the configuration
 
 	DetectAttempts int32   `json:"detectAttempts"` // until an outage is found, in which all attempts fail
-	DetectSeconds  float64 `json:"detectSeconds"`  // until an outage is found at the latest: it begins right after an attempt, and each attempt times out
+	DetectSeconds  float64 `json:"detectSeconds"`  // likewise, at the latest: all attempts time out
 	RecoverSeconds float64 `json:"recoverSeconds"` // until a target that is well again and free of noise passes, at the latest
 
 	Partial []partial `json:"partial"`

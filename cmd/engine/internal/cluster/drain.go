@@ -172,7 +172,7 @@ type waiter struct {
 	isForced bool // the engine may keep its shards
 	out      io.Writer
 
-	isUnsettled bool // the engine may still claim shards assigned before the drain: zero shards must be seen twice
+	isUnsettled bool // the engine may still claim shards assigned before the drain: a first count of zero is not final
 
 	last int   // number of shards last written; -1 for none
 	err  error // error of the last read of the store; nil for none

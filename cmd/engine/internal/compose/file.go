@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v2" // and not by JSON, in which aliases multiply texts
+	"go.yaml.in/yaml/v2" // not by way of JSON, in which aliases would multiply texts
 
 	"github.com/sonde-probe/sonde/internal/files"
 )

@@ -153,7 +153,7 @@ func nameOf(path string) (name string, isHere bool) {
 }
 
 // matches reports whether an engine with a name can be reached at an address, in any spelling. The address is the one on which
-// the engine listens, or, if it listens on all addresses, a loopback address of the same family. The host localhost means
+// the engine listens, or, if it listens on all addresses, a loopback address of a family that it serves. The host localhost means
 // 127.0.0.1 and ::1, no other loopback address.
 func matches(name, address string) bool {
 	if address == "" || name == address {

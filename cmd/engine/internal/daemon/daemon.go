@@ -198,7 +198,8 @@ func (d *daemon) openState() error {
 		return nil
 	}
 	if _, err := os.Stat(d.settings.State); err != nil {
-		// This runs before the state file is created: another engine that owns the processes would miss the directory.
+		// Fail before the state file is created if a running engine, whose state file was moved, still has the directory: with
+		// a new file at the old path, that engine would lose its processes.
 		if err := d.processes.openDir(""); err != nil {
 			return err
 		}

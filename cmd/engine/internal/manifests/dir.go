@@ -185,6 +185,6 @@ func (d *Dir) warnOfPorts(f *file) {
 	}
 }
 
-// settleTime is how old a modification must be for the file's times to be trusted. A later modification then gets another time:
-// some file systems round times to two seconds.
+// settleTime is how old a modification must be when a file is read, so that a later modification gets another time: some file
+// systems round times to two seconds.
 const settleTime = 2 * time.Second

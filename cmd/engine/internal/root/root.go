@@ -100,7 +100,7 @@ func newRoot(o Options) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cli.MakeGroup(root)
-	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
+	root.CompletionOptions.HiddenDefaultCmd = true // packages install its output
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))

@@ -23,7 +23,7 @@ type quality struct {
 
 	Partial []partial `json:"partial"`
 
-	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts between mistakes: the probe fails although the target is well
+	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next: the probe fails although the target is well
 	MistakeSeconds  float64 `json:"mistakeSeconds"`  // MistakeEvery as a time
 	DurationSeconds float64 `json:"mistakeDuration"` // mean duration of a mistake
 	Availability    float64 `json:"availability"`    // share of time in which a target that is well passes

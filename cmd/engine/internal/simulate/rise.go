@@ -20,7 +20,7 @@ type rise struct {
 	DetectAttempts  float64 `json:"detectAttempts"`  // until a rise of all attempts is found
 	HalfAttempts    float64 `json:"halfAttempts"`    // mean, if half of the attempts have risen
 	DegradedAfter   int32   `json:"degradedAfter"`   // further attempts until the target is degraded
-	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts between mistakes if 2 % of attempts are high in normal operation
+	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next if 2 % of attempts are high in normal operation
 	MistakesPerYear float64 `json:"mistakesPerYear"` // likewise, as a rate
 	OftenPerYear    float64 `json:"oftenPerYear"`    // mistakes per year if 5 % are high
 }

@@ -45,7 +45,7 @@ func (f *connection) register(c *cobra.Command) {
 // requestTimeout limits the time for one of the engine's responses.
 const requestTimeout = 30 * time.Second
 
-// ask returns the result of a request to a running engine. Its errors include a remedy.
+// ask returns the result of a request to a running engine. Errors that a flag can fix include a remedy.
 func ask[T any](ctx context.Context, f connection, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
 	client, err := f.client()
 	if err != nil {

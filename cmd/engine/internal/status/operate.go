@@ -129,9 +129,9 @@ func userName() string {
 	return cmp.Or(u.Username, u.Uid)
 }
 
-// operationInterval is the interval at which a target is polled during an operation. If an instance runs at undoneLooks polls
-// in a row while its target is being stopped, somebody else has started it: an instance that was already about to start is
-// terminated sooner.
+// operationInterval is the interval at which a target is polled during an operation. If a newer instance runs at undoneLooks
+// polls in a row while its target is being stopped, somebody else has started it: an instance that was already about to start
+// is terminated sooner.
 const (
 	operationInterval = 100 * time.Millisecond
 	undoneLooks       = 20

@@ -10,8 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/kube/internal/validate"
 )
 
-// Reasons of conditions, as the kubelet gives them (K120 to K122 in
-// docs/kubelet.md).
+// Reasons of conditions, as set by the kubelet (K120 to K122 in docs/kubelet.md).
 const (
 	reasonUnknownContainerStatuses = "UnknownContainerStatuses" // no container has a status
 	reasonContainersNotReady       = "ContainersNotReady"       // the message lists them
@@ -21,17 +20,16 @@ const (
 	reasonPodFailed                = "PodFailed"                // the pod's phase is Failed
 )
 
-// conditions returns the conditions of a status whose containers are set, in the
-// kubelet's order.
+// conditions returns the conditions for a status whose container statuses are set, in the kubelet's order.
 func conditions(pod *v1.Pod, status *v1.PodStatus) []v1.PodCondition {
 	ready := containersReady(pod, status)
 	return []v1.PodCondition{initialized(pod, status), podReady(pod, status, ready), ready}
 }
 
-// checklist collects the containers that have no status, and those with a bad one.
+// checklist collects the containers without a status and those with a bad status.
 type checklist struct {
 	unknown, bad []string
-	word         string // for the bad ones: "unready"
+	word         string // describes the bad containers: "unready"
 }
 
 func (r *checklist) check(status *v1.PodStatus, c v1.Container, good func(v1.ContainerStatus) bool) {
@@ -43,7 +41,7 @@ func (r *checklist) check(status *v1.PodStatus, c v1.Container, good func(v1.Con
 	}
 }
 
-// message returns the kubelet's message, or "" when no container is listed.
+// message returns the kubelet's message, or "" if no container is listed.
 func (r *checklist) message() string {
 	var parts []string
 	if len(r.unknown) > 0 {
@@ -63,8 +61,7 @@ func conditionTrue(kind v1.PodConditionType) v1.PodCondition {
 	return v1.PodCondition{Type: kind, Status: v1.ConditionTrue}
 }
 
-// containersReady returns the condition ContainersReady (K120). In a pod with a
-// terminal phase it is false (K123).
+// containersReady returns the condition ContainersReady (K120). It is false for a pod in a terminal phase (K123).
 func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) {
 		return conditionFalse(v1.ContainersReady, reasonUnknownContainerStatuses, "")
@@ -125,8 +122,7 @@ func condition(status *v1.PodStatus, kind v1.PodConditionType) (v1.PodCondition,
 	return status.Conditions[i], true
 }
 
-// initialized returns the condition Initialized (K122). Once true it stays true, also
-// when the pod restarts.
+// initialized returns the condition Initialized (K122). Once true it stays true, even if the pod restarts.
 func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) && len(pod.Spec.InitContainers) > 0 {
 		return conditionFalse(v1.PodInitialized, reasonUnknownContainerStatuses, "")

@@ -11,23 +11,25 @@ import (
 	"github.com/sonde-probe/sonde/kube/internal/validate"
 )
 
-// Contained is what a container of Docker or Podman has of a manifest, beside what Container says.
+// Contained holds the settings of a manifest for a Docker or Podman container, in addition to those in Container.
 type Contained struct {
-	Pull    string   // "always", "never", or empty for an image that is missing
-	Network string   // "host", or empty for a network of its own
-	Ports   []string // as docker run --publish takes them
-	Mounts  []string // as docker run --volume takes them
-	Memory  int64    // the limit in bytes; 0 for none
-	CPUs    float64  // the limit; 0 for none
+	Pull    string   // "always", "never", or empty to pull a missing image
+	Network string   // "host", or empty for a separate network
+	Ports   []string // in the format of docker run --publish
+	Mounts  []string // in the format of docker run --volume
+	Memory  int64    // limit in bytes; 0 for none
+	CPUs    float64  // limit; 0 for none
 
-	// Obstacles are the reasons why the container cannot be made from the manifest alone, such as the volume of a ConfigMap.
+	// Obstacles are the reasons why the container cannot be created from the manifest alone, such as the volume of a
+	// ConfigMap.
 	Obstacles []string
 
-	// Lost are sentences about what the container goes without.
+	// Lost are sentences about features that the container loses.
 	Lost []string
 }
 
-// Contained returns how a container of the manifest is made by a container runtime. The pod of the manifest must be valid.
+// Contained returns the settings for creating a container of the manifest in a container runtime. The manifest's pod must
+// be valid.
 func (m Manifest) Contained(container string) Contained {
 	spec := &m.Pod.Spec
 	c := containerOf(slices.Concat(spec.Containers, spec.InitContainers), container)
@@ -41,7 +43,7 @@ func (m Manifest) Contained(container string) Contained {
 
 func (r *Contained) lose(format string, a ...any) { r.Lost = append(r.Lost, fmt.Sprintf(format, a...)) }
 
-// pullOf returns when the image is pulled. As in the API server, the default is always for the tag latest.
+// pullOf returns the pull policy of an image. As in the API server, the default for the tag latest is always.
 func pullOf(c v1.Container) string {
 	_, tag, _ := strings.Cut(c.Image[strings.LastIndexByte(c.Image, '/')+1:], ":")
 	switch isLatest := tag == "" || tag == "latest"; {
@@ -53,7 +55,7 @@ func pullOf(c v1.Container) string {
 	return ""
 }
 
-// network sets the network and the ports that are published.
+// network sets the network and the published ports.
 func (r *Contained) network(pod *v1.Pod, c v1.Container) {
 	if pod.Spec.HostNetwork {
 		r.Network = "host"
@@ -86,14 +88,14 @@ func (r *Contained) network(pod *v1.Pod, c v1.Container) {
 	}
 }
 
-// SharesNetwork reports whether several containers of the pod run at once and reach each other at localhost, which those of a container
-// runtime do only in the network of the machine.
+// SharesNetwork reports whether several containers of the pod run at the same time and can reach each other at localhost.
+// In a container runtime, containers can do so only in the host's network.
 func (m Manifest) SharesNetwork() bool {
 	spec := &m.Pod.Spec
 	return !spec.HostNetwork && (len(spec.Containers) > 1 || slices.ContainsFunc(spec.InitContainers, validate.IsSidecar))
 }
 
-// mount adds a mount of a volume, or returns what is wrong with it.
+// mount adds the mount of a volume, or returns why the volume cannot be mounted.
 func (r *Contained) mount(m Manifest, mount v1.VolumeMount) (obstacle string) {
 	var v v1.Volume
 	if i := slices.IndexFunc(m.Pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name }); i >= 0 {
@@ -120,7 +122,7 @@ func (r *Contained) mount(m Manifest, mount v1.VolumeMount) (obstacle string) {
 	return ""
 }
 
-// emptyDir says what a volume of the runtime has other than the directory of a pod.
+// emptyDir records how a volume of the runtime differs from an emptyDir volume of a pod.
 func (r *Contained) emptyDir(v v1.Volume) {
 	if v.EmptyDir.Medium != "" {
 		r.lose("Volume %q is on the disk, not in memory", v.Name)
@@ -130,10 +132,10 @@ func (r *Contained) emptyDir(v v1.Volume) {
 	}
 }
 
-// minMemory is the least limit that container runtimes accept.
+// minMemory is the lowest memory limit that container runtimes accept.
 const minMemory = 6 << 20
 
-// limits sets the limits of resources.
+// limits sets the resource limits.
 func (r *Contained) limits(c v1.Container) {
 	if memory := c.Resources.Limits.Memory(); memory.Sign() > 0 {
 		if r.Memory = memory.Value(); r.Memory < minMemory {

@@ -17,35 +17,34 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Container is a container of a pod as an engine needs it: a target, its probes, and
-// how it would run as a process.
+// Container is a container of a pod converted for an engine: a target, its probes, and the settings to run it as a process.
 type Container struct {
-	// Target has the name "namespace/pod/container" and the pod's IP as address, if
-	// it has one. Env, Dir and User are those of the container's process.
+	// Target has the name "namespace/pod/container" and the pod's IP as its address, if the pod has one. Env, Dir and User
+	// are those of the container's process.
 	Target probe.Target
 
 	Name    string // "app"
 	Image   string
 	Sidecar bool    // a restartable init container
-	Init    bool    // another init container, which has to complete before others start
+	Init    bool    // any other init container, which must complete before later containers start
 	Probes  []Probe // at most one for each of startup, readiness and liveness
 
-	// Command and Args are those of the manifest, with $(NAME) in them. Without a
-	// command the image's entrypoint runs.
+	// Command and Args are copied from the manifest, with $(NAME) references not replaced. Without a command, the image's
+	// entrypoint runs.
 	Command, Args []string
 
-	// Obstacles are the reasons why the container cannot run as a process of this
-	// machine, such as volumes. Empty when it can.
+	// Obstacles are the reasons why the container cannot run as a process of this machine, such as volumes. It is empty if
+	// the container can run.
 	Obstacles []string
 
-	// StartAfter are the names of the targets of the init containers and sidecars before this one, which have to be up before it is
-	// started. That of a sidecar with a readiness probe is left out: the kubelet does not wait until it is ready.
+	// StartAfter are the names of the targets of earlier init containers and sidecars that must be up before this container
+	// starts. A sidecar with a readiness probe is left out, since the kubelet does not wait until it is ready.
 	StartAfter []string
 
-	StopSignal             v1.Signal        // of the container's lifecycle; empty for that of the image
+	StopSignal             v1.Signal        // of the container's lifecycle; empty for the image's stop signal
 	PreStop                *Action          // of the container's lifecycle; nil for none
-	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
-	RestartExitCodes       []string         // after which its rules restart it whatever RestartPolicy says: "42", or "64-78"
+	RestartPolicy          v1.RestartPolicy // of the container, else the pod's
+	RestartExitCodes       []string         // exit codes after which a rule restarts it whatever RestartPolicy is: "42", or "64-78"
 	RestartsPod            bool             // a rule restarts all containers
 	TerminationGracePeriod time.Duration    // of the pod, at least minTerminationGracePeriod
 }
@@ -55,24 +54,23 @@ type Container struct {
 // in docs/kubelet.md).
 const minTerminationGracePeriod = 2 * time.Second
 
-// Probe is a probe of a container: its rule and its action.
+// Probe is a probe of a container, with its rule and action.
 type Probe struct {
 	Field string     // in the manifest: "livenessProbe"
 	Rule  probe.Rule // with its kind and the API server's defaults
 	Action
 }
 
-// Containers returns the containers of a pod that can have probes: regular ones, then
-// sidecars, in the order of the manifest (K3 in docs/kubelet.md). Defaults are set;
-// the pod itself is not changed. The error joins those of Validate, or names each
-// probe whose numbers exceed the engine's limits.
+// Containers returns the containers of a pod that can have probes: regular containers, then sidecars, in the order of the
+// manifest (K3 in docs/kubelet.md). Defaults are set; the pod itself is not changed. The error joins the errors of
+// Validate, or the errors of all probes whose numbers exceed the engine's limits.
 func Containers(pod *v1.Pod) ([]Container, error) {
 	all, err := everyContainer(pod, field.NewPath("spec"))
 	return slices.DeleteFunc(all, func(c Container) bool { return c.Init }), err
 }
 
-// everyContainer is Containers with the other init containers, which can have no probes, in the order of the manifest with the
-// sidecars.
+// everyContainer is like Containers but includes all init containers: regular containers first, then init containers and
+// sidecars in the order of the manifest. Init containers other than sidecars have no probes.
 func everyContainer(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
 	if found := validate.Pod(pod, spec); len(found) > 0 {
@@ -95,14 +93,14 @@ func everyContainer(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 		converted.Sidecar = validate.IsSidecar(c)
 		converted.Init = !converted.Sidecar
 		if converted.Init && converted.RestartPolicy == v1.RestartPolicyAlways {
-			converted.RestartPolicy = v1.RestartPolicyOnFailure // one that has completed is not started again
+			converted.RestartPolicy = v1.RestartPolicyOnFailure // a completed init container is not started again
 		}
 		all, errs = append(all, converted), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
 
-// startAfter returns Container.StartAfter for one that follows some init containers.
+// startAfter returns Container.StartAfter for a container that follows the given init containers.
 func startAfter(pod *v1.Pod, earlier []v1.Container) (targets []string) {
 	for _, c := range earlier {
 		if !validate.IsSidecar(c) || c.ReadinessProbe == nil {
@@ -112,10 +110,9 @@ func startAfter(pod *v1.Pod, earlier []v1.Container) (targets []string) {
 	return targets
 }
 
-// Validate returns the errors of the API server's validation, with its texts and
-// paths, for the parts of a pod that probes need: names, images, ports, names of
-// variables, restart policies, grace periods and the probes themselves (K171 to K174 in
-// docs/kubelet.md). Defaults are set first; the pod itself is not changed.
+// Validate returns the errors of the API server's validation, with the same texts and paths. It covers the parts of a pod
+// that probes need: names, images, ports, names of variables, restart policies, grace periods and the probes themselves
+// (K171 to K174 in docs/kubelet.md). Defaults are set first; the pod itself is not changed.
 func Validate(pod *v1.Pod) field.ErrorList {
 	return validate.Pod(Default(pod), field.NewPath("spec"))
 }
@@ -163,8 +160,8 @@ func stopSignal(c v1.Container) v1.Signal {
 	return *c.Lifecycle.StopSignal
 }
 
-// preStopOf returns what happens before a container is asked to exit; nil for nothing. The command of an exec has no references:
-// $(NAME) is not replaced. The hook of tcpSocket does nothing in the kubelet, too.
+// preStopOf returns the preStop action of a container, or nil for none. References such as $(NAME) in an exec command are
+// not replaced. As in the kubelet, a tcpSocket hook does nothing.
 func preStopOf(c v1.Container) *Action {
 	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
 		return nil
@@ -180,8 +177,7 @@ func preStopOf(c v1.Container) *Action {
 	return nil
 }
 
-// portsOf returns the named ports. For equal names the first one counts; the protocol
-// is ignored (K110).
+// portsOf returns the named ports. If a name is used twice, the first port counts. The protocol is ignored (K110).
 func portsOf(c v1.Container) map[string]uint16 {
 	var ports map[string]uint16
 	for _, p := range c.Ports {
@@ -203,8 +199,8 @@ func policyOf(pod *v1.Pod, c v1.Container) v1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-// userOf returns "user" or "user:group", or "" for the user of the image. A group alone
-// is ignored, see findIgnored.
+// userOf returns "user" or "user:group", or "" for the user of the image. A group without a user is ignored: see
+// findIgnored.
 func userOf(pod *v1.Pod, c v1.Container) string {
 	switch user, group := userAndGroup(pod, c); {
 	case user == nil:
@@ -216,7 +212,7 @@ func userOf(pod *v1.Pod, c v1.Container) string {
 	}
 }
 
-// userAndGroup returns those of the container, else of the pod, or nil.
+// userAndGroup returns the user and the group of the container, or else those of the pod. Either may be nil.
 func userAndGroup(pod *v1.Pod, c v1.Container) (user, group *int64) {
 	if s := pod.Spec.SecurityContext; s != nil {
 		user, group = s.RunAsUser, s.RunAsGroup
@@ -242,8 +238,7 @@ func ruleOf(p validate.Probe) probe.Rule {
 	return r
 }
 
-// duration returns a number of seconds as a duration. It does not overflow: a number
-// above probe.MaxDuration stays above it.
+// duration converts seconds to a duration. It does not overflow: a number above probe.MaxDuration stays above it.
 func duration(seconds int64) time.Duration {
 	return time.Duration(min(seconds, int64(probe.MaxDuration/time.Second)+1)) * time.Second
 }
@@ -252,7 +247,7 @@ func duration(seconds int64) time.Duration {
 func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 	switch {
 	case h.Exec != nil:
-		env := make(map[string]string, len(c.Env)) // the literal values, and an empty one for valueFrom (K76)
+		env := make(map[string]string, len(c.Env)) // the literal values; empty for valueFrom (K76)
 		for _, e := range c.Env {
 			env[e.Name] = e.Value
 		}
@@ -269,8 +264,8 @@ func actionOf(h v1.ProbeHandler, c v1.Container) Action {
 	return Action{Handler: "grpc", Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}
 }
 
-// httpOf returns an httpGet action. Header names are canonical, repeated headers keep
-// all values in order, and of several Host headers the first one counts (K87).
+// httpOf converts an httpGet action. Header names become canonical, repeated headers keep all values in order, and of
+// several Host headers only the first one counts (K87).
 func httpOf(get *v1.HTTPGetAction) Action {
 	a := Action{Handler: "http", Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
 	for _, header := range get.HTTPHeaders {

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// containers returns the containers of a pod that is valid.
+// containers returns the containers of a valid pod.
 func containers(t *testing.T, spec string) []kube.Container {
 	t.Helper()
 	all, err := kube.Containers(podWith(t, spec))
@@ -25,7 +25,7 @@ func containers(t *testing.T, spec string) []kube.Container {
 	return all
 }
 
-// container returns the only container of a pod, by its fields beside the name.
+// container returns the only container of a pod. fields are its fields except the name.
 func container(t *testing.T, fields string) kube.Container {
 	t.Helper()
 	return containers(t, "{containers: [{name: app, "+fields+"}]}")[0]
@@ -92,7 +92,7 @@ func TestVariablesInExecCommandsAreReplaced(t *testing.T) {
 		"$(A":          "$(A",
 		"$()":          "$()",
 		"[$(SECRET)]":  "[]",
-		"[$(NAME)]":    "[]", // even where the manifest knows the value
+		"[$(NAME)]":    "[]", // even if the value is in the manifest
 		"$(A))":        "1)",
 		"$":            "$",
 	} {
@@ -118,7 +118,7 @@ func TestProcessHasTheVariablesOfTheManifest(t *testing.T) {
 	}
 }
 
-// What the kubelet takes from the pod's metadata and status is known as far as the manifest, or the caller, says it.
+// Values that the kubelet takes from the pod's metadata and status are known if the manifest or the caller provides them.
 func TestFieldReferencesHaveWhatIsKnownOfThePod(t *testing.T) {
 	pod := podWith(t, `{nodeName: n1, containers: [{name: app}]}`)
 	pod.UID, pod.Labels, pod.Annotations = "u1", map[string]string{"app": "shop"}, map[string]string{"a.example/b": "note"}
@@ -138,7 +138,7 @@ func TestFieldReferencesHaveWhatIsKnownOfThePod(t *testing.T) {
 	}
 }
 
-// Init containers come in the order of the manifest, each after those before it. Nobody waits until a sidecar is ready.
+// Init containers are in the order of the manifest, each after the previous ones. No container waits until a sidecar is ready.
 func TestContainersStartAfterTheInitContainers(t *testing.T) {
 	m := kube.Manifest{Pod: podWith(t, `{
 		initContainers: [{name: a}, {name: b, restartPolicy: Always}, {name: c, restartPolicy: Always, readinessProbe: {tcpSocket: {port: 1}}}, {name: d, restartPolicy: Never}],

@@ -15,24 +15,24 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// treatment is what becomes of a field of a manifest.
+// treatment is how a field of a manifest is handled.
 type treatment string
 
 const (
 	carried    treatment = "carried"     // it is in Container
 	process    treatment = "process"     // carried, and listed by ProcessFields
 	obstacle   treatment = "obstacle"    // the container cannot run as a process
-	warned     treatment = "warned"      // it is among the ignored fields
-	rejected   treatment = "rejected"    // the API server does not allow it there
-	irrelevant treatment = "irrelevant"  // it changes nothing for a probe or a process
-	below      treatment = "field table" // its own fields have a table
+	warned     treatment = "warned"      // it is listed as ignored
+	rejected   treatment = "rejected"    // the API server does not allow it here
+	irrelevant treatment = "irrelevant"  // it has no effect on probes or processes
+	below      treatment = "field table" // its subfields have their own table
 )
 
-// fieldTable says what becomes of each field of a Kubernetes type. Fields that are not
-// listed are warned about, except where others is something else.
+// fieldTable defines the treatment of each field of a Kubernetes type. Fields that are not listed cause a warning, unless
+// others is set.
 type fieldTable struct {
 	of     any
-	within func(pod *v1.Pod) any // where the field stands in a pod
+	within func(pod *v1.Pod) any // the struct in a pod that has the fields
 	fields map[string]treatment
 }
 
@@ -40,12 +40,12 @@ func app(pod *v1.Pod) *v1.Container { return &pod.Spec.Containers[0] }
 
 func readiness(pod *v1.Pod) *v1.Probe { return app(pod).ReadinessProbe }
 
-// fieldTables cover a pod's spec with everything below it that is supported in part.
+// fieldTables cover a pod's spec and its partly supported subfields.
 var fieldTables = []fieldTable{
 	{v1.PodSpec{}, func(pod *v1.Pod) any { return &pod.Spec }, map[string]treatment{
 		"containers": below, "initContainers": below, "restartPolicy": process, "terminationGracePeriodSeconds": process,
 		"securityContext": below, "os": obstacle,
-		"hostNetwork": irrelevant, // a pod's address is that of its status
+		"hostNetwork": irrelevant, // a pod's address is taken from its status
 	}},
 	{v1.PodSecurityContext{}, func(pod *v1.Pod) any {
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64)}
@@ -77,7 +77,7 @@ var fieldTables = []fieldTable{
 		return &app(pod).Ports[0]
 	}, map[string]treatment{
 		"name": carried, "containerPort": carried,
-		"protocol": irrelevant, // K110: it is not looked at
+		"protocol": irrelevant, // K110: ignored
 	}},
 	{v1.EnvVar{}, func(pod *v1.Pod) any {
 		app(pod).Env = []v1.EnvVar{{Name: "A"}}
@@ -124,7 +124,7 @@ func basePod() *v1.Pod {
 	return pod
 }
 
-// outcome is what Read makes of a pod.
+// outcome is the result of reading a pod.
 type outcome struct {
 	container kube.Container
 	ignored   []string
@@ -151,10 +151,9 @@ func readPod(t *testing.T, pod *v1.Pod) outcome {
 	return o
 }
 
-// TestEachFieldOfAPodIsCarriedOrNamed sets each field of a pod's spec, and compares what
-// is read of the pod with what is read without the field: it must be used, be among the
-// ignored ones, or have an entry in fieldTables that says why it is neither. A field that
-// Kubernetes adds is ignored with a warning.
+// TestEachFieldOfAPodIsCarriedOrNamed sets each field of a pod's spec, and compares the result with that without the field. The
+// field must be used, be listed as ignored, or have an entry in fieldTables. A field that Kubernetes adds in the future is
+// ignored with a warning.
 func TestEachFieldOfAPodIsCarriedOrNamed(t *testing.T) {
 	for _, table := range fieldTables {
 		kind := reflect.TypeOf(table.of)
@@ -189,7 +188,7 @@ func TestEachFieldOfAPodIsCarriedOrNamed(t *testing.T) {
 	}
 }
 
-// treated returns what has become of a field, by what was read without it and with it.
+// treated returns the treatment of a field, judging by the results without it and with it.
 func treated(without, with outcome, name string) treatment {
 	listed := func(paths []string) bool {
 		return slices.ContainsFunc(paths, func(path string) bool { return slices.Contains(strings.FieldsFunc(path, isSeparator), name) })
@@ -211,8 +210,7 @@ func treated(without, with outcome, name string) treatment {
 
 func isSeparator(r rune) bool { return strings.ContainsRune(".[]", r) }
 
-// set sets a field to something other than its zero value and its default, in which all
-// that is required is set.
+// set sets a value to something other than its zero value and its default, including everything that it requires.
 func set(v reflect.Value) {
 	switch v.Addr().Interface().(type) {
 	case *v1.RestartPolicy, *v1.ContainerRestartPolicy:

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Default returns a copy of pod in which those defaults of the API server are set
-// that concern probes (K170 in docs/kubelet.md): the namespace, restart policy, grace
-// period and protocols, and the numeric fields, paths and schemes of probes and of preStop.
+// Default returns a copy of pod with the API server's defaults that concern probes (K170 in docs/kubelet.md): the
+// namespace, restart policy, grace period and protocols, and the numeric fields, paths and schemes of probes and of
+// preStop.
 func Default(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, v1.NamespaceDefault)
@@ -57,7 +57,7 @@ func defaultProbe(p *v1.Probe) {
 	}
 }
 
-// defaultHTTPGet sets the defaults of an action; nil has none.
+// defaultHTTPGet sets the defaults of an httpGet action. h may be nil.
 func defaultHTTPGet(h *v1.HTTPGetAction) {
 	if h != nil {
 		h.Path = cmp.Or(h.Path, "/")

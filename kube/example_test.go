@@ -15,13 +15,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handlers uses the built-in handlers; any others work too.
+// handlers returns the built-in handlers; any others would work as well.
 func handlers() kube.Handlers {
 	return kube.Handlers{
 		"tcp": func(t kube.Action) (probe.Handler, error) {
 			return tcpprobe.New(tcpprobe.Config{Host: t.Host, Port: t.Port})
 		},
-		"exec": func(kube.Action) (probe.Handler, error) { // into the container, by its runtime
+		"exec": func(kube.Action) (probe.Handler, error) { // runs in the container, through its runtime
 			return probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }), nil
 		},
 	}

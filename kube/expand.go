@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// environment returns the container's variables that the manifest determines, with
-// references to earlier variables replaced, and the names of the others.
+// environment returns the container's variables with a value known from the manifest, with references to earlier variables
+// replaced, and the names of the other variables.
 func environment(pod *v1.Pod, env []v1.EnvVar) (values map[string]string, unknown []string) {
 	values = make(map[string]string, len(env))
 	for _, e := range env {
@@ -26,8 +26,8 @@ func environment(pod *v1.Pod, env []v1.EnvVar) (values map[string]string, unknow
 	return values, unknown
 }
 
-// fieldRef returns the value of a fieldRef that is known before the pod runs. A label or an annotation that the pod does not have
-// is empty, as for the kubelet.
+// fieldRef returns the value of a fieldRef if it is known before the pod runs. As in the kubelet, a missing label or
+// annotation is empty.
 func fieldRef(pod *v1.Pod, from *v1.EnvVarSource) (string, bool) {
 	if from.FieldRef == nil {
 		return "", false
@@ -44,7 +44,7 @@ func fieldRef(pod *v1.Pod, from *v1.EnvVarSource) (string, bool) {
 	return value, known && value != ""
 }
 
-// cutSubscript returns the two parts of a path such as "metadata.labels['app']".
+// cutSubscript splits a path such as "metadata.labels['app']" into the field and the key.
 func cutSubscript(path string) (field, key string, ok bool) {
 	field, key, ok = strings.Cut(path, "['")
 	key, closed := strings.CutSuffix(key, "']")

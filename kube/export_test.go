@@ -1,4 +1,4 @@
 package kube
 
-// MaxManifests is for tests of the package from outside.
+// MaxManifests exports maxManifests for tests.
 const MaxManifests = maxManifests

@@ -10,27 +10,27 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Action is what a probe does, or what happens before a container is asked to exit.
+// Action is the action of a probe or of a preStop hook.
 type Action struct {
-	// Handler is the name of the action's handler in metrics and in the API: "exec", "http", "tcp" or "grpc". Before
-	// a container exits it may be "sleep".
+	// Handler is the name of the action's handler in metrics and in the API: "exec", "http", "tcp" or "grpc". A preStop
+	// hook may also have "sleep".
 	Handler string
 
-	Command []string            // of exec: the program and its arguments, with $(NAME) already replaced in that of a probe
+	Command []string            // of exec: the program and its arguments; in a probe, $(NAME) is already replaced
 	Path    string              // of http, with the query; never empty
 	Scheme  string              // of http: "HTTP" or "HTTPS"; the kubelet verifies no certificate (K90)
 	Headers map[string][]string // of http, by canonical name; an empty User-Agent or Accept omits the header (K87)
-	Port    string              // a number from 1 to 65535 or, but not of grpc, the name of one of the target's ports
+	Port    string              // a number from 1 to 65535 or, except for grpc, the name of one of the target's ports
 	Host    string              // of http and tcp: empty for the target's address
 	Service string              // of grpc, as in grpc.health.v1.HealthCheckRequest; may be empty
 	Sleep   time.Duration       // of sleep
 }
 
-// Handlers has a constructor for each action, by its Handler. A pod with a probe whose constructor is missing is rejected.
-// Constructors are called by the goroutines that call functions of this package.
+// Handlers maps each Action.Handler to its constructor. A pod with a probe whose constructor is missing is rejected.
+// Constructors run in the goroutines that call this package.
 type Handlers map[string]func(Action) (probe.Handler, error)
 
-// revision returns a hash of the action: headers and arguments may be secret.
+// revision returns a hash of the action. A hash is used because headers and arguments may be secret.
 func (a Action) revision() string {
 	text, err := json.Marshal(a) // deterministic: map keys are sorted
 	if err != nil {
@@ -40,7 +40,7 @@ func (a Action) revision() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Make returns the handler of an action.
+// Make calls the constructor of an action's handler.
 func (h Handlers) Make(a Action) (probe.Handler, error) {
 	if build := h[a.Handler]; build != nil {
 		return build(a)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// fields are the supported fields of an object, each with its own fields, in lists
-// too; nil supports everything below.
+// fields is a tree of an object's supported fields. The subfields also apply to elements of lists; nil supports all
+// subfields.
 type fields map[string]fields
 
-// Fields that the API server sets, and owners: they have no effect on probes.
+// serverFields are fields that the API server sets, and owners. They have no effect on probes.
 var serverFields = fields{
 	"name": nil, "namespace": nil, "generateName": nil, "uid": nil, "resourceVersion": nil,
 	"generation": nil, "creationTimestamp": nil, "managedFields": nil, "selfLink": nil, "ownerReferences": nil,
@@ -33,7 +33,8 @@ var lifecycleFields = fields{
 
 var userFields = fields{"runAsUser": nil, "runAsGroup": nil}
 
-// Variables, mounts and devices that a process cannot have are Obstacles instead.
+// containerFields includes variables, mounts and devices that a process cannot have: those are reported as Obstacles
+// instead.
 var containerFields = fields{
 	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
 	"env":                {"name": nil, "value": nil, "valueFrom": nil},
@@ -43,13 +44,13 @@ var containerFields = fields{
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 
-// Of processes hostNetwork has no effect: a pod's address is that of its status.
+// podFields includes hostNetwork, which has no effect on processes: the pod's address is taken from its status.
 var podFields = fields{
 	"containers": nil, "initContainers": nil, "restartPolicy": nil, "terminationGracePeriodSeconds": nil,
 	"hostNetwork": nil, "securityContext": userFields, "os": {"name": nil},
 }
 
-// containedFields and containedPodFields are those of containers of a container runtime.
+// containedFields and containedPodFields are the supported fields for containers of a container runtime.
 var (
 	containedFields = with(containerFields, fields{
 		"imagePullPolicy": nil, "resources": {"limits": {"cpu": nil, "memory": nil}},
@@ -58,15 +59,15 @@ var (
 	containedPodFields = with(podFields, fields{"volumes": nil})
 )
 
-// with returns fields with others added or replaced.
+// with returns fields with more added or replaced.
 func with(all, more fields) fields {
 	all = maps.Clone(all)
 	maps.Copy(all, more)
 	return all
 }
 
-// ForContainers says that containers of the manifest become those of a container runtime: Ignored and IgnoredOf are the fields that
-// Containers and Contained do not support, and nothing is known of where the pod runs.
+// ForContainers prepares the manifest for conversion to containers of a container runtime: Ignored and IgnoredOf list the
+// fields that neither Containers nor Contained supports, and the addresses of the pod and its host are cleared.
 func (m *Manifest) ForContainers() {
 	if m.Pod == nil {
 		return
@@ -114,8 +115,7 @@ func lookup(o map[string]any, path []string) map[string]any {
 	return o
 }
 
-// unknown returns the sorted paths of an object's fields that are not known. Empty
-// fields are skipped.
+// unknown returns the sorted paths of an object's fields that are not in known. Empty fields are skipped.
 func unknown(o map[string]any, known fields, prefix string) []string {
 	var left []string
 	for _, name := range slices.Sorted(maps.Keys(o)) {

@@ -10,21 +10,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Instances returns the current instances of a pod's containers from the pod's
-// status: one for each regular container and each sidecar. Report them to the engine
-// whenever the status changes.
+// Instances returns the current instances of a pod's containers from the pod's status: one for each regular container and
+// each sidecar. Report them to the engine whenever the status changes.
 //
-// A container without a status, or without an ID, is Absent (K33 in
-// docs/kubelet.md). One that has terminated is Ended when its restart policy and its
-// restart rules restart it, else Gone (K37); all containers of a pod with phase
-// Succeeded or Failed are Gone (K32). With a deletionTimestamp of the pod they are
-// terminating (K38). All are managed: the kubelet kills containers that fail.
+// A container without a status, or without an ID, is Absent (K33 in docs/kubelet.md). A terminated container is Ended if
+// its restart policy or restart rules restart it, else Gone (K37). All containers of a pod with phase Succeeded or Failed
+// are Gone (K32). If the pod has a deletionTimestamp, all are terminating (K38). All are managed, since the kubelet kills
+// containers that fail.
 //
-// Reason and Detail say why a container does not run, so that one in CrashLoopBackOff is
-// crash-looping, and one whose image cannot be pulled cannot start.
+// Reason and Detail tell why a container does not run, so that a container in CrashLoopBackOff is crash-looping, and one
+// whose image cannot be pulled cannot start.
 func Instances(pod *v1.Pod) []probe.Instance { return instancesOf(pod, nameOf(pod)) }
 
-// instancesOf returns the instances of a pod whose targets begin with name.
+// instancesOf returns the instances of a pod whose targets' names begin with name.
 func instancesOf(pod *v1.Pod, name podName) []probe.Instance {
 	var all []probe.Instance
 	for _, c := range slices.Concat(pod.Spec.Containers, sidecars(pod)) {
@@ -73,7 +71,7 @@ func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 	return in
 }
 
-// exitOf describes how a container has ended.
+// exitOf describes how a container terminated.
 func exitOf(state *v1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit status %d", state.ExitCode)
 	if state.Reason != "" {
@@ -82,8 +80,8 @@ func exitOf(state *v1.ContainerStateTerminated) string {
 	return joinDetail(text, state.Message)
 }
 
-// reasonOf returns why a container waits: for its back-off, since it cannot be started, or ""
-// for its turn. The kubelet has many reasons for the second, but few for the last.
+// reasonOf returns why a container waits: for its back-off, because it cannot be started, or "" because it is being
+// created. The kubelet has many reasons for the second case but few for the last, so only the last are listed.
 func reasonOf(state *v1.ContainerStateWaiting) probe.Reason {
 	switch state.Reason {
 	case "CrashLoopBackOff":
@@ -94,7 +92,7 @@ func reasonOf(state *v1.ContainerStateWaiting) probe.Reason {
 	return probe.ReasonNoStart // such as ImagePullBackOff, CreateContainerConfigError, RunContainerError
 }
 
-// statusOf finds the status of a container by name: regular containers first (K33).
+// statusOf finds the status of a container by name. Regular containers come first (K33).
 func statusOf(s *v1.PodStatus, name string) (v1.ContainerStatus, bool) {
 	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
 		if i := slices.IndexFunc(list, func(c v1.ContainerStatus) bool { return c.Name == name }); i >= 0 {

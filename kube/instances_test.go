@@ -26,8 +26,7 @@ func terminated(code int32) v1.ContainerState {
 	return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: "Error", Message: "bye", FinishedAt: t0}}
 }
 
-// podIn returns the pod default/web with the container app in a state, and the
-// container's further fields.
+// podIn returns the pod default/web with the container app in a state. fields are further fields of the container.
 func podIn(t *testing.T, state v1.ContainerState, fields string) *v1.Pod {
 	t.Helper()
 	pod := podWith(t, "{containers: [{name: app"+fields+"}]}")
@@ -82,7 +81,7 @@ func TestContainerWithoutAnIDIsAbsent(t *testing.T) {
 	}
 }
 
-// What the kubelet shows as CrashLoopBackOff or ImagePullBackOff is in trouble.
+// A container that the kubelet shows as CrashLoopBackOff or ImagePullBackOff is in trouble.
 func TestAContainerThatDoesNotStartIsInTrouble(t *testing.T) {
 	unpulled := podIn(t, waiting("ImagePullBackOff"), "")
 	unpulled.Status.ContainerStatuses[0].ContainerID = "" // there is none yet

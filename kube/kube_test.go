@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// podOf returns the pod of a manifest. Its tabs are spaces, so that manifests can
-// stand indented in Go. A container without an image gets one.
+// podOf returns the pod of a manifest. Tabs in it count as spaces, so that manifests can be indented in Go. Containers without
+// an image get one.
 func podOf(t *testing.T, manifest string) *v1.Pod {
 	t.Helper()
 	found, errs := kube.Read("test.yaml", []byte(strings.ReplaceAll(manifest, "\t", "  ")))
@@ -30,13 +30,13 @@ func podOf(t *testing.T, manifest string) *v1.Pod {
 	return pod
 }
 
-// podWith returns the pod default/web whose spec is as given, in YAML's flow style.
+// podWith returns the pod default/web with the given spec, in YAML's flow style.
 func podWith(t *testing.T, spec string) *v1.Pod {
 	t.Helper()
 	return podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: web, uid: u1}, spec: "+spec+"}")
 }
 
-// made is a handler that keeps its configuration.
+// made is a handler that records its action.
 type made struct{ action kube.Action }
 
 func (made) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
@@ -48,7 +48,7 @@ func makers() kube.Handlers {
 	return kube.Handlers{"exec": maker, "http": maker, "tcp": maker, "grpc": maker}
 }
 
-// targets is an engine with the states of the map.
+// targets implements kube.Targets with the states in the map.
 type targets map[string]engine.TargetStatus
 
 func (t targets) Target(name string) (engine.TargetStatus, bool) {
@@ -56,8 +56,7 @@ func (t targets) Target(name string) (engine.TargetStatus, bool) {
 	return s, ok
 }
 
-// found returns what an engine knows of target default/web/app: one probe of a
-// kind, about one instance.
+// found returns targets with one target, default/web/app, which has one probe with a verdict about one instance.
 func found(kind probe.Kind, instance string, v probe.Verdict) targets {
 	id := probe.ID{Target: "default/web/app", Kind: kind}
 	return targets{id.Target: {Target: id.Target, Probes: []engine.Status{{ID: id, Instance: instance, Verdict: v}}}}

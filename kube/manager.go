@@ -15,22 +15,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Manager probes pods. It has the methods of the kubelet's prober manager, for a
-// caller with a sync loop like the kubelet's. Do not call the engine's Apply, which
-// would remove the pods' probes; Change is for the engine's other probes. The manager's
-// methods are safe for concurrent use by multiple goroutines, and do not wait for
-// attempts.
+// Manager probes pods. It has the methods of the kubelet's prober manager, for a caller with a sync loop like the
+// kubelet's. Do not call the engine's Apply, which would remove the pods' probes; use Change for the engine's other probes.
+// The manager's methods are safe for concurrent use by multiple goroutines, and do not wait for attempts.
 //
-// Pods are told apart by their UIDs. The targets of a pod are named as by TargetName;
-// while another pod of that name is known, such as one that is being deleted, they are
-// "namespace/pod@uid/container". A pod keeps its names until it is removed.
+// Pods are identified by their UIDs. The targets of a pod are named as by TargetName. While another pod with the same name
+// is known, such as one that is being deleted, they are named "namespace/pod@uid/container". A pod keeps its targets' names
+// until it is removed.
 //
-// The manager differs from the kubelet's in five points: a pod is added completely or
-// not at all (K5 in docs/kubelet.md), stopping a probe cancels its attempt in flight
-// (K9, K10), sidecars are stopped like other containers (K7), a container whose startup
-// probe has failed is not started by stopping that (K99), nor is one whose pod is removed
-// (K13). One that has neither started nor failed becomes started when its startup probe is
-// stopped with the kubelet's compatibility only.
+// The manager differs from the kubelet's in these points: a pod is added completely or not at all (K5 in docs/kubelet.md);
+// stopping a probe cancels its attempt in flight (K9, K10); sidecars are stopped like other containers (K7); a container
+// whose startup probe has failed does not become started when that probe is stopped (K99), nor does a container whose pod
+// is removed (K13). A container whose startup probe is undecided becomes started when the probe is stopped only with the
+// kubelet's compatibility.
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers
@@ -39,7 +36,7 @@ type Manager struct {
 	pods   map[types.UID]*managedPod
 }
 
-// managedPod is a pod as it was when it was added (K6).
+// managedPod is a pod as of the time when it was added (K6).
 type managedPod struct {
 	pod     *v1.Pod
 	name    podName // of its targets
@@ -47,21 +44,19 @@ type managedPod struct {
 	stopped bool // StopLivenessAndStartup was called
 }
 
-// NewManager returns a Manager without pods. The engine is run by the caller.
+// NewManager returns a Manager without pods. The caller runs the engine.
 func NewManager(e *engine.Engine, h Handlers) *Manager {
 	return &Manager{engine: e, handlers: h, pods: map[types.UID]*managedPod{}}
 }
 
-// AddPod adds the probes of a pod. A pod with a known UID stays as it was when it was
-// added (K4 and K6 in docs/kubelet.md). The pod's status is reported as by
-// UpdatePodStatus.
+// AddPod adds the probes of a pod. A pod with a known UID stays as first added (K4 and K6 in docs/kubelet.md). The pod's
+// status is reported as by UpdatePodStatus.
 //
-// After a restart of the caller, pod.Status is what was known before, as the kubelet
-// reads it from the API server. A container that still has the ID of its status and
-// was started is not probed for startup again, and one that was ready stays ready until
-// its readiness probe has failed often enough (K163 to K166).
+// After a restart of the caller, pod.Status is the last known status, as the kubelet reads it from the API server. A
+// container that still has the ID in its status and was started is not probed for startup again, and a container that was
+// ready stays ready until its readiness probe reaches its failure threshold (K163 to K166).
 //
-// On an error, which is Set's, nothing is changed.
+// If AddPod returns an error, which is that of Set, nothing has changed.
 func (m *Manager) AddPod(pod *v1.Pod) error {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
@@ -84,19 +79,19 @@ func (m *Manager) AddPod(pod *v1.Pod) error {
 	return nil
 }
 
-// unusedName returns the name of a pod's targets.
+// unusedName returns a prefix for the names of a pod's targets that no other pod uses.
 func (m *Manager) unusedName(pod *v1.Pod) podName {
 	name := nameOf(pod)
 	for _, other := range m.pods {
 		if other.name == name {
-			return name + "@" + podName(pod.UID) // no name of a pod has an @
+			return name + "@" + podName(pod.UID) // a pod's name cannot contain an @
 		}
 	}
 	return name
 }
 
-// memories returns what the pod's status says about its probes: those of a container
-// that was started and ready when the status was stored go on as passing (K164, K166).
+// memories returns the probes' memories according to the pod's status: the probes of a container that was started and ready
+// when the status was stored resume as passing (K164, K166).
 func (p *managedPod) memories() map[probe.ID]engine.Memory {
 	all := map[probe.ID]engine.Memory{}
 	for _, in := range instancesOf(p.pod, p.name) {
@@ -121,14 +116,14 @@ func (p *managedPod) memories() map[probe.ID]engine.Memory {
 
 func (p *managedPod) has(id probe.ID) bool { _, found := p.set[id]; return found }
 
-// RemovePod removes the probes of a pod, if it is known.
+// RemovePod removes the probes of a pod. It does nothing if the pod is not known.
 func (m *Manager) RemovePod(pod *v1.Pod) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
 	m.remove(pod.UID)
 }
 
-// CleanupPods removes the probes of all pods that are not desired.
+// CleanupPods removes the probes of all pods that are not in desired.
 func (m *Manager) CleanupPods(desired map[types.UID]sets.Empty) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
@@ -151,10 +146,9 @@ func (m *Manager) remove(uid types.UID) {
 	}
 }
 
-// StopLivenessAndStartup stops the liveness and startup probes of a terminating pod,
-// so that they do not restart its containers. Readiness is probed until RemovePod. Its
-// containers stay started and ready, or not, as they were; with the kubelet's compatibility
-// a container whose startup probe has not decided yet is started from then on (K99).
+// StopLivenessAndStartup stops the liveness and startup probes of a terminating pod, so that they do not restart its
+// containers. Readiness is probed until RemovePod. The containers keep their started and ready states. With the kubelet's
+// compatibility, a container whose startup probe is undecided becomes started (K99).
 func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
@@ -166,15 +160,14 @@ func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 	m.report(p, &p.pod.Status)
 }
 
-// UpdatePodStatus reports the instances of a status to the engine, and sets Started
-// and Ready of each container in the status (K98 and K113 in docs/kubelet.md). Call
-// it whenever a status was generated, and when the engine's Subscribe reports a
-// change.
+// UpdatePodStatus reports the instances of a status to the engine, and sets Started and Ready of each container in the
+// status (K98 and K113 in docs/kubelet.md). Call it whenever a status is generated, and when the engine's Subscribe reports
+// a change.
 //
-// A pod that is not known was not added yet, or was removed. Its running containers with
-// probes keep Started and Ready of the status; those without are started and ready.
+// A pod may be unknown because it was not added yet, or was removed. Its running containers with probes keep Started and
+// Ready of the status; running containers without probes are started and ready.
 //
-// PodStatus sets the conditions too.
+// PodStatus also sets the conditions.
 func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()
@@ -188,8 +181,8 @@ func (m *Manager) UpdatePodStatus(pod *v1.Pod, status *v1.PodStatus) {
 	m.triggerReadiness(p, status)
 }
 
-// PodStatus returns the status of a pod like the function PodStatus, with the results
-// of the pod with this UID. The status is not reported: call UpdatePodStatus before.
+// PodStatus returns the status of a pod like the function PodStatus, with the results of the pod with this UID. It does not
+// report the status: call UpdatePodStatus first.
 func (m *Manager) PodStatus(pod *v1.Pod, now time.Time) v1.PodStatus {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()

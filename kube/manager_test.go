@@ -19,12 +19,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// outcomes has the outcome of each kind of action, and counts the attempts.
+// outcomes provides the outcome of each kind of action, and counts the attempts.
 type outcomes struct {
 	mu      sync.Mutex
 	answers map[string]probe.Outcome // by action: "exec"
 	asked   map[string]int
-	at      string // the address that was asked last
+	at      string // the address that was probed last
 }
 
 func newWorld() *outcomes {
@@ -68,7 +68,7 @@ type harness struct {
 	engine *engine.Engine
 }
 
-// inBubble runs a test with an engine that runs.
+// inBubble runs a test with a running engine.
 func inBubble(t *testing.T, c engine.Config, test func(*testing.T, harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -84,8 +84,7 @@ func inBubble(t *testing.T, c engine.Config, test func(*testing.T, harness)) {
 	})
 }
 
-// probed is the pod default/web with all kinds of probes: exec is startup, http
-// readiness, tcp liveness.
+// probed returns the pod default/web with all kinds of probes: exec for startup, http for readiness, tcp for liveness.
 func probed(t *testing.T, uid types.UID) *v1.Pod {
 	t.Helper()
 	pod := podWith(t, `{containers: [{name: app, startupProbe: {exec: {command: [x]}, periodSeconds: 1},
@@ -114,7 +113,7 @@ func (h harness) add(t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// expect checks what UpdatePodStatus makes of a status.
+// expect checks how UpdatePodStatus sets a status.
 func (h harness) expect(t *testing.T, pod *v1.Pod, status *v1.PodStatus, started, ready bool) {
 	t.Helper()
 	h.UpdatePodStatus(pod, status)
@@ -193,7 +192,7 @@ func TestRejectedPodAddsNothing(t *testing.T) {
 	})
 }
 
-// readyOnly returns the pod default/web whose only probe, readiness, is an action.
+// readyOnly returns the pod default/web with only a readiness probe, which has the given action.
 func readyOnly(t *testing.T, uid types.UID, action string) *v1.Pod {
 	t.Helper()
 	pod := podWith(t, "{containers: [{name: app, readinessProbe: {"+action+", periodSeconds: 1}}]}")
@@ -262,8 +261,8 @@ func TestRejectedPodLeavesThePodOfItsName(t *testing.T) {
 	})
 }
 
-// restarted returns another manager with an engine of its own, as after a restart of
-// the program, and with the pod as it was stored: without attempts before.
+// restarted returns another manager with a new engine, as after a restart of the program, and with the stored pod: without
+// earlier attempts.
 func (h harness) restarted(t *testing.T) harness {
 	t.Helper()
 	w := newWorld()
@@ -285,7 +284,7 @@ func TestRestartedManagerTakesOverStartedAndReady(t *testing.T) {
 		h.UpdatePodStatus(pod, status)
 		wait(10 * time.Second)
 		h.expect(t, pod, status, true, true)
-		pod.Status = *status.DeepCopy() // as the API server has it
+		pod.Status = *status.DeepCopy() // as stored in the API server
 
 		next := h.restarted(t)
 		next.say("exec", probe.Failure)
@@ -303,7 +302,7 @@ func TestRestartedManagerTakesOverStartedAndReady(t *testing.T) {
 		}
 		wait(20 * time.Second)
 		next.expect(t, pod, status.DeepCopy(), true, false) // K164: until the threshold
-		again := runningStatus(2)                           // K115: nothing is known of another container
+		again := runningStatus(2)                           // K115: another container has no results
 		again.ContainerStatuses[0].Ready = true
 		next.UpdatePodStatus(pod, again)
 		wait(time.Second)
@@ -344,7 +343,7 @@ func TestCleanupRemovesUndesiredPods(t *testing.T) {
 		other.Name = "other"
 		h.add(t, keep)
 		h.add(t, other)
-		for range 3 { // again and again is no mistake
+		for range 3 { // repeating it is allowed
 			h.CleanupPods(map[types.UID]sets.Empty{"1": {}, "3": {}})
 		}
 		_, kept := h.engine.Target("default/web/app")
@@ -379,8 +378,8 @@ func TestTerminatingPodIsNotRestartedByProbes(t *testing.T) {
 	})
 }
 
-// TestStoppedStartupProbeStartsTheContainerWithCompatibilityOnly stops a startup probe that has not decided, and one that
-// has failed (K99).
+// TestStoppedStartupProbeStartsTheContainerWithCompatibilityOnly stops an undecided startup probe, and one that has failed
+// (K99).
 func TestStoppedStartupProbeStartsTheContainerWithCompatibilityOnly(t *testing.T) {
 	for _, c := range []struct {
 		compatibility probe.Compatibility
@@ -411,7 +410,7 @@ func TestUnknownPodIsReadyOnlyWithoutProbes(t *testing.T) {
 		h.expect(t, pod, status, false, false)
 		pod.Spec.Containers[0].StartupProbe = nil
 		h.expect(t, pod, status, true, false)
-		status.ContainerStatuses[0].Ready = true // as an earlier manager has found
+		status.ContainerStatuses[0].Ready = true // as set by an earlier manager
 		h.expect(t, pod, status, true, true)
 		pod.Spec.Containers[0].ReadinessProbe = nil
 		h.expect(t, pod, runningStatus(1), true, true)
@@ -444,7 +443,7 @@ func TestReadinessIsTriggeredInKubeletCompatibilityOnly(t *testing.T) {
 	for _, test := range []struct {
 		compatibility probe.Compatibility
 		least, most   int
-	}{{probe.Mended, 0, 1}, {probe.Kubelet, 3, 4}} { // of a period of four seconds; triggered ones are a tenth of it apart
+	}{{probe.Mended, 0, 1}, {probe.Kubelet, 3, 4}} { // of the period of four seconds; triggered attempts are a tenth of it apart
 		inBubble(t, engine.Config{Compatibility: test.compatibility}, func(t *testing.T, h harness) {
 			pod, status := probed(t, "1"), runningStatus(1)
 			h.say("exec", probe.Success)
@@ -516,7 +515,7 @@ func BenchmarkAddPod(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for range 1000 { // as many as a large machine has
+	for range 1000 { // about the number of pods on a large machine
 		add()
 	}
 	b.ReportAllocs()

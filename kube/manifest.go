@@ -25,8 +25,8 @@ type Manifest struct {
 	Namespace string // default "default"
 	Name      string
 
-	// Pod is the pod, or a pod of the object's template with the object's name. Nil
-	// for an object without pods, such as a Service.
+	// Pod is the pod, or a pod made from the object's template with the object's name. It is nil for an object without
+	// pods, such as a Service.
 	Pod *v1.Pod
 
 	// Ignored are the paths of fields that Containers does not support, such as
@@ -34,19 +34,19 @@ type Manifest struct {
 	// and status, are not listed.
 	Ignored []string
 
-	// IgnoredOf are the same of single containers, such as "resources", by the
-	// container's name.
+	// IgnoredOf are the ignored fields of single containers, such as "resources", by the container's name.
 	IgnoredOf map[string][]string
 
 	spec   *field.Path    // of the pod's spec
-	object map[string]any // of which it is read
+	object map[string]any // the whole object
 }
 
 // String returns the kind, namespace and name, such as "Deployment shop/web".
 func (m Manifest) String() string { return m.Kind + " " + m.Namespace + "/" + m.Name }
 
-// Containers returns the containers of the pod, like the function Containers, and the init containers that have to complete, which
-// can have no probes. Errors have the paths of fields in the manifest. Without a pod there are no containers.
+// Containers returns the containers of the pod, like the function Containers, and also the init containers that must
+// complete, which have no probes. Errors contain the paths of fields in the manifest. Without a pod there are no
+// containers.
 func (m Manifest) Containers() ([]Container, error) {
 	if m.Pod == nil {
 		return nil, nil
@@ -60,10 +60,9 @@ const (
 	maxManifests     = 10_000  // objects in one file
 )
 
-// Read reads the objects of a manifest file: one or several documents of YAML or
-// JSON, each an object or a List of objects. Name is the file's name, for messages.
-// There is an error for each object that cannot be read; the others are returned. It
-// is safe for concurrent use by multiple goroutines.
+// Read reads the objects of a manifest file: one or more YAML or JSON documents, each an object or a List of objects. name
+// is the file's name, for error messages. Read returns an error for each object that cannot be read, together with all
+// other objects. It is safe for concurrent use by multiple goroutines.
 func Read(name string, text []byte) ([]Manifest, []error) {
 	if len(text) > MaxManifestBytes {
 		return nil, []error{fmt.Errorf("%s: the file is larger than %d bytes", name, MaxManifestBytes)}
@@ -103,13 +102,12 @@ func (r *reader) document(d document) {
 		r.refuse("%w", err)
 		return
 	}
-	if o != nil { // comments only
+	if o != nil { // nil if the document has only comments
 		r.object(o, "", "")
 	}
 }
 
-// object reads an object. Items of a typed list, such as PodList, may omit version and
-// kind.
+// object reads an object. Items of a typed list, such as PodList, may omit version and kind.
 func (r *reader) object(o any, version, kind string) {
 	fields, ok := o.(map[string]any)
 	if !ok {
@@ -146,12 +144,12 @@ func (r *reader) one(o map[string]any, version, kind string) {
 		case nil:
 		case string:
 			*name.to = cmp.Or(given, *name.to)
-		default: // such as n and 1, which YAML does not read as strings
+		default: // such as n and 1, which are not strings in YAML
 			r.refuse("%s: metadata.%s is %v: it must be a string", kind, name.field, given)
 			return
 		}
 	}
-	// A custom resource, whose group is a domain name, may be called like one of Kubernetes' own.
+	// The kind of a custom resource, whose group is a domain name, may have the same name as one of Kubernetes' own.
 	group, _, grouped := strings.Cut(version, "/")
 	isCustom := grouped && strings.Contains(group, ".")
 	if w, known := workloads[kind]; known && !isCustom {
@@ -172,9 +170,9 @@ func text(o map[string]any, field string) string {
 	return s
 }
 
-// workload describes a kind of object that has pods.
+// workload describes a kind of object with pods.
 type workload struct {
-	versions []string // of its API: today's, then those of older Kubernetes with the same fields
+	versions []string // API versions: the current one, then those of older Kubernetes with the same fields
 	template []string // path of the pod or its template
 	policies []v1.RestartPolicy
 }
@@ -223,8 +221,7 @@ func (w workload) read(o map[string]any, m *Manifest) error {
 	return field.NotSupported(m.spec.Child("restartPolicy"), policy, w.policies) // the API server's error
 }
 
-// typeError rewrites an error of package json, which names Go's types, with the names
-// of the manifest.
+// typeError rewrites an error of package json, which contains Go types, in terms of the manifest.
 func typeError(err error, template []string) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -235,7 +232,7 @@ func typeError(err error, template []string) error {
 	return fmt.Errorf("%s has type %s: it must be %s", path, is, wanted(wrong.Type))
 }
 
-// wanted returns what a manifest must have for a Go type.
+// wanted returns the expected manifest type for a Go type.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// read returns what a file has: each object's place and name, and the errors.
+// read returns the position and name of each object in a file, and the errors.
 func read(text string) (found []string, errs []error) {
 	manifests, errs := kube.Read("f", []byte(text))
 	for _, m := range manifests {
@@ -211,7 +211,7 @@ func TestPodOfATemplateHasTheObjectsName(t *testing.T) {
 	}
 }
 
-// FuzzRead looks for texts that take the reader down.
+// FuzzRead looks for texts that crash the reader.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, livenessProbe: {httpGet: {port: 1}}}]}}\n---\nkind: List"))
 	f.Add([]byte("apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec: &a\n      containers: [*a]"))

@@ -7,9 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// podName is the part of the names of a pod's targets that the pod determines:
-// "namespace/pod". That of a pod with the name of another one that a Manager has is
-// "namespace/pod@uid".
+// podName is the part of a target's name that identifies the pod: "namespace/pod". If a Manager already has another pod of
+// that name, it is "namespace/pod@uid".
 type podName string
 
 func nameOf(pod *v1.Pod) podName {
@@ -19,7 +18,7 @@ func nameOf(pod *v1.Pod) podName {
 
 func (n podName) target(container string) string { return string(n) + "/" + container }
 
-// container returns the container of a target.
+// container returns the name of a target's container.
 func (n podName) container(target string) string { return strings.TrimPrefix(target, string(n)+"/") }
 
 // TargetName returns the name of a container's target: "namespace/pod/container".

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// obstacles returns what a container needs and a process of this machine cannot have.
-// Unknown are the variables whose values the manifest does not determine.
+// obstacles returns the features that a container needs but a process of this machine cannot have. unknown are the
+// variables whose values are not known from the manifest.
 func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	return obstaclesOf(pod, c, unknown, func(m v1.VolumeMount) string {
 		if isHostPath(pod, m) {
@@ -23,7 +23,7 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	})
 }
 
-// obstaclesOf is obstacles, with a function that says what is wrong with a mount.
+// obstaclesOf is like obstacles. mount returns why a volume cannot be mounted, or "".
 func obstaclesOf(pod *v1.Pod, c v1.Container, unknown []string, mount func(v1.VolumeMount) string) []string {
 	var found []string
 	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
@@ -47,8 +47,8 @@ func obstaclesOf(pod *v1.Pod, c v1.Container, unknown []string, mount func(v1.Vo
 	return found
 }
 
-// SetAddress sets what the kubelet knows of a pod that runs on a machine with an address, if the manifest does not say it: the
-// addresses of both, and the UID, which is a hash of the pod's name.
+// SetAddress sets the fields that the kubelet would set for a pod on a machine with this address, if the manifest does not
+// set them: the addresses of the pod and the host, and the UID, which is a hash of the pod's name.
 func (m Manifest) SetAddress(address string) {
 	if m.Pod == nil {
 		return
@@ -63,9 +63,9 @@ func (m Manifest) SetAddress(address string) {
 	}
 }
 
-// ProcessFields returns the fields in the manifest that matter only if a container runs as
-// a process: those of the container, such as "env", and then those of its pod, such as
-// "spec.restartPolicy". They are lost when the container is only probed.
+// ProcessFields returns the fields in the manifest that matter only if a container runs as a process: those of the
+// container, such as "env", and then those of its pod, such as "spec.restartPolicy". They have no effect if the container
+// is only probed.
 func (m Manifest) ProcessFields(container string) []string {
 	if m.Pod == nil {
 		return nil
@@ -107,8 +107,7 @@ func (m Manifest) ProcessFields(container string) []string {
 
 func hasGrace(p *v1.Probe) bool { return p != nil && p.TerminationGracePeriodSeconds != nil }
 
-// isHostPath reports whether a mount is a hostPath volume at the same path, so that a
-// process finds the same files.
+// isHostPath reports whether a mount is a hostPath volume at the same path, so that a process finds the same files.
 func isHostPath(pod *v1.Pod, m v1.VolumeMount) bool {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == m.Name && v.HostPath != nil {

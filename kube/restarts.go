@@ -8,9 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// restarts reports whether a container that ended with this exit code is restarted
-// (K37): by its restart rules, else by its own policy, else by the pod's, and always
-// when the whole pod restarts.
+// restarts reports whether a container that exited with this code is restarted (K37): by its restart rules, else by its own
+// policy, else by the pod's. If the whole pod restarts, every container does.
 func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 	if allRestart(pod) {
 		return true
@@ -28,7 +27,7 @@ func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 	return true
 }
 
-// maxExitCode is the largest exit status of a process.
+// maxExitCode is the highest exit status of a process.
 const maxExitCode = 255
 
 // restartExitCodes returns Container.RestartExitCodes.
@@ -54,8 +53,7 @@ func restartExitCodes(c v1.Container) (codes []string) {
 	return codes
 }
 
-// ruleFor returns the action of the first restart rule that matches an exit code, or
-// "".
+// ruleFor returns the action of the first restart rule that matches an exit code, or "".
 func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
 	for _, r := range c.RestartPolicyRules {
 		if r.ExitCodes == nil {
@@ -70,8 +68,8 @@ func ruleFor(c v1.Container, code int32) v1.ContainerRestartRuleAction {
 	return ""
 }
 
-// allRestart reports whether the whole pod restarts: by its condition, or by a restart
-// rule that matches one of its ended containers.
+// allRestart reports whether the whole pod restarts: by its condition, or by a restart rule that matches one of its
+// terminated containers.
 func allRestart(pod *v1.Pod) bool {
 	if c, _ := condition(&pod.Status, v1.AllContainersRestarting); c.Status == v1.ConditionTrue {
 		return true

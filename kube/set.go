@@ -11,20 +11,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Set returns the probes of a pod: of its regular containers and its sidecars. The
-// rules have the API server's defaults, and the grace period with which the kubelet
-// kills the container: the probe's, else the pod's (K139 in docs/kubelet.md). In
-// the command of an exec probe $(NAME) is replaced (K76); a probe without a host
-// has the pod's IP (K111).
+// Set returns the probes of a pod's regular containers and sidecars. The rules have the API server's defaults, and the
+// grace period with which the kubelet kills the container: the probe's, else the pod's (K139 in docs/kubelet.md). In the
+// command of an exec probe, $(NAME) is replaced (K76). A probe without a host uses the pod's IP (K111).
 //
-// Without an IP of the pod, network probes are Unknown until Set is called again,
-// instead of probing the local machine (K112).
+// If the pod has no IP, network probes are Unknown until Set is called again with one; they do not probe the local machine
+// (K112).
 //
-// The error names each rejected probe by its path in the manifest. The pod is
-// not changed, and not retained.
+// The error names each rejected probe by its path in the manifest. The pod is neither changed nor retained.
 func Set(pod *v1.Pod, h Handlers) (probe.Set, error) { return setOf(pod, nameOf(pod), h) }
 
-// setOf returns the probes of a pod whose targets begin with name.
+// setOf returns the probes of a pod whose targets' names begin with name.
 func setOf(pod *v1.Pod, name podName, h Handlers) (probe.Set, error) {
 	containers, err := Containers(pod)
 	if err != nil {

@@ -14,8 +14,8 @@ type document struct {
 	text []byte
 }
 
-// marker matches what begins a document: a line that is ---, or starts with --- and white space. What follows
-// on its line belongs to the document.
+// marker matches the start of a document: a line that is ---, or begins with --- and white space. The rest of that line
+// belongs to the document.
 var marker = regexp.MustCompile(`(?m)^---(?:[ \t\r]*(?:\n|\z)|[ \t])`)
 
 // split splits a YAML file at its document markers. Empty documents are omitted.
@@ -34,8 +34,8 @@ func split(text []byte) (all []document) {
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// yamlProblem returns an error of the YAML parser in one line, with line numbers of
-// the file instead of the document.
+// yamlProblem formats an error of the YAML parser as one line, with line numbers relative to the file instead of the
+// document.
 func yamlProblem(err error, first int) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
 	text = strings.Join(strings.Fields(text), " ")

@@ -12,29 +12,25 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Targets returns the state of a target. *engine.Engine implements it.
+// Targets provides the states of targets. *engine.Engine implements it.
 type Targets interface {
 	Target(name string) (engine.TargetStatus, bool)
 }
 
-// PodStatus returns the status of a pod with the results of its probes: Started and
-// Ready of each container, and the conditions Initialized, ContainersReady and Ready,
-// with the kubelet's reasons and messages. The instances in pod.Status should have
-// been reported to the engine; results about other instances do not count (K115 in
-// docs/kubelet.md).
+// PodStatus returns the status of a pod with the results of its probes: Started and Ready of each container, and the
+// conditions Initialized, ContainersReady and Ready, with the kubelet's reasons and messages. The instances in pod.Status
+// should have been reported to the engine; results about other instances do not count (K115 in docs/kubelet.md).
 //
-// A container whose probes the engine does not have was not probed: it keeps Started
-// and Ready of pod.Status while it runs (K98, K165). It does not become ready for
-// want of probes.
+// If the engine does not have a container's probes, the container was not probed: while it runs, it keeps Started and Ready
+// of pod.Status (K98, K165). It does not become ready because its probes are missing.
 //
-// A condition keeps its transition time while its status is the same; otherwise it
-// gets now in whole seconds (K118). Everything else in the status is unchanged, as is
-// the pod.
+// A condition keeps its transition time while its status is the same; otherwise it gets now in whole seconds (K118).
+// Everything else in the status is unchanged, and so is the pod.
 func PodStatus(pod *v1.Pod, t Targets, now time.Time) v1.PodStatus {
 	return statusFrom(pod, nameOf(pod), t, now)
 }
 
-// statusFrom returns the status of a pod whose targets begin with name.
+// statusFrom returns the status of a pod whose targets' names begin with name.
 func statusFrom(pod *v1.Pod, name podName, t Targets, now time.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	setContainers(pod, name, &status, t)
@@ -63,7 +59,7 @@ func setContainers(pod *v1.Pod, name podName, status *v1.PodStatus, t Targets) {
 	}
 }
 
-// containerOf returns a container by its name, or one without probes.
+// containerOf returns the container with a name, or a container without probes if there is none.
 func containerOf(all []v1.Container, name string) v1.Container {
 	i := slices.IndexFunc(all, func(c v1.Container) bool { return c.Name == name })
 	if i < 0 {
@@ -79,9 +75,8 @@ func setContainer(c v1.Container, name podName, s *v1.ContainerStatus, t Targets
 	s.Ready = started && isReady(c, s, target)
 }
 
-// isStarted reports whether a container runs and its startup probe has passed. When
-// the engine does not have this instance, Started of the status counts (K98): then
-// the engine was restarted, not the container.
+// isStarted reports whether a container runs and its startup probe has passed. If the engine does not have this instance,
+// Started of the status counts (K98), since the engine was restarted, not the container.
 func isStarted(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) bool {
 	if s.State.Running == nil {
 		return false
@@ -98,8 +93,8 @@ func isStarted(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) boo
 	return !found && c.StartupProbe == nil
 }
 
-// isReady reports whether the readiness probe of a started container passes. When the
-// engine does not have the probe, Ready of the status counts (K165).
+// isReady reports whether the readiness probe of a started container passes. If the engine does not have the probe, Ready
+// of the status counts (K165).
 func isReady(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) bool {
 	if found, passing := results(t, probe.InstanceID(s.ContainerID), probe.Readiness); found {
 		return passing
@@ -107,8 +102,7 @@ func isReady(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) bool 
 	return c.ReadinessProbe == nil || s.Ready
 }
 
-// results reports whether a target has probes of a kind, and whether all of them are
-// passing for an instance.
+// results reports whether a target has probes of a kind, and whether all of them pass for an instance.
 func results(t engine.TargetStatus, instance string, kind probe.Kind) (found, passing bool) {
 	passing = true
 	for _, p := range t.Probes {
@@ -120,8 +114,8 @@ func results(t engine.TargetStatus, instance string, kind probe.Kind) (found, pa
 	return found, passing
 }
 
-// setCondition replaces or adds a condition. The transition time is kept while the
-// status is the same; the probe time is kept always: probes never set it (K124).
+// setCondition replaces or adds a condition. It keeps the transition time while the status is the same. It always keeps the
+// probe time, which probes never set (K124).
 func setCondition(status *v1.PodStatus, c v1.PodCondition) {
 	for i, was := range status.Conditions {
 		if was.Type != c.Type {

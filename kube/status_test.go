@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// appStatus returns what becomes of the status of default/web's container app.
+// appStatus returns the new status of default/web's container app.
 func appStatus(pod *v1.Pod, known targets) v1.ContainerStatus {
 	return kube.PodStatus(pod, known, t0.Time).ContainerStatuses[0]
 }

@@ -34,8 +34,7 @@ func (h harness) expectProbes(t *testing.T, want ...string) {
 	}
 }
 
-// podNamed returns a pod of the namespace default with this spec, whose UID is its
-// name.
+// podNamed returns a pod in the namespace default with this spec. Its UID is its name.
 func podNamed(t *testing.T, name, spec string) *v1.Pod {
 	t.Helper()
 	pod := podWith(t, spec)
@@ -58,7 +57,7 @@ func TestUpstreamAddRemovePods(t *testing.T) {
 		h.expectProbes(t, three...)
 		h.RemovePod(plain)
 		h.expectProbes(t, three...)
-		for range 2 { // the second time is no mistake
+		for range 2 { // adding it twice is allowed
 			h.RemovePod(checked)
 			h.expectProbes(t)
 		}
@@ -75,8 +74,7 @@ func TestUpstreamAddRemovePodsWithRestartableInitContainer(t *testing.T) {
 			h.RemovePod(sidecar)
 			h.expectProbes(t)
 		}
-		// The kubelet passes over the probes of an ordinary init container, which
-		// the API server forbids; here such a pod is an error.
+		// The kubelet skips the probes of ordinary init containers, which the API server forbids. Here such a pod is an error.
 		ordinary := podNamed(t, "web", "{containers: [{name: main}], initContainers: [{name: init}, {name: side, "+probes+"}]}")
 		if err := h.AddPod(ordinary); err == nil || !strings.Contains(err.Error(), "may not be set for init containers without restartPolicy=Always") {
 			t.Errorf("AddPod = %v", err)
@@ -109,8 +107,8 @@ func TestUpstreamCleanupRepeated(t *testing.T) {
 	})
 }
 
-// judged is what an engine knows of default/web's containers, by container, about
-// the instance "cri://<container>": a verdict for a kind of probe.
+// judged implements kube.Targets for default/web's containers, by container name: a verdict for a kind of probe, about the
+// instance "cri://<container>".
 type judged map[string]struct {
 	kind    probe.Kind
 	verdict probe.Verdict

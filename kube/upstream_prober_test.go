@@ -81,15 +81,14 @@ func TestUpstreamProbe(t *testing.T) {
 		}
 		for outcome, want := range map[probe.Outcome]probe.Verdict{
 			probe.Failure: probe.Failing, probe.Success: probe.Passing, probe.Warning: probe.Passing,
-			probe.Unknown: verdict.Initial(kind), // an attempt that could not be made decides nothing
+			probe.Unknown: verdict.Initial(kind), // an unknown attempt decides nothing
 		} {
 			t.Run(outcome.String()+", "+kind.String(), func(t *testing.T) { expectOutcome(t, kind, outcome, want) })
 		}
 	}
 }
 
-// expectOutcome checks what a probe of one attempt, whose handler has one answer,
-// comes to in an engine.
+// expectOutcome checks the verdict of a probe in an engine after one attempt with this outcome.
 func expectOutcome(t *testing.T, kind probe.Kind, outcome probe.Outcome, want probe.Verdict) {
 	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
 		pod := podNamed(t, "web", "{containers: [{name: app}]}")
@@ -125,11 +124,11 @@ func TestUpstreamNewProber(t *testing.T) {
 	}
 }
 
-// ports are those of upstream's tests.
+// ports are the ports in upstream's tests.
 var ports = []v1.ContainerPort{{Name: "foo", ContainerPort: 8080}, {Name: "bar", ContainerPort: 9000}}
 
-// resolve returns the port that a tcp probe of a container with these ports dials. The
-// error is of who makes the set, or of the attempt.
+// resolve returns the port that a tcp probe of a container with these ports dials. The error is that of creating the set, or of
+// the attempt.
 func resolve(t *testing.T, port intstr.IntOrString, ports []v1.ContainerPort) (uint16, error) {
 	t.Helper()
 	var dialled uint16
@@ -165,7 +164,7 @@ func TestUpstreamResolveContainerPort(t *testing.T) {
 		name  string
 		port  intstr.IntOrString
 		ports []v1.ContainerPort
-		want  uint16 // 0: an error
+		want  uint16 // 0 for an error
 	}{
 		{"a number", intstr.FromInt32(443), nil, 443},
 		{"a number above 65535", intstr.FromInt32(66666), nil, 0},

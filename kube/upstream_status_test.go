@@ -29,7 +29,7 @@ func isDone(name string) v1.ContainerStatus {
 	return v1.ContainerStatus{Name: name, State: terminated(0)}
 }
 
-// conditionCase is a case of a condition: what pod has which status, reason and message.
+// conditionCase is a case of a condition: a pod, and the expected status, reason and message.
 type conditionCase struct {
 	name    string
 	spec    string
@@ -161,8 +161,7 @@ func TestUpstreamStatusNormalizeTimeStamp(t *testing.T) {
 	}
 }
 
-// Of upstream's cases these are left: what others have set stays, and what is over is
-// not ready.
+// Only these of upstream's cases apply here: conditions set by others are kept, and a finished pod is not ready.
 func TestUpstreamMergePodStatus(t *testing.T) {
 	others := []v1.PodCondition{
 		{Type: v1.PodScheduled, Status: v1.ConditionTrue},
@@ -209,8 +208,8 @@ func TestUpstreamStatusEquality(t *testing.T) {
 	}
 }
 
-// The kubelet sets a readiness that has changed in the status that it keeps. Nothing
-// is kept here: the status is made of what the engine knows, whenever it is asked for.
+// The kubelet updates a changed readiness in its cached status. Here there is no cache: the status is computed from the
+// engine's state at each call.
 func TestUpstreamSetContainerReadiness(t *testing.T) {
 	pod := podWith(t, "{containers: [{name: a}, {name: b}]}")
 	pod.Status.ContainerStatuses = statuses(map[string]v1.ContainerState{"a": running(), "b": running()})

@@ -16,7 +16,7 @@ import (
 // (validation_test.go and defaults_test.go), and of the kubelet's grace periods;
 // tests/upstream.md sets both side by side.
 
-// wrong returns what is wrong with a liveness probe, without its path.
+// wrong returns the errors about a liveness probe, without its path.
 func wrong(t *testing.T, p *v1.Probe) []string {
 	t.Helper()
 	pod := podWith(t, one)
@@ -68,7 +68,7 @@ func TestUpstreamValidateProbe(t *testing.T) {
 			}
 			*field(p) = 10
 			got := wrong(t, p)
-			if name == "successThreshold" { // upstream looks at no kind; liveness needs one success
+			if name == "successThreshold" { // upstream ignores the kind; liveness needs a threshold of 1
 				got = slices.DeleteFunc(got, func(s string) bool { return strings.HasSuffix(s, "must be 1") })
 			}
 			if len(got) > 0 {
@@ -116,7 +116,7 @@ func TestUpstreamValidateHandler(t *testing.T) {
 	}
 }
 
-// containerCase is a pod's spec and what the API server says of it.
+// containerCase is a pod's spec with the expected errors of the API server.
 type containerCase struct {
 	name, spec string
 	want       []string
@@ -133,7 +133,7 @@ func runContainers(t *testing.T, cases []containerCase) {
 	}
 }
 
-// negatives are the complaints about a probe all of whose numbers are -1.
+// negatives returns the errors about a probe whose numbers are all -1.
 func negatives(kind string, successOne bool) []string {
 	path := "spec.containers[0]." + kind + "."
 	var all []string
@@ -214,16 +214,16 @@ func TestUpstreamValidateEphemeralContainers(t *testing.T) {
 	}
 }
 
-// The kubelet looks up why it ends a container, and then how long that may take. Here
-// each probe has its own answer, and what else ends a container has the pod's.
+// The kubelet determines the reason for ending a container, and then its grace period. Here each probe has its own grace
+// period, and for any other reason the pod's applies.
 func TestUpstreamKillContainerGracePeriod(t *testing.T) {
 	const short, medium, long = "10", "30", "60"
 	for _, test := range []struct {
 		name                     string
-		pod, liveness, startup   string // in seconds; empty: not given
-		ends, failing, unstarted string // why it ends: for another reason, since liveness fails, since startup fails
+		pod, liveness, startup   string // in seconds; empty if not set
+		ends, failing, unstarted string // expected, by reason: another reason, failing liveness, failing startup
 	}{
-		{"nothing is given", "", "", "", "30s", "30s", "30s"}, // of a pod that the API server has seen
+		{"nothing is given", "", "", "", "30s", "30s", "30s"}, // from a pod with the API server's defaults
 		{"the pod's", long, "", "", "1m0s", "1m0s", "1m0s"},
 		{"the pod's is 0", "0", "", "", "2s", "2s", "2s"},
 		{"liveness has a shorter one", long, short, "", "1m0s", "10s", "1m0s"},

@@ -15,9 +15,8 @@ import (
 // a pod's status; those that begin with a verdict's state are in package verdict.
 // tests/upstream.md sets all side by side.
 
-// firstStep makes the first step of a probe of default/web's container app, like the
-// engine: it uses the container's status, and an attempt that is due succeeds. It reports
-// whether the probe goes on.
+// firstStep makes the first step of a probe of default/web's container app, like the engine: it uses the container's status,
+// and a due attempt succeeds. It reports whether the probe continues.
 func firstStep(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
 	now := t0.Add(time.Second)
 	for _, in := range kube.Instances(pod) {
@@ -68,7 +67,7 @@ func TestUpstreamDoProbe(t *testing.T) {
 		want   probe.Verdict
 	}{
 		{"no status", bare, 0, all(true), undecided},
-		{"the pod has failed", failed, 0, all(false), failing}, // upstream leaves without a result
+		{"the pod has failed", failed, 0, all(false), failing}, // upstream returns no result
 		{"the pod is to be deleted", deleted, 0, map[probe.Kind]bool{probe.Readiness: true}, passing},
 		{"no status of the container", other, 0, all(true), undecided},
 		{"the container waits", never(t, waiting(""), ""), 0, all(true), failing},
@@ -119,8 +118,7 @@ func TestUpstreamDoProbeWithContainerRestartRules(t *testing.T) {
 	}
 }
 
-// expectGoingOn makes a step for a container that is not running: its probes have failed,
-// and go on or not.
+// expectGoingOn makes a step of a failed probe for a container that is not running, and checks whether the probe continues.
 func expectGoingOn(t *testing.T, pod *v1.Pod, kind probe.Kind, want bool) {
 	t.Helper()
 	got, goesOn := firstStep(pod, once(kind))
@@ -158,8 +156,7 @@ func TestUpstreamDoProbeTerminatedContainerWithRestartPolicyNever(t *testing.T) 
 	expectGoingOn(t, never(t, terminated(0), ""), probe.Startup, false)
 }
 
-// withHistory returns a pod whose container app has this status, or none when the ID is
-// empty.
+// withHistory returns a pod whose container app has this status, or no status if the ID is empty.
 func withHistory(t *testing.T, policy v1.RestartPolicy, id string, state v1.ContainerState) *v1.Pod {
 	t.Helper()
 	pod := podIn(t, state, "")
@@ -215,7 +212,7 @@ func TestUpstreamShouldAllContainersRestart(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		pod  *v1.Pod
-		want probe.Phase // of app, which alone would be gone
+		want probe.Phase // of app, which would be gone on its own
 	}{
 		{"the pod says so", ends("}]}", said), probe.Ended},
 		{"a regular container's rule", ends(rule("Never")+"}]}", regular(42)), probe.Ended},
@@ -232,8 +229,7 @@ func TestUpstreamShouldAllContainersRestart(t *testing.T) {
 	}
 }
 
-// rulesOf returns the policy Never with rules: an action, an operator and exit codes
-// each.
+// rulesOf returns the policy Never with rules, each given as an action, an operator and exit codes.
 func rulesOf(rules ...[3]string) string {
 	text := ", restartPolicy: Never, restartPolicyRules: ["
 	for _, r := range rules {
@@ -249,7 +245,7 @@ func TestUpstreamFindMatchingContainerRestartRule(t *testing.T) {
 		fields string
 		code   int32
 		want   probe.Phase
-		others probe.Phase // of a container that has ended, and alone would be gone
+		others probe.Phase // of a terminated container that would be gone on its own
 	}{
 		{"In matches", rulesOf([3]string{one, "In", "42, 50, 60"}), 42, probe.Ended, probe.Gone},
 		{"NotIn matches", rulesOf([3]string{one, "NotIn", "0, 1, 2"}), 99, probe.Ended, probe.Gone},

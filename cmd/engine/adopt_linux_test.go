@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// withoutTargets is a configuration that keeps its state file and has no target.
+// withoutTargets is a configuration with a state file and no targets.
 const withoutTargets = `engine {
   allow_empty = true
   state       = "sonde.state"
@@ -107,7 +107,7 @@ func (e *engineProcess) startAgain(t *testing.T) {
 	e.waitListening(t)
 }
 
-// guardOf returns the process ID of a process's guard, its parent.
+// guardOf returns the process ID of a process's guard, which is its parent.
 func guardOf(pid int) (int, error) {
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -118,7 +118,7 @@ func guardOf(pid int) (int, error) {
 	return strconv.Atoi(parent)
 }
 
-// connections returns how many sockets a listener and its connections have.
+// connections returns the number of unix sockets with a name: a listener and its connections.
 func connections(name string) int {
 	sockets, _ := os.ReadFile("/proc/net/unix")
 	return strings.Count(string(sockets), name)
@@ -244,8 +244,8 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 	testsync.Until(t, "the end of the process", func() bool { return len(e.guardFiles(".json")) == 0 })
 }
 
-// A process that crashes while the engine lacks descriptors is started as soon as there are
-// some, and its back-off and restart count are those of one crash.
+// If a process crashes while the engine is short of descriptors, it is started as soon as descriptors are available, and its
+// back-off and restart count are those of a single crash.
 func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
 	tier.Slow(t)
 	e := &engineProcess{dir: t.TempDir()}
@@ -268,7 +268,7 @@ func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := e.get("/v1/targets"); !strings.HasPrefix(got, "200") { // on a connection that stays open
+	if got := e.get("/v1/targets"); !strings.HasPrefix(got, "200") { // on a kept-alive connection
 		t.Fatal(got)
 	}
 	testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })

@@ -29,8 +29,8 @@ import (
 
 var transitions = tier.Flag("transitions", 320, 320, 10_000, "how many transitions TestNoTransitionIsLost makes")
 
-// flips is how often TestNoTransitionIsLost makes each target fail, and as often pass again. A target
-// has this many transitions twice, which its history has room for.
+// flips is how often TestNoTransitionIsLost makes each target fail and pass again. Each target thus has 2*flips transitions,
+// which fit into its history.
 const flips = 8
 
 const flippingConfig = `
@@ -69,12 +69,12 @@ notify "oncall" {
 }
 `
 
-// recorder passes requests on to an Alertmanager, and remembers the alerts that it has accepted.
+// recorder forwards requests to an Alertmanager, and records the alerts that it accepts.
 type recorder struct {
 	*httptest.Server
 	acceptedMu sync.Mutex
-	began      map[string]map[time.Time]bool // by target: when its alerts began that were accepted while they lasted
-	ended      map[string]map[time.Time]bool // likewise, after they had ended
+	began      map[string]map[time.Time]bool // by target: start times of alerts accepted while firing
+	ended      map[string]map[time.Time]bool // by target: start times of alerts accepted after they were resolved
 }
 
 func record(t *testing.T, to string) *recorder {
@@ -120,16 +120,15 @@ func (r *recorder) accept(t *testing.T, body []byte) {
 	}
 }
 
-// counts returns how often a target's alerts have begun and ended.
+// counts returns how often a target's alerts have begun and been resolved.
 func (r *recorder) counts(target string) (began, ended int) {
 	r.acceptedMu.Lock()
 	defer r.acceptedMu.Unlock()
 	return len(r.began[target]), len(r.ended[target])
 }
 
-// Each time that a target begins to fail, and each time that it passes again, reaches Alertmanager,
-// although that is away for half of them, and the engine is killed meanwhile. Another server of its
-// cluster, which is there all the time, does not wait for it.
+// Each failure and each recovery of a target reaches Alertmanager, although it is unreachable for half of them and the engine
+// is killed meanwhile. Another server of its cluster, which is always reachable, does not wait for it.
 func TestNoTransitionIsLost(t *testing.T) {
 	first, second := gatewaytest.StartAlertmanager(t, ""), gatewaytest.StartAlertmanager(t, "")
 	var down atomic.Bool
@@ -160,7 +159,7 @@ func TestNoTransitionIsLost(t *testing.T) {
 			}
 			down.Store(fails)
 			if flip == flips/2 {
-				l.kill() // in the middle of the transitions, or before or after them
+				l.kill() // during, before or after the transitions
 				l.start()
 			}
 			l.awaitAll(targets, fails)
@@ -174,7 +173,7 @@ func TestNoTransitionIsLost(t *testing.T) {
 	l.awaitNotified(accepted.URL, second.URL)
 	for i := range targets {
 		name := fmt.Sprintf("web[%q]", fmt.Sprint(i))
-		// What a killed engine has told and not saved, the next one finds out and tells again.
+		// The next engine detects notices that a killed engine has sent but not saved, and sends them again.
 		if began, ended := accepted.counts(name); began < flips+1 || ended < flips || began > flips+3 || ended > flips+2 {
 			t.Errorf("%s: Alertmanager was told %d times that it fails, and %d times that it passes again; want %d and %d", name, began, ended, flips+1, flips)
 		}
@@ -191,7 +190,7 @@ func TestNoTransitionIsLost(t *testing.T) {
 	testsync.Until(t, "no alert to last", func() bool { return len(first.Active())+len(second.Active()) == 0 })
 }
 
-// awaitAll waits until the engine says that all targets with the name web fail, or that none does.
+// awaitAll waits until the engine reports that all targets named web fail, or that none does.
 func (l *lives) awaitAll(targets int, fail bool) {
 	l.Helper()
 	testsync.Until(l, fmt.Sprintf("all targets to be failing (%v)", fail), func() bool {
@@ -203,8 +202,8 @@ func (l *lives) awaitAll(targets int, fail bool) {
 	})
 }
 
-// awaitStored waits until the state file says that all targets with the name web fail, or that none does: what an
-// engine has shown for less time than a write takes is lost if it is killed.
+// awaitStored waits until all targets named web fail in the state file, or none does. A kill loses states that are newer than
+// the last write.
 func (l *lives) awaitStored(targets int, fail bool) {
 	l.Helper()
 	want := probe.Passing
@@ -223,7 +222,7 @@ func one(b bool) int {
 	return 0
 }
 
-// awaitNotified waits until receivers were told all transitions.
+// awaitNotified waits until all transitions have been sent to the receivers.
 func (l *lives) awaitNotified(receivers ...string) {
 	l.Helper()
 	testsync.Until(l, "all transitions to be told", func() bool {
@@ -259,8 +258,8 @@ target "web" {
 }
 `
 
-// Two engines probe the same targets at the same time, which fail and pass again. One has receivers, of
-// which one hangs and one is away: its attempts are no later than those of the other.
+// Two engines probe the same targets at the same time, while the targets fail and recover. One engine has receivers, one of
+// which hangs and one of which is unreachable. Its attempts are no later than those of the other engine.
 func TestReceiversMakeNoAttemptLate(t *testing.T) {
 	tier.CI(t)
 	const targets, flips = 100, 10
@@ -307,7 +306,7 @@ func TestReceiversMakeNoAttemptLate(t *testing.T) {
 	if attempts < 2*flips*targets {
 		t.Errorf("there were %v attempts, want %d", attempts, 2*flips*targets)
 	}
-	if tier.IsLong() && with > 2*without+0.005 { // a stall of one engine is more
+	if tier.IsLong() && with > 2*without+0.005 { // a larger value indicates a stall of one engine
 		t.Error("attempts are later with receivers")
 	}
 }
@@ -395,7 +394,7 @@ const damped = `damping {
     max       = "24h"
   }`
 
-// servedConfig has the day of the month on which the maintenance begins.
+// servedConfig contains a placeholder for the day of the month on which the maintenance begins.
 const servedConfig = `
 maintenance "week" {
   members  = ["served"]
@@ -405,8 +404,8 @@ maintenance "week" {
 }
 `
 
-// Nobody is told of a target that is paused, under maintenance or damped, or of one that fails because of
-// another one, and none of them is restarted, also after a kill of the engine. When that ends, both is done.
+// No receiver is notified about a target that is paused, under maintenance, damped, or fails because of another target, and no
+// such target is restarted, even after the engine was killed. When the suppression ends, both happen.
 func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	am := gatewaytest.StartAlertmanager(t, "")
 	accepted := record(t, am.URL)
@@ -426,7 +425,7 @@ func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	l.write("flapper.ready", "")
 	l.awaitStates("child ready, db ready, flapper ready, paused paused, served paused")
 	l.awaitNotified(accepted.URL)
-	flaps, _ := accepted.counts("flapper") // that are told, since it is not damped yet
+	flaps, _ := accepted.counts("flapper") // notified, since the target is not damped yet
 	for range 3 {
 		l.remove("flapper.ready")
 		l.awaitReady("flapper", false)
@@ -469,7 +468,8 @@ func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	l.sonde("unpause", "paused")
 	l.write("config.hcl", fmt.Sprintf(suppressedConfig, "", accepted.URL))
 	l.sonde("reload")
-	testsync.UntilWithin(t, 2*testsync.Timeout, "all to be told and restarted", func() bool { // the child 20 s later: twice the timeout of db
+	// The child is restarted 20 s later: twice the timeout of db.
+	testsync.UntilWithin(t, 2*testsync.Timeout, "all to be told and restarted", func() bool {
 		all := l.targets()
 		for _, name := range []string{"child", "flapper", "paused", "served"} {
 			if began, _ := accepted.counts(name); began == 0 || name == "flapper" && began == flaps || all[name][0].Instance.Restarts == 0 {
@@ -519,7 +519,7 @@ func (l *lives) awaitStates(want string) {
 	})
 }
 
-// awaitReady waits until the probes of a target say that it is ready, or that it is not.
+// awaitReady waits until a target is ready according to its probes, or is not.
 func (l *lives) awaitReady(name string, want bool) {
 	l.Helper()
 	testsync.Until(l, fmt.Sprintf("%s to be ready: %v", name, want), func() bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Parts of a configuration of beats. In its place ADDRESS is an address for datagrams.
+// Parts of a configuration of beats. ADDRESS is replaced by the address for datagrams.
 const (
 	beatEngine = `
 engine {
@@ -42,7 +42,7 @@ target "job" {
 `
 )
 
-// sendBeat sends a datagram to an engine, and reports whether it is accepted, or rejected as replayed.
+// sendBeat sends a datagram to an engine, and reports whether the engine accepts it or rejects it as replayed.
 func (l *lives) sendBeat(address string, datagram []byte) (isAccepted bool) {
 	l.Helper()
 	accepted := func() float64 { return l.metric(`sonde_beats_total{transport="udp"}`) }

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A target that had no time to answer because the engine was stopped has not failed.
+// A target has not failed if it had no time to respond because the engine was stopped.
 func TestAStoppedEngineBlamesNoTargetOfProbe(t *testing.T) {
 	tier.Slow(t)
 	testsync.Longer(t, "the engine was stopped, and asked again,", 2*time.Second, testsync.Timeout, func(timeout time.Duration) bool {
@@ -55,13 +55,13 @@ probe_module "http_2xx" {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
-	time.Sleep(timeout) // the length of the fault
+	time.Sleep(timeout) // the duration of the stop
 	if err := e.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	continued := time.Now()
 	switch text := testsync.Receive(t, "the answer", answer); {
-	case strings.Contains(text, "\nprobe_success 1\n"): // it was asked again
+	case strings.Contains(text, "\nprobe_success 1\n"): // the target was probed again
 	case strings.HasPrefix(text, "503") && strings.Contains(text, "engine.stalled"):
 	case stopped.Sub(began) >= timeout || time.Since(continued) >= timeout:
 		return false

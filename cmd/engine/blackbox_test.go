@@ -28,7 +28,7 @@ import (
 
 const exporter = "prometheus-blackbox-exporter"
 
-// blackboxModules is a configuration of blackbox_exporter. CA is a file.
+// blackboxModules is a configuration of blackbox_exporter. CA is replaced by the name of a file.
 const blackboxModules = `
 modules:
   http_2xx: {prober: http, http: {preferred_ip_protocol: ip4}}
@@ -52,9 +52,8 @@ modules:
   grpc_unknown: {prober: grpc, grpc: {preferred_ip_protocol: ip4, service: nobody}}
 `
 
-// TestProbeAnswersAsBlackboxExporterDoes imports a configuration of blackbox_exporter, and asks both
-// for the same: names, labels and descriptions of the metrics are the same, and so are the values
-// that are no durations.
+// TestProbeAnswersAsBlackboxExporterDoes imports a configuration of blackbox_exporter, and sends the same requests to both. The
+// names, labels and descriptions of the metrics must be the same, and so must all values except durations.
 func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 	tier.Needs(t, exporter)
 	authority := dialtest.NewAuthority(t)
@@ -98,14 +97,14 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 		{"http_ca", secure.URL + "/from"},
 		{"http_ca", plain.URL + "/"},
 		{"http_insecure", secure.URL + "/503"},
-		{"http_2xx", secure.URL + "/"}, // it is not trusted
+		{"http_2xx", secure.URL + "/"}, // untrusted certificate
 		{"tcp_connect", web},
 		{"tcp_connect", closed},
 		{"tcp_banner", talk},
 		{"tcp_ask", talk},
 		{"tcp_ca", secure.Listener.Addr().String()},
 		{"tcp_insecure", secure.Listener.Addr().String()},
-		{"tcp_insecure", talk}, // it does not speak TLS
+		{"tcp_insecure", talk}, // does not speak TLS
 		{"icmp", "127.0.0.1"},
 		{"icmp", "localhost"},
 		{"dns_a", dns},
@@ -119,7 +118,7 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 		t.Run(c.module+" "+c.target, func(t *testing.T) {
 			want, got := scrape(t, theirs, c.module, c.target), scrape(t, ours, c.module, c.target)
 			for _, name := range []string{"probe_ssl_earliest_cert_expiry", "probe_ssl_last_chain_expiry_timestamp_seconds"} {
-				if want[name].series[name] <= 0 { // a time that is not known, which Sonde leaves out: it makes alerts fire
+				if want[name].series[name] <= 0 { // unknown time; Sonde omits it, since it would make alerts fire
 					delete(want, name)
 				}
 			}
@@ -128,7 +127,7 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 	}
 }
 
-// blackboxed is a server that both probe.
+// blackboxed handles the requests of both probers.
 func blackboxed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
 	switch r.URL.Path {
@@ -170,8 +169,7 @@ func startExporter(t *testing.T, file string) (address string) {
 	return address
 }
 
-// startImported starts an engine with what sonde import makes of a configuration, and returns its
-// address.
+// startImported starts an engine with the imported form of a configuration, and returns its address.
 func startImported(t *testing.T, file string) (address string) {
 	t.Helper()
 	c := exec.Command("sonde", "import", "--allow", "127.0.0.1", "--allow", "localhost", "--dns-plugin", program.Plugin(t, "dns"), file)
@@ -200,7 +198,8 @@ func startDemo(t *testing.T) (address string) {
 	return address
 }
 
-// talker is a server that sends a banner, answers one line with PONG, and hangs up.
+// talker starts a server that sends a banner, responds to one line with PONG, and closes the connection. It returns its
+// address.
 func talker(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -227,7 +226,7 @@ func talker(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// dnsServer answers questions about www.example.com by one record, and others by NXDOMAIN.
+// dnsServer starts a server that responds to queries for www.example.com with one record, and to others with NXDOMAIN.
 func dnsServer(t *testing.T) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -248,7 +247,7 @@ func dnsServer(t *testing.T) (address string) {
 	return conn.LocalAddr().String()
 }
 
-// dnsReply returns the answer to a question (RFC 1035, section 4).
+// dnsReply returns the response to a query (RFC 1035, section 4).
 func dnsReply(query []byte) []byte {
 	const header, soa = 12, 6
 	m := slices.Clone(query)
@@ -261,20 +260,20 @@ func dnsReply(query []byte) []byte {
 	m[7] = 1
 	kind := m[len(query)-3]
 	m = append(m, 0xc0, header, 0, kind, 0, 1, 0, 0, 0, 60)
-	if kind == soa { // two names, and serial, refresh, retry, expire and minimum
+	if kind == soa { // two names, then serial, refresh, retry, expire and minimum
 		m = append(m, 0, 24, 0xc0, header, 0xc0, header, 0, 0, 0, 7)
 		return append(m, make([]byte, 16)...)
 	}
 	return append(m, 0, 4, 192, 0, 2, 7)
 }
 
-// metric is what a scrape has of one name: its description and type, and the value of each series.
+// metric is a metric in a scrape: its description and type, and the value of each series.
 type metric struct {
 	head   string
 	series map[string]float64
 }
 
-// scrape asks for an attempt, and returns its metrics by name.
+// scrape requests an attempt, and returns its metrics by name.
 func scrape(t *testing.T, address, module, target string) map[string]metric {
 	t.Helper()
 	text, err := get(http.MethodGet, "http://"+address+"/probe?"+url.Values{"module": {module}, "target": {target}}.Encode())
@@ -308,8 +307,8 @@ func scrape(t *testing.T, address, module, target string) map[string]metric {
 	return all
 }
 
-// compareMetrics holds got to the names, descriptions, labels and values of want. Durations are
-// only bounded.
+// compareMetrics compares the names, descriptions, labels and values of got with those of want. For durations it checks only
+// that they are plausible.
 func compareMetrics(t *testing.T, want, got map[string]metric) {
 	t.Helper()
 	for name, w := range want {

@@ -15,8 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// adoptConfig has a process that an engine on a disk leaves running, and that fails its probe
-// while the file "dead" exists.
+// adoptConfig has a process that keeps running when its engine is killed. Its probe fails while the file "dead" exists.
 const adoptConfig = `
 engine {
   state = "disk/sonde.state"
@@ -38,8 +37,8 @@ target "web" {
   }
 }`
 
-// onDisk starts an engine whose state file is on a disk of the test's own, which prepare mounts.
-// It returns nil if this is not the process of the test.
+// onDisk starts an engine whose state file is on its own disk, which prepare mounts. It returns nil in the parent process of
+// the test.
 func onDisk(t *testing.T, prepare func(disk string)) *engineProcess {
 	t.Helper()
 	if !faulttest.InNamespaces(t) {
@@ -59,7 +58,7 @@ func onDisk(t *testing.T, prepare func(disk string)) *engineProcess {
 	t.Cleanup(func() {
 		for _, pid := range e.pids() {
 			if guard, err := guardOf(pid); err == nil {
-				_ = syscall.Kill(guard, syscall.SIGKILL) // which ends the process too
+				_ = syscall.Kill(guard, syscall.SIGKILL) // which also ends the process
 			}
 		}
 	})
@@ -68,7 +67,7 @@ func onDisk(t *testing.T, prepare func(disk string)) *engineProcess {
 	return e
 }
 
-// pids returns the IDs of the processes that were started.
+// pids returns the process IDs of all processes that were started.
 func (e *engineProcess) pids() (pids []int) {
 	for _, field := range strings.Fields(e.text("pids")) {
 		if pid, err := strconv.Atoi(field); err == nil {
@@ -98,8 +97,8 @@ func (e *engineProcess) killTarget(t *testing.T) {
 	e.awaitReady(t)
 }
 
-// hasStopped reports whether nothing of the engine runs any more. The kernel keeps a process as long
-// as one of its threads waits for a disk: its state is Z then, since its first thread never waits.
+// hasStopped reports whether no thread of the engine runs any more. The kernel keeps a process while one of its threads waits
+// for a disk. Its state is then Z, since its first thread never waits.
 func (e *engineProcess) hasStopped() bool {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(e.Process.Pid), "stat"))
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -120,7 +119,7 @@ func TestADiskThatHangsKeepsNoProcessFromItsRestart(t *testing.T) {
 	if err := os.Remove(filepath.Join(e.dir, "dead")); err != nil {
 		t.Fatal(err)
 	}
-	// The probe may have failed since the restart, or be about to: then the next instance is ended as well.
+	// The probe may have failed since the restart, or be about to fail. The next instance is then ended as well.
 	before := e.successes()
 	testsync.Until(t, "two attempts that succeed", func() bool { return e.successes() >= before+2 })
 	e.awaitReady(t)
@@ -149,7 +148,7 @@ func TestADiskThatHangsKeepsNoProcessFromItsRestart(t *testing.T) {
 	}
 }
 
-// successes returns how many attempts of liveness probes have succeeded.
+// successes returns the number of successful attempts of liveness probes.
 func (e *engineProcess) successes() (n int) {
 	m := succeeded.FindStringSubmatch(e.get("/metrics"))
 	if m != nil {
@@ -160,7 +159,7 @@ func (e *engineProcess) successes() (n int) {
 
 var succeeded = regexp.MustCompile(`sonde_attempts_total\{[^}]*kind="liveness",outcome="success"\} (\d+)`)
 
-// refusals are how a file system that is mounted on a directory can refuse writes.
+// refusals make the file system mounted on a directory refuse writes, in different ways.
 var refusals = map[string]func(t *testing.T, dir string) (refuse func()){
 	"full": func(t *testing.T, dir string) func() {
 		faulttest.SmallDisk(t, dir, "mode=0755,size=64k")
@@ -247,7 +246,7 @@ func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
 	}
 }
 
-// deadConfig has a target, and a state file.
+// deadConfig returns a configuration with a target and a state file.
 func deadConfig(state string) string {
 	return "engine { state = \"" + state + "\" }\ntarget \"web\" {\n  probe \"readiness\" {\n    exec { command = [\"true\"] }\n    timeout = \"10s\"\n  }\n}\n"
 }
@@ -266,8 +265,8 @@ func (e *engineProcess) untilItWaits(t *testing.T) {
 	})
 }
 
-// TestADeadDiskKeepsNoEngineFromItsEnd reads from a disk that never answers: when the engine starts,
-// and while it runs.
+// TestADeadDiskKeepsNoEngineFromItsEnd stops an engine while it reads from a disk that never responds, at its start and at run
+// time.
 func TestADeadDiskKeepsNoEngineFromItsEnd(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {

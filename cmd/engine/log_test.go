@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// fullPipe returns a pipe that takes nothing more until it is read.
+// fullPipe returns a pipe that accepts no more data until it is read.
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -37,7 +37,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// changing serves requests with 200 and 503 in turn, and counts them, until stop is called.
+// changing responds to requests with 200 and 503 alternately, and counts them, until stop is called.
 func changing(t *testing.T) (port string, requests *atomic.Int64, stop func()) {
 	requests = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -50,8 +50,8 @@ func changing(t *testing.T) (port string, requests *atomic.Int64, stop func()) {
 	return port, requests, s.Close
 }
 
-// noisy is the configuration of 20 probes whose verdicts change all the time, and of a
-// process that writes much and counts its lines in the file lines, until there is a file quiet.
+// noisy returns a configuration with 20 probes whose verdicts change constantly, and a process with much output, which counts
+// its lines in the file lines, until the file quiet exists.
 func noisy(port string) string {
 	return fmt.Sprintf(`
 		target "web" {
@@ -72,13 +72,13 @@ func noisy(port string) string {
 		}`, port, strings.Repeat("x", 2000))
 }
 
-// works checks that probes and the process go on.
+// works checks that probes and the process continue.
 func (e *engineProcess) works(t *testing.T, requests *atomic.Int64) {
 	t.Helper()
 	probed := requests.Load()
 	testsync.Until(t, "1,000 probes", func() bool { return requests.Load() > probed+1000 })
 	written := e.size("lines")
-	testsync.Until(t, "1,000 lines of output", func() bool { // of 2 MB, and pipes hold 64 KiB
+	testsync.Until(t, "1,000 lines of output", func() bool { // about 2 MB; pipes hold 64 KiB
 		return e.size("lines") > written+1000
 	})
 	for _, path := range []string{"/healthz", "/v1/stats"} {
@@ -138,7 +138,7 @@ func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
 			if got := e.end(t, signal); got != code {
 				t.Errorf("exit code %d, want %d", got, code)
 			}
-			// After SIGQUIT its guard kills the process, which until then writes to the test's folder.
+			// After SIGQUIT its guard kills the process. Until then the process writes to the test's folder.
 			testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 		})
 	}

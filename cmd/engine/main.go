@@ -1,8 +1,8 @@
-// Certificates of appliances may have a negative serial number. curl takes them too: verification does not use it.
+// Certificates of appliances may have a negative serial number. Like curl, accept them: verification does not use the number.
 //go:debug x509negativeserial=1
 
-// Command engine is the binary sonde: it runs probes, and helps to write their
-// configuration. Its commands are in package internal/root.
+// Command engine is the binary sonde: it runs probes, and helps to write their configuration. Its commands are in package
+// internal/root.
 package main
 
 import (

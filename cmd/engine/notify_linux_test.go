@@ -13,13 +13,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// testManager is a service manager. It reads without a pause, since the engine does not wait for one that does not.
+// testManager is a service manager. It reads continuously, since the engine does not wait for a slow reader.
 type testManager struct {
 	*net.UnixConn
-	states chan string // what engines have told it
+	states chan string // received states
 }
 
-// startNotifying runs sonde run with a service manager, whose socket has a name.
+// startNotifying runs sonde run with a service manager whose socket has the given name.
 func startNotifying(t *testing.T, name, config string, env ...string) (*engineProcess, *testManager) {
 	t.Helper()
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -35,7 +35,7 @@ func startNotifying(t *testing.T, name, config string, env ...string) (*enginePr
 	return e, manager
 }
 
-// read reads until the socket is closed.
+// read reads states until the socket is closed.
 func (m *testManager) read() {
 	buffer := make([]byte, 100)
 	for {
@@ -47,7 +47,7 @@ func (m *testManager) read() {
 	}
 }
 
-// expect waits until all states have come in this order, with others between them.
+// expect waits until all states have arrived in this order, possibly with others in between.
 func (m *testManager) expect(t *testing.T, states ...string) {
 	t.Helper()
 	for _, want := range states {
@@ -69,7 +69,7 @@ func TestTheServiceManagerIsToldWhatTheEngineDoes(t *testing.T) {
 		e, manager := startNotifying(t, name, config, "WATCHDOG_USEC=1000000")
 		manager.expect(t, "READY=1", "WATCHDOG=1", "WATCHDOG=1")
 		e.waitListening(t)
-		e.write(t, "config.hcl", "engine {") // rejected: the engine goes on
+		e.write(t, "config.hcl", "engine {") // rejected: the engine keeps running
 		if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestTheServiceManagerIsToldWhatTheEngineDoes(t *testing.T) {
 	}
 }
 
-// The process does not end within its grace period, until a second signal kills it.
+// The process does not exit within its grace period, until a second signal kills it.
 func TestAnEngineThatWaitsForItsProcessesIsAlive(t *testing.T) {
 	tier.Slow(t)
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestAnEngineThatWaitsForItsProcessesIsAlive(t *testing.T) {
 	}
 }
 
-// The socket may be gone, and the limit may be that of another process.
+// The socket may be missing, and the limit may be meant for another process.
 func TestAnEngineRunsWithoutItsServiceManager(t *testing.T) {
 	t.Parallel()
 	e, manager := startNotifying(t, filepath.Join(t.TempDir(), "notify"), "engine { allow_empty = true }", "WATCHDOG_USEC=30000000", "WATCHDOG_PID=1")

@@ -15,12 +15,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// engineProcess is a running sonde, in a folder of its own.
+// engineProcess is a running sonde in a temporary folder.
 type engineProcess struct {
 	*exec.Cmd
 	dir     string
 	address string
-	exited  chan struct{} // closed when it has ended
+	exited  chan struct{} // closed when it exits
 }
 
 // startEngine runs sonde run with a configuration, and waits until it listens.
@@ -33,7 +33,7 @@ func startEngine(t *testing.T, config string, stderr *os.File) *engineProcess {
 	return e
 }
 
-// processDirs returns where the directory of processes with adopt can be.
+// processDirs returns the possible directories of processes with adopt.
 func (e *engineProcess) processDirs() (dirs []string) {
 	name := filepath.Join(e.dir, "sonde.state.processes")
 	if real, err := filepath.EvalSymlinks(e.dir); err == nil {
@@ -46,7 +46,7 @@ func (e *engineProcess) processDirs() (dirs []string) {
 	return append(dirs, name)
 }
 
-// guardFiles returns the files of guards whose names have an ending.
+// guardFiles returns the guards' files with a suffix.
 func (e *engineProcess) guardFiles(ending string) (all []string) {
 	for _, dir := range e.processDirs() {
 		files, _ := filepath.Glob(filepath.Join(dir, "*"+ending))
@@ -65,7 +65,7 @@ func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 	}
 	t.Cleanup(func() {
 		for _, dir := range e.processDirs() {
-			_ = os.RemoveAll(dir) // guards that are left find that, and end
+			_ = os.RemoveAll(dir) // remaining guards notice that, and exit
 		}
 	})
 	if err := e.Start(); err != nil {
@@ -73,7 +73,7 @@ func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 	}
 	go func() {
 		defer close(e.exited)
-		_ = e.Wait() // tests look at ProcessState
+		_ = e.Wait() // tests use ProcessState
 	}()
 	t.Cleanup(func() {
 		_ = e.Process.Kill()
@@ -89,7 +89,7 @@ func (e *engineProcess) waitListening(t *testing.T) {
 	})
 }
 
-// write writes a file of the engine's folder.
+// write writes a file in the engine's folder.
 func (e *engineProcess) write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(e.dir, name), []byte(text), 0o644); err != nil {
@@ -97,14 +97,13 @@ func (e *engineProcess) write(t *testing.T, name, text string) {
 	}
 }
 
-// text returns what a file of the engine's folder has, without white space around it;
-// nothing if there is no such file.
+// text returns the content of a file in the engine's folder, without surrounding white space, or "" if there is no such file.
 func (e *engineProcess) text(name string) string {
 	b, _ := os.ReadFile(filepath.Join(e.dir, name))
 	return strings.TrimSpace(string(b))
 }
 
-// size returns the length of a file of the engine's folder, 0 if there is no such file.
+// size returns the size of a file in the engine's folder, or 0 if there is no such file.
 func (e *engineProcess) size(name string) int64 {
 	info, err := os.Stat(filepath.Join(e.dir, name))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // runtimeKey is the key of a script's *dockertest.Runtime among its values.
 type runtimeKey struct{}
 
-// startRuntime is: runtime docker|podman. It starts a container runtime, the one of engines from then on, and sets SOCKET to its socket. Or it is:
-// runtime stop|start.
+// startRuntime implements runtime docker|podman: it starts a container runtime for all later engines, and sets SOCKET to its
+// socket. It also implements runtime stop|start.
 func startRuntime(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "runtime docker|podman|stop|start")
 	t := testOf(ts)
@@ -46,8 +46,8 @@ func runtimeOf(ts *testscript.TestScript) *dockertest.Runtime {
 	return *ts.Value(runtimeKey{}).(**dockertest.Runtime)
 }
 
-// makeContainer is: container [LABEL=VALUE...] NAME [ARG...]. It starts a container of the program subject. Or it is: ! container NAME. It
-// removes that container.
+// makeContainer implements container [LABEL=VALUE...] NAME [ARG...]: it starts a container that runs the program subject. It
+// also implements ! container NAME: it removes that container.
 func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
 	labels := map[string]string{}
 	for len(args) > 0 && strings.Contains(args[0], "=") {
@@ -63,13 +63,13 @@ func makeContainer(ts *testscript.TestScript, neg bool, args []string) {
 	r.ContainerOf(testOf(ts), args[0], docker.Spec{Cmd: args[1:], Labels: labels})
 }
 
-// makeShellImage is: shellimage NAME. It makes an image with /bin/sh, cat, rm, sleep and touch.
+// makeShellImage implements shellimage NAME. It creates an image with /bin/sh, cat, rm, sleep and touch.
 func makeShellImage(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "shellimage NAME")
 	runtimeOf(ts).ImportShell(testOf(ts), args[0])
 }
 
-// runCompose is: compose ARG.... It runs docker-compose in the directory of the script.
+// runCompose implements compose ARG.... It runs docker-compose in the directory of the script.
 func runCompose(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "compose ARG...")
 	tier.Needs(testOf(ts), "docker-compose")
@@ -80,8 +80,8 @@ func runCompose(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// runInside is: inside NAME ARG.... It runs the program subject in the container whose name begins so. Or it is: ! inside NAME. There is no
-// such container.
+// runInside implements inside NAME ARG...: it runs the program subject in the container whose name begins with NAME. It also
+// implements ! inside NAME: it checks that there is no such container.
 func runInside(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) > 1 != neg && len(args) > 0, "inside NAME ARG..., or ! inside NAME")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// commands returns the commands that scripts have in addition to testscript's own.
+// commands returns the script commands in addition to testscript's own.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"freeport":   freePort,
@@ -44,17 +44,17 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 	}
 }
 
-// Bounds on waiting for a condition, so that a failing test does not hang.
+// Limits on waiting for a condition, so that a failing test does not hang.
 const (
 	waitTimeout = 4 * time.Minute
 	waitStep    = 10 * time.Millisecond
 )
 
-// background is the running engine of a script: sonde run, which writes its log to the
-// file log and its address to the file address.
+// background is the running engine of a script: sonde run, which writes its log to the file log and its address to the file
+// address.
 type background struct {
 	process *exec.Cmd
-	exited  chan struct{} // closed when it has ended
+	exited  chan struct{} // closed when it exits
 }
 
 type backgroundKey struct{}
@@ -63,11 +63,10 @@ func backgroundOf(ts *testscript.TestScript) *background {
 	return ts.Value(backgroundKey{}).(*background)
 }
 
-// startDaemon is: daemon ARG... It starts sonde run and sets ADDRESS to its
-// address.
+// startDaemon implements daemon ARG... It starts sonde run and sets ADDRESS to its address.
 func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg, "daemon [ARG...]")
-	ts.Check(os.RemoveAll(ts.MkAbs("address"))) // an earlier daemon's
+	ts.Check(os.RemoveAll(ts.MkAbs("address"))) // of an earlier daemon
 	log, err := os.Create(ts.MkAbs("log"))
 	ts.Check(err)
 	defer log.Close()
@@ -83,7 +82,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d.exited = make(chan struct{})
 	go func() {
 		defer close(d.exited)
-		_ = d.process.Wait() // exits checks ProcessState
+		_ = d.process.Wait() // exits uses ProcessState
 	}()
 	ts.Defer(func() {
 		_ = d.process.Process.Kill()
@@ -101,14 +100,14 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 
 func environ() []string { return append(os.Environ(), "GORACE="+noRaceSleep) }
 
-// signalDaemon is: signal HUP|TERM|INT|KILL.
+// signalDaemon implements signal HUP|TERM|INT|KILL.
 func signalDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]os.Signal{"HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	usage(ts, !neg && len(args) == 1 && signals[args[0]] != nil, "signal HUP|TERM|INT|KILL")
 	ts.Check(backgroundOf(ts).process.Process.Signal(signals[args[0]]))
 }
 
-// daemonEnded is: ended CODE. It waits until the daemon has ended.
+// daemonEnded implements ended CODE. It waits until the daemon has exited.
 func daemonEnded(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "ended CODE")
 	d := backgroundOf(ts)
@@ -122,14 +121,13 @@ func daemonEnded(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// waitLog is: waitlog REGEXP... It waits until the daemon's log has lines for all
-// expressions, one after another.
+// waitLog implements waitlog REGEXP... It waits until the daemon's log has lines that match all expressions, one after another.
 func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "waitlog REGEXP...")
 	waitFile(ts, neg, append([]string{"log"}, args...))
 }
 
-// waitFile is: waitfile FILE REGEXP... It is waitlog for any file.
+// waitFile implements waitfile FILE REGEXP... It is like waitlog, for any file.
 func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 1, "waitfile FILE REGEXP...")
 	re, err := regexp.Compile("(?m)" + strings.Join(args[1:], "(?s:.*)^.*"))
@@ -140,7 +138,7 @@ func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// waitGet is: waitget URL REGEXP. It waits until the answer matches.
+// waitGet implements waitget URL REGEXP. It waits until the response matches.
 func waitGet(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) == 2, "waitget URL REGEXP")
 	re, err := regexp.Compile(args[1])
@@ -153,8 +151,7 @@ func waitGet(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// waitRun is: waitrun REGEXP PROGRAM [ARG...]. It runs the program again and
-// again until its output matches.
+// waitRun implements waitrun REGEXP PROGRAM [ARG...]. It runs the program repeatedly until its output matches.
 func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) >= 2, "waitrun REGEXP PROGRAM [ARG...]")
 	re, err := regexp.Compile(args[0])
@@ -164,14 +161,13 @@ func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
 		c := exec.Command(args[1], args[2:]...)
 		c.Dir, c.Env = ts.MkAbs("."), environ()
-		b, _ := c.CombinedOutput() // the exit code does not matter
+		b, _ := c.CombinedOutput() // the exit code is irrelevant
 		output = string(b)
 		return re.MatchString(output) != neg
 	})
 }
 
-// waitGone is: waitgone FILE. It waits until the process with the ID in the file has
-// ended.
+// waitGone implements waitgone FILE. It waits until the process whose ID is in the file has exited.
 func waitGone(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "waitgone FILE")
 	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
@@ -181,7 +177,7 @@ func waitGone(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// post is: post URL. It ignores the response.
+// post implements post URL. It ignores the response.
 func post(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "post URL")
 	_, err := get(http.MethodPost, args[0])
@@ -204,8 +200,7 @@ func get(method, url string) (string, error) {
 	return response.Status + "\n" + string(body), err
 }
 
-// wait waits until a condition holds. It gives up when the daemon has ended and
-// the condition still does not hold.
+// wait waits until a condition holds. It fails if the daemon has exited and the condition still does not hold.
 func wait(ts *testscript.TestScript, what string, holds func() bool) {
 	waitFor(ts, backgroundOf(ts).exited, what, holds)
 }

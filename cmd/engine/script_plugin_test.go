@@ -53,8 +53,8 @@ const linePlugin = "" +
 	"D0EDEAMaQQFBF0EPEAMaQQELTwECf0EAQQNBA0EFQQBBAEEAQQAQACEAIABBAEgEQEEDDwsgAEESQQUQARogAEHkAEHkABACIQEg" +
 	"AUEATARAQQMPC0EBQeQAIAEQAxpBAQsLLAEAQQALJnRjcDpsaW5ldW51c2VkLnNheVBJTkcKbXVzdCBiZSBzaG9ydGVy"
 
-// pluginEnv prepares a script for plugins: the file line.module, an echo server, a
-// folder for compiled code, and the environment of the go command.
+// pluginEnv prepares a script for plugins: the file line.module, an echo server, a folder for compiled code, and the
+// environment of the go command.
 func pluginEnv(e *testscript.Env, cache string) error {
 	module, err := base64.StdEncoding.DecodeString(linePlugin)
 	if err != nil {
@@ -96,8 +96,7 @@ func buildPlugin(ts *testscript.TestScript, neg bool, args []string) {
 	program.Plugin(testOf(ts), args[0])
 }
 
-// needCompiler is the script command for a script that compiles a plugin in another language than
-// Go, and stands in .ci/run.
+// needCompiler is the script command of scripts that compile a plugin in a language other than Go. They run only in .ci/run.
 func needCompiler(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "compiler LANG")
 	t := testOf(ts)

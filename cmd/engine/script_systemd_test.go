@@ -14,14 +14,14 @@ import (
 // systemKey is the key of a script's *systemdtest.Manager among its values.
 type systemKey struct{}
 
-// busVariable has the address of the bus of its systemd; it is empty without one.
+// busVariable is the variable with the address of the script's systemd bus; it is empty without a systemd.
 const busVariable = "DBUS_SYSTEM_BUS_ADDRESS"
 
 func systemOf(ts *testscript.TestScript) *systemdtest.Manager {
 	return *ts.Value(systemKey{}).(**systemdtest.Manager)
 }
 
-// startSystemd is: systemd. It starts a systemd whose bus the program sonde takes for that of the machine. Units can run
+// startSystemd implements systemd. It starts a systemd whose bus the program sonde uses as the system bus. Units can run
 // /test/subject and /test/sonde.
 func startSystemd(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "systemd")
@@ -38,19 +38,19 @@ func startSystemd(ts *testscript.TestScript, neg bool, args []string) {
 	*ts.Value(systemKey{}).(**systemdtest.Manager) = m
 }
 
-// makeUnit is: unit NAME SETTING.... It starts a service with settings such as Restart=always.
+// makeUnit implements unit NAME SETTING.... It starts a service with settings such as Restart=always.
 func makeUnit(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 1, "unit NAME SETTING...")
 	systemOf(ts).Unit(testOf(ts), args[0], args[1:]...)
 }
 
-// runOnSystem is: onsystem COMMAND [ARG...]. It runs a command beside the units, and logs its output.
+// runOnSystem implements onsystem COMMAND [ARG...]. It runs a command in the same system as the units, and logs its output.
 func runOnSystem(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "onsystem COMMAND [ARG...]")
 	ts.Logf("%s", systemOf(ts).Run(testOf(ts), args...))
 }
 
-// waitOnSystem is: waitsystem REGEXP COMMAND [ARG...]. It runs the command again and again until its output matches.
+// waitOnSystem implements waitsystem REGEXP COMMAND [ARG...]. It runs the command repeatedly until its output matches.
 func waitOnSystem(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 1, "waitsystem REGEXP COMMAND [ARG...]")
 	re, err := regexp.Compile("(?m)" + args[0])

@@ -28,19 +28,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sonde": main})
 }
 
-// TestScripts runs the scripts of tests/scripts. They have additional commands, see
-// commands, and these variables:
+// TestScripts runs the scripts of tests/scripts. They have additional commands, see commands, and these variables:
 //
-//	HTTP    address of a web server: /status/503 answers with 503, /hang does not answer
+//	HTTP    address of a web server: /status/503 responds with 503, /hang does not respond
 //	DEMO    the demo service's program
 //	CLOSED  address without a listener
 //	ECHO    port of an echo server; ECHO_ADDRESS is its address
 //	PLUGINS folder of the example plugins, which the command plugin builds
 //
-// The condition [ci] holds in .ci/run. The condition [starlark] holds if the plugin that runs scripts was built before this test, which
-// runs without the race detector: with it, compiling that plugin takes minutes.
+// The condition [ci] holds in .ci/run. The condition [starlark] holds if the plugin that runs scripts was built before this
+// test and the test runs without the race detector, under which compiling that plugin takes minutes.
 //
-// The files cert.pem and key.pem have a self-signed certificate for 127.0.0.1.
+// The files cert.pem and key.pem contain a self-signed certificate for 127.0.0.1 and its key.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	t.Cleanup(server.Close)
@@ -94,8 +93,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// noRaceSleep is GORACE for a program that ends at once: a program built with -race
-// sleeps a second at its end otherwise.
+// noRaceSleep is GORACE for programs that should exit immediately: otherwise, a program built with -race sleeps for a second at
+// its exit.
 const noRaceSleep = "atexit_sleep_ms=0"
 
 // testKey is the key of a script's test among its values.
@@ -103,7 +102,7 @@ type testKey struct{}
 
 func testOf(ts *testscript.TestScript) testing.TB { return ts.Value(testKey{}).(testing.TB) }
 
-// certificate returns the certificate that net/http/httptest serves with, as PEM.
+// certificate returns the certificate of net/http/httptest and its key, as PEM.
 func certificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -119,7 +118,7 @@ func certificate(t *testing.T) (cert, key []byte) {
 func answer(w http.ResponseWriter, r *http.Request) {
 	var status int
 	if _, err := fmt.Sscanf(r.URL.Path, "/status/%d", &status); err != nil {
-		<-r.Context().Done() // until the caller gives up
+		<-r.Context().Done() // until the client gives up
 		return
 	}
 	w.WriteHeader(status)

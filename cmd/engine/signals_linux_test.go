@@ -16,8 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// loadingEngine starts sonde run with a named pipe as configuration, and returns when it
-// reads the pipe.
+// loadingEngine starts sonde run with a named pipe as configuration, and returns while the engine reads the pipe.
 func loadingEngine(t *testing.T) (e *engineProcess, config *os.File) {
 	t.Helper()
 	e = &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
@@ -29,7 +28,7 @@ func loadingEngine(t *testing.T) (e *engineProcess, config *os.File) {
 	return e, openWriter(t, pipe)
 }
 
-// openWriter opens a named pipe as soon as somebody reads it.
+// openWriter opens a named pipe for writing once it has a reader.
 func openWriter(t *testing.T, pipe string) (w *os.File) {
 	t.Helper()
 	testsync.Until(t, "the engine to read its configuration", func() bool {
@@ -63,7 +62,7 @@ func TestSignalsBeforeTheConfigurationIsLoaded(t *testing.T) {
 	}
 	configure(t, config, "first")
 	e.waitListening(t)
-	configure(t, openWriter(t, config.Name()), "second") // SIGHUP came while the first was read
+	configure(t, openWriter(t, config.Name()), "second") // SIGHUP arrived while the first configuration was read
 	testsync.Until(t, "the reload", func() bool { return strings.HasPrefix(e.get("/v1/targets/second"), "200") })
 	if code := e.end(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -118,8 +117,7 @@ func TestAnEngineOutlivesItsTerminal(t *testing.T) {
 	}
 }
 
-// openTerminal returns both sides of a new terminal: the emulator's, and the one that
-// programs use.
+// openTerminal returns both ends of a new terminal: the emulator's end, and the end that programs use.
 func openTerminal(t *testing.T) (emulator, side *os.File) {
 	t.Helper()
 	emulator, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

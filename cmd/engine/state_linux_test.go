@@ -28,8 +28,8 @@ const (
 	serviceTargets = 20  // are ready, and would be restarted by a command
 )
 
-// stateConfig has thresholds of several attempts, so that an engine that has forgotten
-// them shows it. In its place PORT is the port of a server.
+// stateConfig has thresholds of several attempts, so that an engine that has lost its state is detected. PORT is replaced by
+// the port of a server.
 const stateConfig = `
 engine {
   listen = "127.0.0.1:0"
@@ -79,7 +79,7 @@ target "service" {
 }
 `
 
-// lives is an engine that is killed and started again, with the same targets.
+// lives is an engine that is killed and restarted with the same targets.
 type lives struct {
 	*testing.T
 	dir     string
@@ -90,7 +90,7 @@ type lives struct {
 
 func (l *lives) path(name string) string { return filepath.Join(l.dir, name) }
 
-// start starts the engine, and returns when its API answers.
+// start starts the engine, and returns when its API responds.
 func (l *lives) start() {
 	l.Helper()
 	_ = os.Remove(l.path("address"))
@@ -113,7 +113,7 @@ func (l *lives) kill() {
 	_ = l.process.Wait()
 }
 
-// targets returns the targets by the for_each name before their key.
+// targets returns the targets by for_each name, without the key.
 func (l *lives) targets() map[string][]api.Target {
 	l.Helper()
 	page, err := l.client.Targets(context.Background(), api.Query{Probes: true})
@@ -128,7 +128,7 @@ func (l *lives) targets() map[string][]api.Target {
 	return byName
 }
 
-// restored returns what an engine would restore from the state file as it is now.
+// restored returns the state that an engine would restore from the current state file.
 func (l *lives) restored() store.Restored {
 	l.Helper()
 	b, err := os.ReadFile(l.path("sonde.state"))
@@ -149,8 +149,7 @@ func (l *lives) restored() store.Restored {
 	return restored
 }
 
-// stored returns how many readiness probes of targets with a name the file has with a
-// verdict.
+// stored returns how many readiness probes of targets with a name have a verdict in the state file.
 func (l *lives) stored(name string, v probe.Verdict) (n int) {
 	l.Helper()
 	for id, m := range l.restored().Memories {
@@ -161,7 +160,7 @@ func (l *lives) stored(name string, v probe.Verdict) (n int) {
 	return n
 }
 
-// unready returns how many of some targets are not ready.
+// unready returns the number of targets that are not ready.
 func unready(targets []api.Target) (n int) {
 	for _, t := range targets {
 		if !t.Ready {
@@ -185,8 +184,8 @@ func attempted(targets map[string][]api.Target) bool {
 	return true
 }
 
-// TestKillsOfTheEngineChangeNoVerdict kills an engine with SIGKILL, starts it again, and
-// reads its targets from the moment at which it answers until each was attempted.
+// TestKillsOfTheEngineChangeNoVerdict kills an engine with SIGKILL, restarts it, and reads its targets from its first response
+// until each probe was attempted.
 func TestKillsOfTheEngineChangeNoVerdict(t *testing.T) {
 	tier.Slow(t)
 	var down atomic.Bool
@@ -226,7 +225,7 @@ func TestKillsOfTheEngineChangeNoVerdict(t *testing.T) {
 	}
 }
 
-// checkLife checks every answer of an engine until it has attempted all probes.
+// checkLife checks every response of an engine until it has attempted all probes.
 func (l *lives) checkLife(life int, down bool) {
 	l.Helper()
 	wantDown, answers := 0, 0

@@ -27,12 +27,12 @@ notify "hook" {
 }
 `
 
-// hook is a webhook that remembers the troubles of which it was told.
+// hook is a webhook that records the troubles in the notices that it receives.
 type hook struct {
 	*httptest.Server
 	toldMu   sync.Mutex
-	began    map[string]map[time.Time]bool // by target: when its troubles began that it was told of, in milliseconds
-	resolved map[string]map[time.Time]bool // likewise of those that have ended
+	began    map[string]map[time.Time]bool // by target: start times of reported troubles, in milliseconds
+	resolved map[string]map[time.Time]bool // by target: start times of troubles reported as resolved
 }
 
 func startHook(t *testing.T) *hook {
@@ -61,15 +61,15 @@ func startHook(t *testing.T) *hook {
 	return h
 }
 
-// wasTold reports whether the hook was told of a trouble, and that it has ended.
+// wasTold reports whether the hook was notified of a trouble and of its end.
 func (h *hook) wasTold(target string, startsAt time.Time) bool {
 	h.toldMu.Lock()
 	defer h.toldMu.Unlock()
 	return h.began[target][startsAt] && h.resolved[target][startsAt]
 }
 
-// publishedTroubles returns when troubles of targets began, as their histories have it, by target. Nobody is to be
-// told of those that the engine doubted, which it does on a machine that is too slow.
+// publishedTroubles returns by target when its troubles began, according to the histories. It leaves out troubles that the
+// engine doubted, as happens on a slow machine, since no notices are sent about them.
 func (l *lives) publishedTroubles(targets int) map[string][]time.Time {
 	l.Helper()
 	began := map[string][]time.Time{}
@@ -88,7 +88,7 @@ func (l *lives) publishedTroubles(targets int) map[string][]time.Time {
 	return began
 }
 
-// storedTransitions returns the times of the transitions of a target that values of the state file have.
+// storedTransitions returns the times of a target's transitions in values of the state file.
 func (l *lives) storedTransitions(values map[string][]byte, target string) map[time.Time]bool {
 	l.Helper()
 	at := map[time.Time]bool{}
@@ -104,10 +104,10 @@ func (l *lives) storedTransitions(values map[string][]byte, target string) map[t
 	return at
 }
 
-// An engine that is killed within milliseconds after it has published a verdict has lost hardly any, although
-// the trouble is over before the next engine looks: also one that has begun and ended in the same second.
-// What the API has published is the reference. What the engine had no time to write is lost (docs/notify.md):
-// some on a busy machine, but most if it were written once a second.
+// An engine that is killed within milliseconds after it has published a verdict loses hardly any transitions, even if the
+// trouble is over before the next engine's first attempt, and even if it began and ended within one second. The reference is
+// the output of the API. Transitions that the engine had no time to write are lost (docs/notify.md): a few on a busy machine,
+// but most of them if the file were written once a second.
 func TestAKillRightAfterATransitionLosesLittle(t *testing.T) {
 	tier.Slow(t)
 	const targets = 5
@@ -124,7 +124,7 @@ func TestAKillRightAfterATransitionLosesLittle(t *testing.T) {
 	l := &lives{T: t, dir: t.TempDir()}
 	l.write("config.hcl", fmt.Sprintf(shortTroubleConfig, targets, u.Port(), told.URL))
 	l.start()
-	var log string // of the engine that was killed last
+	var log string // of the last killed engine
 	defer func() {
 		if t.Failed() {
 			t.Logf("the one killed wrote:\n%s\nthe next one:\n%s", log, l.log)

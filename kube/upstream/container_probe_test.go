@@ -52,12 +52,12 @@ func serve(t *testing.T, m *fakeRuntime) (port string) {
 	return at.Port()
 }
 
-// files returns a fakeRuntime with these files.
+// files returns a constructor of a fakeRuntime with these files.
 func files(all map[string][2]time.Duration) func() *fakeRuntime {
 	return func() *fakeRuntime { return &fakeRuntime{files: all, endsAfter: time.Hour} }
 }
 
-// behaviorCase is a container with probes, and whether they restart it.
+// behaviorCase is a container with probes, and the expected behaviour.
 type behaviorCase struct {
 	name     string
 	probes   string
@@ -109,7 +109,7 @@ func TestUpstreamProbingContainerOverHTTPAndTCP(t *testing.T) {
 	for _, c := range []struct {
 		name, probe string // PORT is the server's
 		restarts    bool
-		outcome     probe.Outcome // of the latest attempt; 0: whatever
+		outcome     probe.Outcome // of the latest attempt; 0 for any
 	}{
 		{"http that fails", "httpGet: {path: /healthz, port: PORT}", true, 0},
 		{"http that does not", "httpGet: {path: /, port: PORT}", false, probe.Success},
@@ -121,7 +121,7 @@ func TestUpstreamProbingContainerOverHTTPAndTCP(t *testing.T) {
 			m := &fakeRuntime{endsAfter: s}
 			port := serve(t, m)
 			probes := "livenessProbe: {" + strings.ReplaceAll(c.probe, "PORT", port) + ", " + slow + "}"
-			// A runtime for each harness, and the server's for both.
+			// Each harness has its own runtime, but both share the server's.
 			again := func() *fakeRuntime { m.started = 0; return m }
 			forEachContainerKind(t, probes, "", again, func(h *harness) {
 				behaviorCase{restarts: c.restarts}.run(h)

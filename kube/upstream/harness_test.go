@@ -1,6 +1,5 @@
-// Package upstream has the cases of the kubelet's end-to-end tests of probes: how often
-// containers are restarted, and when pods are ready. Time is virtual; processes,
-// commands and gRPC are fakes, HTTP and TCP are real.
+// Package upstream contains the cases of the kubelet's end-to-end tests of probes: how often containers are restarted, and when
+// pods are ready. Time is virtual. Processes, commands and gRPC are faked; HTTP and TCP are real.
 package upstream
 
 import (
@@ -28,11 +27,10 @@ import (
 
 // fakeRuntime is the driver of the container app, with a fake process.
 type fakeRuntime struct {
-	// files has the ages of the process between which a file exists; 0 as the second
-	// age means for ever. A file without an entry always exists. All files are removed
-	// when the process is asked to end.
+	// files maps each file to the ages of the process between which it exists; 0 as the second age means forever. A file
+	// without an entry always exists. All files are removed when the process is asked to end.
 	files     map[string][2]time.Duration
-	endsAfter time.Duration // from a request to end; at most the grace period
+	endsAfter time.Duration // time from a request to end until the exit; at most the grace period
 
 	age atomic.Int64 // of the process at the latest attempt, for servers outside the bubble
 
@@ -105,8 +103,8 @@ func (m *fakeRuntime) grpc(kube.Action) (probe.Handler, error) {
 	}), nil
 }
 
-// recordAge returns a handler that stores the age of the process for the servers, whose
-// time is not that of the bubble.
+// recordAge returns a handler that stores the age of the process for the servers, which are outside the bubble and its virtual
+// time.
 func (m *fakeRuntime) recordAge(h probe.Handler) probe.Handler {
 	return probe.HandlerFunc(func(ctx context.Context, t probe.Target) probe.Result {
 		m.stateMu.Lock()
@@ -183,7 +181,7 @@ func newHarness(t *testing.T, manifest string, m *fakeRuntime) *harness {
 	return h
 }
 
-// units restarts the container app as the pod specifies.
+// units returns the unit that restarts the container app as specified by the pod.
 func (h *harness) units() map[string]restart.Unit {
 	containers, err := kube.Containers(h.pod)
 	if err != nil {
@@ -224,7 +222,7 @@ func (h *harness) ready() bool {
 	h.pod.Status.ContainerStatuses, h.pod.Status.InitContainerStatuses = nil, nil
 	if len(h.pod.Spec.InitContainers) > 0 {
 		main := status
-		main.Name = "main" // is never probed, and runs as long as its sidecar does
+		main.Name = "main" // never probed; runs as long as its sidecar
 		h.pod.Status.InitContainerStatuses, status = []v1.ContainerStatus{status}, main
 	}
 	h.pod.Status.ContainerStatuses = []v1.ContainerStatus{status}

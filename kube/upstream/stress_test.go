@@ -13,9 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Fifty containers are probed each second, as in upstream's
-// test/e2e_node/probe_stress_test.go, over connections that are real. One of its two
-// minutes is enough here: time is virtual, and no answer is ever late for want of it.
+// Fifty containers are probed each second over real connections, as in upstream's test/e2e_node/probe_stress_test.go. One of
+// its two minutes is enough here: time is virtual, so no response is late because of a slow machine.
 func TestUpstreamProbeStress(t *testing.T) {
 	tier.Slow(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -27,7 +26,7 @@ func TestUpstreamProbeStress(t *testing.T) {
 	for name, action := range map[string]string{
 		"http": "httpGet: {path: /, port: PORT}",
 		"tcp":  "tcpSocket: {port: PORT}",
-		"grpc": "grpc: {port: PORT}", // played, as in the other tests
+		"grpc": "grpc: {port: PORT}", // faked, as in the other tests
 	} {
 		t.Run(name, func(t *testing.T) {
 			action := strings.ReplaceAll(action, "PORT", at.Port())

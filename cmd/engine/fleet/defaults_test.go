@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/fleet/etcd"
 )
 
-// TestTheDefaultsOfTheClusterBlockAreThoseOfWhatItConfigures holds facts equal that package config cannot import:
-// it links no client of etcd.
+// TestTheDefaultsOfTheClusterBlockAreThoseOfWhatItConfigures compares defaults that package config cannot import from their
+// packages, since it does not link the client of etcd.
 func TestTheDefaultsOfTheClusterBlockAreThoseOfWhatItConfigures(t *testing.T) {
 	source := config.Source{Name: "config.hcl", Bytes: []byte("cluster {\n endpoints = [\"http://127.0.0.1:2379\"]\n}\n")}
 	c, diags := config.Parse([]config.Source{source}, config.Options{})

@@ -20,11 +20,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// guide goes from one engine to three.
+// guide is the guide from one engine to three.
 const guide = "../../../docs/fleet.md"
 
-// TestTheGuideHolds does what the guide says, in a folder of its own and with free ports, and compares what its
-// commands write. Configurations that are not saved as a file must be valid.
+// TestTheGuideHolds runs the commands of the guide in a temporary folder with free ports, and compares their output.
+// Configurations that are not saved as a file must be valid.
 func TestTheGuideHolds(t *testing.T) {
 	tier.Needs(t, "etcd")
 	text, err := os.ReadFile(guide)
@@ -33,11 +33,11 @@ func TestTheGuideHolds(t *testing.T) {
 	}
 	s := newShell(t)
 	checked := 0
-	file := "" // that the text before a block names
+	file := "" // named in the text before a block
 	for i, block := range strings.Split(s.places.Replace(string(text)), "```") {
 		language, body, _ := strings.Cut(block, "\n")
 		switch {
-		case i%2 == 0: // between the blocks
+		case i%2 == 0: // text between the blocks
 			file = ""
 			if name := named.FindStringSubmatch(block); name != nil {
 				file = name[1]
@@ -59,22 +59,24 @@ func TestTheGuideHolds(t *testing.T) {
 	}
 }
 
-// named is the end of a text that names the file in the block after it.
+// named matches the end of a text that names the file in the next block.
 var named = regexp.MustCompile("as `([^`]+)`:\n\n$")
 
-// differs is what differs each time: how long a lease lasts, who has drained an engine when, and how far that was at each look.
+// differs matches the parts of outputs that vary: the remaining lease, who drained an engine and when, and the drain's
+// progress.
 var differs = regexp.MustCompile(`[0-9.]+s more|by \S+@\S+, [0-9]+s ago|engine-3 owns [0-9]+ shards\n`)
 
-// shell is a shell with the commands of the guide.
+// shell runs the commands of the guide.
 type shell struct {
 	t      *testing.T
 	dir    string
-	places *strings.Replacer // of what the guide names by what is here
+	places *strings.Replacer // replaces names in the guide by those in the test
 	input  io.Writer
 	output *bufio.Scanner
 }
 
-// newShell starts a shell, which ends with the test, with all that it has started. Its etcd has ports of its own.
+// newShell starts a shell with an etcd on free ports. When the test ends, the shell and all processes that it started are
+// killed.
 func newShell(t *testing.T) *shell {
 	s := &shell{t: t, dir: t.TempDir()}
 	clients, peers := freeURL(t), freeURL(t)
@@ -98,14 +100,14 @@ func newShell(t *testing.T) *shell {
 	}
 	s.input, s.output = input, bufio.NewScanner(output)
 	t.Cleanup(func() {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // all that the shell has started
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // all processes that the shell has started
 		_ = c.Wait()
 	})
 	return s
 }
 
-// placesOf returns a replacer of the guide's ports by free ones, that of etcd by the one of a URL, and of the files of a
-// service by those here.
+// placesOf returns a replacer for the guide's names: ports by free ports, etcd's port by that of a URL, and the files of a
+// service by local ones.
 func placesOf(t *testing.T, etcd string) *strings.Replacer {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(etcd, "http://"))
@@ -121,7 +123,7 @@ func placesOf(t *testing.T, etcd string) *strings.Replacer {
 	return strings.NewReplacer(append(places, "/etc/sonde/etcd.pem", certFile, "/etc/sonde/etcd.key", keyFile, "/etc/sonde/etcd.password", password)...)
 }
 
-// save writes a file of the guide.
+// save writes a file from the guide.
 func (s *shell) save(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -133,7 +135,7 @@ func (s *shell) save(name, text string) {
 	}
 }
 
-// validate checks a configuration that the guide shows, in a folder of its own.
+// validate validates a configuration from the guide, in its own folder.
 func (s *shell) validate(name, text string) {
 	s.t.Helper()
 	s.save("shown/"+name, text)
@@ -142,7 +144,7 @@ func (s *shell) validate(name, text string) {
 	}
 }
 
-// follow runs the commands of a block. One that shows something is run again until it writes that.
+// follow runs the commands of a block. A command with an expected output is retried until it writes that output.
 func (s *shell) follow(block string) {
 	s.t.Helper()
 	for _, step := range strings.Split("\n"+strings.TrimSuffix(block, "\n"), "\n$ ")[1:] {
@@ -158,7 +160,7 @@ func (s *shell) follow(block string) {
 	}
 }
 
-// run runs a command and returns what it writes, without spaces at the ends of lines.
+// run runs a command and returns its output, without spaces at the ends of lines.
 func (s *shell) run(command string) string {
 	s.t.Helper()
 	const end = "the command has ended"

@@ -1,8 +1,8 @@
-// Certificates of appliances may have a negative serial number. curl takes them too: verification does not use it.
+// Certificates of appliances may have a negative serial number. Like curl, accept them: verification does not use the number.
 //go:debug x509negativeserial=1
 
-// Command fleet is the binary sonde-fleet: the commands of sonde, whose engines can share their targets over
-// etcd. It is a Go module of its own, since it links the client of etcd.
+// Command fleet is the binary sonde-fleet: the commands of sonde, with engines that can share their targets over etcd. It is a
+// separate Go module, since it links the client of etcd.
 package main
 
 import (
@@ -18,7 +18,7 @@ func init() { runtime.LockOSThread() } // see root.Main
 
 func main() { root.Main(root.Options{Program: "sonde-fleet", OpenStore: openStore}) }
 
-// openStore is a daemon.OpenStore.
+// openStore implements daemon.OpenStore.
 func openStore(c config.Cluster) (daemon.Store, error) {
 	tls, err := c.LoadTLS()
 	if err != nil {

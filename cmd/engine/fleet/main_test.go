@@ -66,7 +66,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// accept answers nothing, but accepts connections, until the listener is closed.
+// accept accepts connections, without responding, until the listener is closed.
 func accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -79,23 +79,23 @@ func accept(l net.Listener) {
 
 func freeURL(t *testing.T) string { return "http://" + gatewaytest.FreeAddress(t) }
 
-// fleet is what runs for a script.
+// fleet holds the processes of a script.
 type fleet struct {
 	etcd    *process
-	peer    string // URL of etcd for its other members
+	peer    string // URL of etcd for other members
 	engines map[string]*process
-	seen    map[string]int // by engine: how many verdicts had changed by its log
+	seen    map[string]int // by engine: number of changed verdicts in its log at the last check
 }
 
 type fleetKey struct{}
 
 func fleetOf(ts *testscript.TestScript) *fleet { return ts.Value(fleetKey{}).(*fleet) }
 
-// process runs in the background. Its output is in a file.
+// process is a background process that writes its output to a file.
 type process struct {
 	*exec.Cmd
 	log   string
-	ended chan struct{} // closed when it has ended
+	ended chan struct{} // closed when the process exits
 }
 
 func start(ts *testscript.TestScript, name string, args ...string) *process {
@@ -107,18 +107,18 @@ func start(ts *testscript.TestScript, name string, args ...string) *process {
 	ts.Check(p.Start())
 	go func() {
 		defer close(p.ended)
-		_ = p.Wait() // it may have been killed
+		_ = p.Wait() // the process may have been killed
 	}()
 	ts.Defer(func() { p.end(syscall.SIGKILL) })
 	return p
 }
 
 func (p *process) end(s os.Signal) {
-	_ = p.Process.Signal(s) // it may have ended
+	_ = p.Process.Signal(s) // the process may have exited
 	<-p.ended
 }
 
-// startEtcd is: etcd. It starts it, or again with the same data.
+// startEtcd implements the command etcd. It starts etcd, or restarts it with the same data.
 func startEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "etcd")
 	f, client := fleetOf(ts), ts.Getenv("ETCD")
@@ -132,7 +132,7 @@ func stopEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	fleetOf(ts).etcd.end(syscall.SIGKILL)
 }
 
-// revision returns how often etcd's keys were changed, 0 if it does not answer.
+// revision returns etcd's current revision, or 0 if etcd does not respond.
 func revision(client string) int64 {
 	answer, err := etcdRange(client, "x")
 	if err != nil {
@@ -141,7 +141,7 @@ func revision(client string) int64 {
 	return answer.Header.Revision
 }
 
-// rangeAnswer is what etcd answers to a request for keys.
+// rangeAnswer is etcd's response to a range request.
 type rangeAnswer struct {
 	Header struct {
 		Revision int64 `json:"revision,string"`
@@ -152,7 +152,7 @@ type rangeAnswer struct {
 	} `json:"kvs"`
 }
 
-// etcdRange asks etcd for the keys with a prefix, which is not empty.
+// etcdRange reads the keys with a prefix from etcd. The prefix must not be empty.
 func etcdRange(client, prefix string) (answer rangeAnswer, err error) {
 	end := []byte(prefix)
 	end[len(end)-1]++
@@ -168,7 +168,7 @@ func etcdRange(client, prefix string) (answer rangeAnswer, err error) {
 	return answer, json.NewDecoder(response.Body).Decode(&answer)
 }
 
-// etcdGet is: etcdget PREFIX. It writes the keys with a prefix, and their values.
+// etcdGet implements etcdget PREFIX. It writes the keys with a prefix, and their values.
 func etcdGet(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "etcdget PREFIX")
 	answer, err := etcdRange(ts.Getenv("ETCD"), args[0])
@@ -179,7 +179,7 @@ func etcdGet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startEngine is: engine NAME [ARG...]. It starts an engine with config.hcl, and sets a variable to its address.
+// startEngine implements engine NAME [ARG...]. It starts an engine with config.hcl, and sets a variable to its address.
 func startEngine(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "engine NAME [ARG...]")
 	name, f := args[0], fleetOf(ts)
@@ -196,7 +196,7 @@ func startEngine(ts *testscript.TestScript, neg bool, args []string) {
 // variable returns the name of the variable with the address of an engine.
 func variable(engine string) string { return strings.ToUpper(strings.ReplaceAll(engine, "-", "_")) }
 
-// endEngine is: crash NAME, or shutdown NAME.
+// endEngine implements crash NAME and shutdown NAME.
 func endEngine(s os.Signal) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		usage(ts, !neg && len(args) == 1, "crash NAME, or shutdown NAME")
@@ -206,14 +206,15 @@ func endEngine(s os.Signal) func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// substitute is: substitute FILE. It replaces ${VARIABLE} in it, but for those that it does not know.
+// substitute implements substitute FILE. It replaces ${VARIABLE} in the file, except for unknown variables.
 func substitute(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "substitute FILE")
 	text := strings.NewReplacer("${ETCD}", ts.Getenv("ETCD"), "${SERVER_PORT}", ts.Getenv("SERVER_PORT")).Replace(ts.ReadFile(args[0]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
-// waitShared is: waitshared NAME... It waits until each target is probed by one of these engines, and ready by all.
+// waitShared implements waitshared NAME... It waits until each target is probed by one of these engines and shown as ready by
+// all.
 func waitShared(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "waitshared NAME...")
 	last := ""
@@ -252,12 +253,11 @@ func waitShared(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// quiet is how long nothing is written before all that has changed counts as stored: several times as long
-// as engines collect changes.
+// quiet is how long etcd's revision must be unchanged until all changes count as stored. It is several times as long as the
+// time for which engines collect changes.
 const quiet = 5 * time.Second
 
-// waitStored is: waitstored. It waits until the engines have stored all verdicts: in the steady state they
-// write nothing.
+// waitStored implements waitstored. It waits until the engines have stored all verdicts: in a steady state they write nothing.
 func waitStored(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "waitstored")
 	last, since := int64(0), time.Now()
@@ -272,7 +272,7 @@ func waitStored(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// noChanges is: nochanges NAME... No verdict has changed in these engines since waitstored.
+// noChanges implements nochanges NAME... It checks that no verdict has changed in these engines since waitstored.
 func noChanges(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "nochanges NAME...")
 	for _, name := range args {
@@ -292,7 +292,7 @@ func logOf(ts *testscript.TestScript, engine string) string {
 	return string(text)
 }
 
-// waitLog is: waitlog NAME REGEXP. It waits until the log of an engine matches.
+// waitLog implements waitlog NAME REGEXP. It waits until the log of an engine matches.
 func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "waitlog NAME REGEXP")
 	re, err := regexp.Compile(args[1])
@@ -300,7 +300,7 @@ func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 	wait(ts, "the log of "+args[0]+" to have "+args[1], func() bool { return re.MatchString(logOf(ts, args[0])) })
 }
 
-// waitRun is: waitrun REGEXP PROGRAM [ARG...]. It runs the program again and again until its output matches.
+// waitRun implements waitrun REGEXP PROGRAM [ARG...]. It runs the program repeatedly until its output matches.
 func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 1, "waitrun REGEXP PROGRAM [ARG...]")
 	re, err := regexp.Compile(args[0])
@@ -308,12 +308,12 @@ func waitRun(ts *testscript.TestScript, neg bool, args []string) {
 	var output []byte
 	defer func() { ts.Logf("last output:\n%s", output) }()
 	wait(ts, "the output of "+strings.Join(args[1:], " "), func() bool {
-		output, _ = exec.Command(args[1], args[2:]...).CombinedOutput() // its exit code does not matter
+		output, _ = exec.Command(args[1], args[2:]...).CombinedOutput() // the exit code is irrelevant
 		return re.Match(output)
 	})
 }
 
-// waitGet is: waitget URL REGEXP. It waits until the status and the body of the response match.
+// waitGet implements waitget URL REGEXP. It waits until the status and the body of the response match.
 func waitGet(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "waitget URL REGEXP")
 	re, err := regexp.Compile(args[1])
@@ -338,7 +338,7 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 	}
 }
 
-// patience bounds waiting, so that a failing test does not hang.
+// patience limits waiting, so that a failing test does not hang.
 const patience = 5 * time.Minute
 
 // wait waits until a condition holds.
@@ -350,7 +350,7 @@ func wait(ts *testscript.TestScript, what string, holds func() bool) {
 	}
 }
 
-// logs returns the ends of all logs.
+// logs returns the last lines of all logs.
 func logs(ts *testscript.TestScript) (all string) {
 	paths, err := filepath.Glob(ts.MkAbs("*.log"))
 	ts.Check(err)

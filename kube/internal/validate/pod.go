@@ -1,6 +1,5 @@
-// Package validate says what is wrong with a pod, in the words of the API server, for the
-// parts that probes need: names, images, ports, names of variables, restart policies,
-// grace periods and the probes themselves (K171 to K174 in docs/kubelet.md).
+// Package validate validates the parts of a pod that probes need, with the error texts of the API server: names, images,
+// ports, names of variables, restart policies, grace periods and the probes themselves (K171 to K174 in docs/kubelet.md).
 //
 //	pod.go      the pod and its containers
 //	probe.go    probes
@@ -16,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Pod checks a pod that has the API server's defaults. Spec is the path of its spec, for
-// messages. It is safe for concurrent use by multiple goroutines.
+// Pod validates a pod that has the API server's defaults. spec is the path of its spec, for error messages. It is safe for
+// concurrent use by multiple goroutines.
 func Pod(pod *v1.Pod, spec *field.Path) field.ErrorList {
 	var v checker
 	v.meta(pod)
@@ -43,7 +42,7 @@ func (v *checker) invalid(path *field.Path, value any, problems []string) {
 	}
 }
 
-// oneOf adds an error for a value that is not in the list of valid ones.
+// oneOf adds an error for a value that is not in valid.
 func oneOf[T ~string](v *checker, value T, valid []T, path *field.Path) {
 	if !slices.Contains(valid, value) {
 		v.add(field.NotSupported(path, value, valid))
@@ -89,8 +88,7 @@ func IsSidecar(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// container checks the fields that regular and init containers share. Names are those
-// of the containers before it.
+// container validates the fields that regular and init containers share. names are the names of earlier containers.
 func (v *checker) container(c v1.Container, path *field.Path, names map[string]bool, init bool) {
 	v.name(c.Name, path.Child("name"), validation.IsDNS1123Label)
 	if c.Image == "" {
@@ -106,7 +104,7 @@ func (v *checker) container(c v1.Container, path *field.Path, names map[string]b
 	}
 }
 
-// name checks a name that is required.
+// name validates a required name.
 func (v *checker) name(name string, path *field.Path, problems func(string) []string) {
 	if name == "" {
 		v.add(field.Required(path, ""))
@@ -143,7 +141,7 @@ func (v *checker) forbidProbes(c v1.Container, path *field.Path, why string) {
 	}
 }
 
-// port checks a port that is a number or a name (K173).
+// port validates a port that is a number or a name (K173).
 func (v *checker) port(port intstr.IntOrString, path *field.Path) {
 	if port.Type == intstr.String {
 		v.invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))

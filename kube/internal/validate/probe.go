@@ -28,7 +28,7 @@ func Probes(c v1.Container) []Probe {
 	return slices.DeleteFunc(all, func(p Probe) bool { return p.Spec == nil })
 }
 
-// probes checks the probes of a container.
+// probes validates the probes of a container.
 func (v *checker) probes(c v1.Container, path *field.Path) {
 	for _, p := range Probes(c) {
 		at := path.Child(p.Field)
@@ -38,7 +38,7 @@ func (v *checker) probes(c v1.Container, path *field.Path) {
 	}
 }
 
-// numbers checks the numbers of a probe of any kind (K171).
+// numbers validates the numbers of a probe of any kind (K171).
 func (v *checker) numbers(p *v1.Probe, path *field.Path) {
 	for _, number := range []struct {
 		field string
@@ -59,7 +59,7 @@ func (v *checker) numbers(p *v1.Probe, path *field.Path) {
 	}
 }
 
-// kind checks the rules of the probe's kind (K171).
+// kind validates the constraints of the probe's kind (K171).
 func (v *checker) kind(p Probe, path *field.Path) {
 	grace := p.Spec.TerminationGracePeriodSeconds
 	switch {
@@ -70,7 +70,7 @@ func (v *checker) kind(p Probe, path *field.Path) {
 	}
 }
 
-// action checks that there is exactly one action, and the action (K172).
+// action validates that there is exactly one action, and validates that action (K172).
 func (v *checker) action(h v1.ProbeHandler, path *field.Path) {
 	count := 0
 	for _, action := range []struct {

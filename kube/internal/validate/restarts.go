@@ -9,7 +9,7 @@ import (
 // k8s.io/kubernetes/pkg/apis/core/validation).
 const (
 	maxRestartRules = 20
-	maxExitCodes    = 255 // of a rule
+	maxExitCodes    = 255 // per rule
 )
 
 // Valid values of restart policies and rules, sorted.
@@ -19,8 +19,8 @@ var (
 	restartOperators = []v1.ContainerRestartRuleOnExitCodesOperator{v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn}
 )
 
-// restarts checks a container's own restart policy and its rules. Without a policy, the
-// rules of an init container are not checked.
+// restarts validates a container's own restart policy and its rules. If an init container has rules but no policy, its
+// rules are not validated.
 func (v *checker) restarts(c v1.Container, path *field.Path, init bool) {
 	policy, rules := path.Child("restartPolicy"), path.Child("restartPolicyRules")
 	switch {

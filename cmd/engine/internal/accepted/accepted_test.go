@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// keep writes a Kept to a file of the test's own.
+// keep writes a Kept to a temporary file.
 func keep(t *testing.T, k Kept) (name string) {
 	t.Helper()
 	name = File(filepath.Join(t.TempDir(), "sonde.state"))
@@ -67,7 +67,7 @@ func TestInputsAreReadAsTheyWere(t *testing.T) {
 	}
 }
 
-// What the file says is run with the rights of the engine.
+// Commands in the file run with the rights of the engine.
 func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	for want, change := range map[string]func(name string) error{
 		"it has mode 644 and other users must have no access": func(name string) error { return os.Chmod(name, 0o644) },
@@ -90,7 +90,7 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	}
 }
 
-// A revision of any size that can be pushed is kept, together with the files of the engine.
+// A revision of the maximum size is kept together with the files of the engine.
 func TestTheLargestRevisionIsKept(t *testing.T) {
 	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil, "plugin": make([]byte, revision.MaxContent)}}
 	in := OfRevision(revision.Ref{}, b)
@@ -100,7 +100,7 @@ func TestTheLargestRevisionIsKept(t *testing.T) {
 	}
 }
 
-// A start must not go on with an earlier configuration than the one that was accepted last.
+// A start must not use an earlier configuration than the last accepted one.
 func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
 	large := Kept{Inputs: &Inputs{Sources: []config.Source{{Name: "a.hcl", Bytes: make([]byte, maxSize+1)}}}}
 	name := keep(t, Kept{Inputs: &Inputs{}})
@@ -122,7 +122,7 @@ func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
 	}
 }
 
-// Write never leaves a file in part, so one is damaged, also without any byte.
+// Write never leaves a partial file, so a partial file is damaged, even if it is empty.
 func TestAConfigurationThatIsKeptInPartIsDamaged(t *testing.T) {
 	name := keep(t, Kept{Inputs: &Inputs{}})
 	for _, size := range []int64{40, 1, 0} {
@@ -135,7 +135,7 @@ func TestAConfigurationThatIsKeptInPartIsDamaged(t *testing.T) {
 	}
 }
 
-// Who links the file to a memory file system keeps secrets off the disk.
+// Users link the file to a memory file system to keep secrets off the disk.
 func TestALinkThatNobodyElseCanMakeIsFollowed(t *testing.T) {
 	name, dir := keep(t, Kept{Inputs: &Inputs{}}), t.TempDir()
 	link := filepath.Join(dir, "link")

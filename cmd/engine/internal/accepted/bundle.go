@@ -13,25 +13,25 @@ import (
 	"github.com/sonde-probe/sonde/internal/redact"
 )
 
-// fleetFolder is the folder of the configuration of a fleet, where it is pushed and on each engine. No
-// file system has it: relative paths in that configuration are names of files of the revision, whatever
-// the working directory is. Absolute paths name files of the machine that reads them.
+// fleetFolder is the folder of a fleet's configuration, both where it is pushed and on each engine. It exists on no file
+// system: relative paths in that configuration are names of files of the revision, whatever the working directory is. Absolute
+// paths name files of the machine that reads them.
 const fleetFolder = "fleet:"
 
-// inFleet returns the name of a file relative to fleetFolder, if it is below it.
+// inFleet returns the name of a file relative to fleetFolder. ok is false if the file is not below it.
 func inFleet(path string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(filepath.ToSlash(path), fleetFolder+"/")
 	return name, ok && name != ""
 }
 
-// IsOfFleet reports whether a file is pushed to the engines of a fleet, by its name.
+// IsOfFleet reports whether the path of a file is one of the files that are pushed to the engines of a fleet.
 func IsOfFleet(path string) bool {
 	_, ok := inFleet(path)
 	return ok
 }
 
-// ReadFleet reads the texts of a configuration that is to be pushed: a folder, or files of one folder. The
-// Inputs read the other files that the texts name.
+// ReadFleet reads the sources of a configuration to push: a folder, or files of one folder. The returned Inputs read the other
+// files that the sources name.
 func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 	sources, diags := config.Read(paths)
 	if diags.HasErrors() {
@@ -50,11 +50,11 @@ func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 	return in, diags
 }
 
-// ToPush reports whether the files below fleetFolder are read from a folder, so that they may be pushed.
+// ToPush reports whether the files below fleetFolder are read from a local folder, so that they can be pushed.
 func (in *Inputs) ToPush() bool { return in.folder != "" }
 
-// OfRevision returns Inputs that have the files of a revision, and its texts as their sources, which an engine
-// reads with those of its own.
+// OfRevision returns Inputs with the files of a revision. The sources of the revision are the Sources, which an engine parses
+// together with its own.
 func OfRevision(r revision.Ref, b *revision.Bundle) *Inputs {
 	in := &Inputs{Revision: r, Files: map[string][]byte{}, Regular: map[string]bool{}}
 	for _, name := range b.Sources {
@@ -62,7 +62,7 @@ func OfRevision(r revision.Ref, b *revision.Bundle) *Inputs {
 	}
 	for name, content := range b.Files {
 		if content == nil {
-			content = []byte{} // nil says that there is no such file
+			content = []byte{} // nil would mean that the file does not exist
 		}
 		in.Files[fleetFolder+"/"+name], in.Regular[fleetFolder+"/"+name] = content, true
 		in.size += len(content)
@@ -70,11 +70,10 @@ func OfRevision(r revision.Ref, b *revision.Bundle) *Inputs {
 	return in
 }
 
-// Bundle returns the files of the Inputs that are to be pushed: texts, and what they name by relative
-// paths. Local are the absolute paths of the files that each engine reads for itself, sorted. It is an
-// error if a relative path leads out of the folder, or if a file has one of the secrets in it, for all who can
-// read the store would see it. That search finds values of six bytes or more as they are written; config.Options.ToPush
-// refuses other expressions that may have a secret of the files.
+// Bundle returns the files to push: the sources, and the files that they name by relative paths. local are the absolute paths
+// of files that each engine reads from its own disk, sorted. It is an error if a relative path leads out of the folder, or if a
+// file contains one of the secrets, since everyone with access to the store would see it. The search finds literal values of
+// six bytes or more; config.Options.ToPush rejects other expressions that may contain a secret from the files.
 func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
 	b = in.pushed()
 	for _, path := range in.Paths() {
@@ -98,7 +97,7 @@ func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, 
 	return b, local, nil
 }
 
-// lineOfSecret returns the number of the first line of a text with a value that is known to be secret, 0 if there is none.
+// lineOfSecret returns the number of the first line of a text that contains a known secret, or 0 if there is none.
 func lineOfSecret(text string, known *redact.Redactor) int {
 	shown := known.Text(text)
 	if shown == text {
@@ -111,7 +110,7 @@ func lineOfSecret(text string, known *redact.Redactor) int {
 	return 1 + strings.Count(text[:same], "\n")
 }
 
-// pushed returns what of the Inputs is pushed.
+// pushed returns the part of the Inputs that is pushed.
 func (in *Inputs) pushed() *revision.Bundle {
 	b := &revision.Bundle{Files: map[string][]byte{}}
 	for _, s := range in.Sources {
@@ -121,14 +120,14 @@ func (in *Inputs) pushed() *revision.Bundle {
 		}
 	}
 	for path, content := range in.Files {
-		if name, isOfFleet := inFleet(path); isOfFleet && content != nil { // otherwise there is no such file
+		if name, isOfFleet := inFleet(path); isOfFleet && content != nil { // nil content: the file does not exist
 			b.Files[name] = content
 		}
 	}
 	return b
 }
 
-// OfEngine returns the Inputs without what is pushed, as a watch of the engine's own files needs them.
+// OfEngine returns the Inputs without the pushed files. The watch of the engine's own files uses it.
 func (in *Inputs) OfEngine() *Inputs {
 	own := in.Clone()
 	own.Sources = slices.DeleteFunc(slices.Clone(in.Sources), func(s config.Source) bool { return IsOfFleet(s.Name) })

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// folder writes files to a folder of the test's own, and returns its path.
+// folder writes files to a temporary folder, and returns its path.
 func folder(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func folder(t *testing.T, texts map[string]string) string {
 	return dir
 }
 
-// parse parses Inputs, as commands do.
+// parse parses Inputs like commands do.
 func parse(t *testing.T, in *Inputs) *config.Config {
 	t.Helper()
 	c, diags := config.Parse(in.Sources, config.Options{

@@ -1,9 +1,9 @@
-// Package accepted keeps what the configuration in use was read from, so that an engine that is
-// started again can go on with it when the files have been changed to what a reload would reject.
+// Package accepted keeps the inputs of the configuration in use. If the files have been changed to a configuration that a
+// reload would reject, a restarted engine can continue with the kept inputs.
 //
-//	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
+//	inputs.go  Inputs: the inputs of a configuration; records them and reads them again
 //	bundle.go  Inputs of a configuration that is pushed to the engines of a fleet
-//	kept.go    Kept: what outlasts the engine, in a file beside its state file
+//	kept.go    Kept: the file beside the state file that keeps Inputs for the next start
 package accepted
 
 import (
@@ -23,30 +23,29 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// maxSize bounds the Inputs that are kept, in bytes: the files of an engine, and those of a revision.
+// maxSize limits the size of Inputs that are kept, in bytes: the files of an engine plus those of a revision.
 const maxSize = 64<<20 + revision.MaxContent
 
-// Inputs is what a configuration is read from: its texts, and the environment variables and files
-// that they name, among them plugins. The methods read what is not known yet, and record it: Inputs
-// that were kept answer as they did before. Files that handlers read for themselves, such as
-// certificates, are not among them. The zero value is empty. It must not be used concurrently.
+// Inputs are all inputs of a configuration: its sources, and the environment variables and files that they name, including
+// plugins. The methods read a value on first use and record it, so kept Inputs return the recorded values again. Files that
+// handlers read themselves, such as certificates, are not included. The zero value is empty. It must not be used concurrently.
 type Inputs struct {
 	Sources  []config.Source    `json:"sources"`
 	VarFiles []config.Source    `json:"varFiles,omitempty"`
 	Env      map[string]*string `json:"env,omitempty"`     // nil: the variable is not set
-	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
-	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
+	Files    map[string][]byte  `json:"files,omitempty"`   // nil: the file does not exist
+	Regular  map[string]bool    `json:"regular,omitempty"` // whether the path is a regular file
 
-	Discovered map[string]discover.Elements `json:"discovered,omitempty"` // what discover blocks have found last, by name
+	Discovered map[string]discover.Elements `json:"discovered,omitempty"` // the last results of discover blocks, by name
 
-	Revision revision.Ref `json:"revision,omitzero"` // of the configuration of a fleet that is among them; zero for none
+	Revision revision.Ref `json:"revision,omitzero"` // of the pushed configuration; zero for none
 
-	folder string          // where files below fleetFolder are; empty: Files has all of them
+	folder string          // where the files below fleetFolder are; empty if Files has all of them
 	size   int             // of Files
-	failed map[string]bool // files that exist, and cannot be read
+	failed map[string]bool // files that exist but cannot be read
 }
 
-// Clone returns Inputs that may be used beside these, and empty ones for nil.
+// Clone returns an independent copy. For nil it returns empty Inputs.
 func (in *Inputs) Clone() *Inputs {
 	if in == nil {
 		return &Inputs{}
@@ -57,7 +56,7 @@ func (in *Inputs) Clone() *Inputs {
 	return &c
 }
 
-// Equal reports whether two have the same texts and files, and the same environment.
+// Equal reports whether in and other have the same sources, files and environment.
 func (in *Inputs) Equal(other *Inputs) bool {
 	content := func(in *Inputs) []any {
 		return []any{in.Sources, in.VarFiles, in.Env, in.Files, in.Regular, in.failed, in.Discovered}
@@ -69,14 +68,14 @@ func (in *Inputs) Equal(other *Inputs) bool {
 	return slices.EqualFunc(content(in), content(other), equal)
 }
 
-// Paths returns the files that the texts name, sorted.
+// Paths returns the files that the sources name, sorted.
 func (in *Inputs) Paths() []string {
 	all := slices.Concat(slices.Collect(maps.Keys(in.Files)), slices.Collect(maps.Keys(in.Regular)), slices.Collect(maps.Keys(in.failed)))
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Again returns what texts and the files that were read before are now.
+// Again returns the Inputs with new sources, and with the current content of the files that were read before.
 func (in *Inputs) Again(sources, varFiles []config.Source) *Inputs {
 	now := &Inputs{Sources: sources, VarFiles: varFiles, Env: in.Env, Discovered: in.Discovered}
 	for path := range in.Regular {
@@ -90,7 +89,7 @@ func (in *Inputs) Again(sources, varFiles []config.Source) *Inputs {
 	return now
 }
 
-// note adds a value to a map that may be nil.
+// note sets a value in a map, which may be nil.
 func note[V any](to *map[string]V, key string, value V) {
 	if *to == nil {
 		*to = map[string]V{}
@@ -98,7 +97,7 @@ func note[V any](to *map[string]V, key string, value V) {
 	(*to)[key] = value
 }
 
-// LookupEnv is config.Options.Env.
+// LookupEnv implements config.Options.Env.
 func (in *Inputs) LookupEnv(name string) (string, bool) {
 	value, known := in.Env[name]
 	if !known {
@@ -113,7 +112,7 @@ func (in *Inputs) LookupEnv(name string) (string, bool) {
 	return *value, true
 }
 
-// ReadFile is config.Options.ReadFile.
+// ReadFile implements config.Options.ReadFile.
 func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
 	if text, known := in.Files[path]; known && text == nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
@@ -137,7 +136,7 @@ func (in *Inputs) readRegular(path string, max int64) ([]byte, error) {
 	return files.ReadRegular(disk, max)
 }
 
-// onDisk returns where a file is on the disk. The error is one of a file that does not exist.
+// onDisk returns the path of a file on the disk, or an error that matches fs.ErrNotExist.
 func (in *Inputs) onDisk(path string) (string, error) {
 	name, isOfFleet := inFleet(path)
 	switch {
@@ -149,7 +148,7 @@ func (in *Inputs) onDisk(path string) (string, error) {
 	return filepath.Join(in.folder, filepath.FromSlash(name)), nil
 }
 
-// IsFile is config.Options.IsFile.
+// IsFile implements config.Options.IsFile.
 func (in *Inputs) IsFile(path string) bool {
 	is, known := in.Regular[path]
 	if !known {
@@ -160,18 +159,18 @@ func (in *Inputs) IsFile(path string) bool {
 	return is
 }
 
-// Elements is config.Options.Discovered. What files have is read at once; other sources answer later.
+// Elements implements config.Options.Discovered. It reads file sources immediately; results of other sources arrive later.
 func (in *Inputs) Elements(d config.Discovery) discover.Elements {
 	found, known := in.Discovered[d.Name]
 	if of, isFile := d.Settings.(discover.File); isFile && !known {
-		if found, _ = of.Read(); found != nil { // the source of the engine reports the error
+		if found, _ = of.Read(); found != nil { // the engine's finder reports the error
 			note(&in.Discovered, d.Name, found)
 		}
 	}
 	return found
 }
 
-// checkSize returns an error if the Inputs are too large to be kept.
+// checkSize returns an error if the Inputs are too large to keep.
 func (in *Inputs) checkSize() error {
 	size := in.size
 	for _, s := range slices.Concat(in.Sources, in.VarFiles) {

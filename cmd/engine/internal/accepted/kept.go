@@ -15,22 +15,22 @@ import (
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
-// File returns the name of the file with the configuration that an engine with a state file has accepted last.
+// File returns the name of the file that keeps the last accepted configuration of an engine with the given state file.
 func File(state string) string { return state + ".accepted" }
 
-// Kept is the configuration that an engine has accepted last.
+// Kept is the last accepted configuration of an engine.
 type Kept struct {
 	Accepted time.Time     `json:"accepted"`       // when it was put into use
-	MaxAge   time.Duration `json:"maxAge"`         // after which the engine's state is forgotten
-	Fleet    Fleet         `json:"fleet,omitzero"` // to which a revision was pushed that is among the inputs
+	MaxAge   time.Duration `json:"maxAge"`         // age beyond which the engine's state is discarded
+	Fleet    Fleet         `json:"fleet,omitzero"` // to which the inputs' revision was pushed
 	Inputs   *Inputs       `json:"inputs"`
 }
 
-// maxFile bounds the file, in bytes: JSON has bytes in base64.
+// maxFile limits the size of the file, in bytes: JSON encodes bytes in base64.
 const maxFile = 64<<10 + 2*maxSize
 
-// Write writes a file. After an error there is none: a start must not go on with an earlier configuration, since that may have
-// what was removed after it.
+// Write writes the file. If it fails, it removes the file: an engine must not start with an earlier configuration, which may
+// contain what was removed since then.
 func (k Kept) Write(name string) error {
 	var text []byte
 	err := k.Inputs.checkSize()
@@ -53,8 +53,8 @@ func (k Kept) Write(name string) error {
 	return err
 }
 
-// Read reads a file that Write has written. It returns nil if there is none. It is an error if other users can use the
-// file, or could have put it there: what it says is run.
+// Read reads a file written by Write. It returns nil if the file does not exist. It returns an error if other users can access
+// the file or could have created it, since commands in it are run.
 func Read(name string) (*Kept, error) {
 	name, err := files.Target(name)
 	if err != nil {
@@ -77,12 +77,13 @@ func Read(name string) (*Kept, error) {
 	}
 	k := &Kept{Inputs: &Inputs{}}
 	if err := json.Unmarshal(text, k); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", name, err) // also an empty one, which Write never leaves
+		return nil, fmt.Errorf("%s is damaged: %w", name, err) // this includes an empty file, which Write never leaves
 	}
 	return k, nil
 }
 
-// checkPrivate returns an error unless a file is regular, and only this user can use it and could have put it there.
+// checkPrivate returns an error unless a file is regular, only this user can access it, and only this user could have created
+// it.
 func checkPrivate(f *os.File) error {
 	info, err := f.Stat()
 	switch {
@@ -97,7 +98,7 @@ func checkPrivate(f *os.File) error {
 	return private.CheckParent(f.Name())
 }
 
-// Pushed returns what of the inputs was pushed, nil for nothing and for nil.
+// Pushed returns the pushed part of the inputs. It returns nil if there is none or k is nil.
 func (k *Kept) Pushed() *Inputs {
 	if k == nil || k.Inputs.Revision == (revision.Ref{}) {
 		return nil
@@ -105,13 +106,14 @@ func (k *Kept) Pushed() *Inputs {
 	return OfRevision(k.Inputs.Revision, k.Inputs.pushed())
 }
 
-// Fleet identifies a fleet by where its configuration is pushed to.
+// Fleet identifies a fleet by the store to which its configuration is pushed.
 type Fleet struct {
 	Endpoints []string `json:"endpoints"`
 	Prefix    string   `json:"prefix"`
 }
 
-// Is reports whether two are the same fleet. The store may have got other endpoints, but not all of them at a time.
+// Is reports whether f and other are the same fleet. One common endpoint is enough, since a store's endpoints may be replaced
+// one by one.
 func (f Fleet) Is(other Fleet) bool {
 	isCommon := func(endpoint string) bool { return slices.Contains(other.Endpoints, endpoint) }
 	return f.Prefix == other.Prefix && slices.ContainsFunc(f.Endpoints, isCommon)

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// pushedOf returns a revision with files, as an engine gets it.
+// pushedOf returns a revision with files, as an engine receives it.
 func pushedOf(t *testing.T, number int64, files map[string][]byte) *Inputs {
 	t.Helper()
 	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: files}

@@ -1,11 +1,10 @@
-// Package blackboximport turns the configuration of blackbox_exporter into probe_module blocks,
-// for sonde import.
+// Package blackboximport converts the configuration of blackbox_exporter to probe_module blocks, for sonde import.
 //
 //	blackboximport.go  reads the file, and writes its modules
-//	fields.go          what is read of an object, and what is left
+//	fields.go          reads objects, and records unread fields
 //	http.go            the prober http
 //	tcp.go             the prober tcp
-//	lines.go           what it expects of a line, as an expression of what has come
+//	lines.go           converts its expressions for lines to expressions for streams
 //	icmp.go            the prober icmp
 //	plugins.go         the probers dns and grpc
 package blackboximport
@@ -26,24 +25,23 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// maxBytes bounds a file.
+// maxBytes limits the size of a file.
 const maxBytes = 3 << 20
 
-// Options are what is not in the file.
+// Options are settings that are not in the file.
 type Options struct {
-	Allow  []string // hosts that requests may name: blackbox_exporter allows all
-	Lax    bool     // modules that pass where those of blackbox_exporter fail are written, too
+	Allow  []string // hosts that requests may probe: blackbox_exporter allows all
+	Lax    bool     // also write modules that pass where those of blackbox_exporter fail
 	DNS    Plugin   // for the prober dns
-	NoGRPC error    // why modules of the prober grpc are left out; nil: they are not
+	NoGRPC error    // why modules of the prober grpc are left out; nil if they are not
 
-	Refused map[string]string // why further modules are left out, by their names
+	Refused map[string]string // the reasons to leave out further modules, by module name
 }
 
-// Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
+// Plugin is the file of a plugin and its hash. If File is empty, modules that need the plugin are left out.
 type Plugin struct{ File, SHA256 string }
 
-// Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules, and
-// is no Kubernetes object.
+// Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules and is not a Kubernetes object.
 func Recognizes(text []byte) bool {
 	var file struct {
 		Modules    map[string]any `json:"modules"`
@@ -53,9 +51,8 @@ func Recognizes(text []byte) bool {
 	return len(text) <= maxBytes && yaml.Unmarshal(text, &file) == nil && len(file.Modules) > 0 && file.Kind == nil && file.APIVersion == nil
 }
 
-// Write writes the modules of a file as a configuration, and returns warnings of what it does not
-// support, which the configuration has as comments. An error is about a value that
-// blackbox_exporter would not read either.
+// Write converts the modules of a file to a configuration. It returns warnings about unsupported parts, which are also written
+// as comments. It returns an error for values that blackbox_exporter would reject as well.
 func Write(name string, text []byte, o Options) (doc *document.Document, warnings []string, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -89,24 +86,24 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	return im.head, im.warnings, nil
 }
 
-// furtherDocument matches a file with a document after the first one: a line that is neither empty nor a comment, and a marker
-// behind it.
+// furtherDocument matches a file with more than one document: a line that is neither empty nor a comment, followed later by a
+// marker.
 var furtherDocument = regexp.MustCompile(`(?m)^[ \t]*[^#\s](?s:.*)\n[ \t]*---`)
 
-// importer writes one file.
+// importer converts one file.
 type importer struct {
 	options  Options
 	file     string
-	head     *document.Document // the engine, and the plugins that the modules need
+	head     *document.Document // the engine block, and the plugins that the modules need
 	body     *document.Document // the modules
-	plugins  []string           // those in head
+	plugins  []string           // names of the plugins in head
 	warnings []string
-	objects  []*fields // those of the present module that are read
-	lost     []string  // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
+	objects  []*fields // all objects of the current module
+	lost     []string  // unsupported fields of the current module, without which it passes where that of blackbox_exporter fails
 	errs     []error
 }
 
-// warn writes a comment, and adds it to the warnings.
+// warn writes a comment and adds it to the warnings.
 func (im *importer) warn(module string, body *document.Body, format string, a ...any) {
 	body.Comment(format, a...)
 	where := im.file + ": "
@@ -153,7 +150,7 @@ func (im *importer) module(name string, all *fields) {
 	im.body.CommentOut(own)
 }
 
-// handler writes the handler block of a module. It returns why the module cannot be used, or "".
+// handler writes the handler block of a module. It returns why the module is left out, or "".
 func (im *importer) handler(name, prober string, body *document.Body, m *fields) (leftOut string) {
 	switch prober {
 	case "http":
@@ -172,7 +169,7 @@ func (im *importer) handler(name, prober string, body *document.Body, m *fields)
 	return ""
 }
 
-// otherProbers warns of the settings of probers that a module does not use.
+// otherProbers warns about settings of probers that a module does not use.
 func (im *importer) otherProbers(name, prober string, body *document.Body, m *fields) {
 	for _, other := range []string{"http", "tcp", "dns", "grpc", "icmp", "unix"} {
 		if _, given := m.take(other); given && other != prober {
@@ -181,5 +178,5 @@ func (im *importer) otherProbers(name, prober string, body *document.Body, m *fi
 	}
 }
 
-// maxDuration bounds the timeout of a module.
+// maxDuration limits the timeout of a module.
 const maxDuration = time.Hour

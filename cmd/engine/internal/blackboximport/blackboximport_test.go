@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// parse parses what was written, without plugins.
+// parse parses the written configuration, without plugins.
 func parse(text []byte) (*config.Config, config.Diagnostics) {
 	icmp := config.Of(icmpprobe.New)
 	icmp.NoPort = true
@@ -42,7 +42,7 @@ func TestOnlyConfigurationsOfBlackboxExporterAreRecognized(t *testing.T) {
 	}
 }
 
-// What is written of each field is what a handler gets; what is not, is told.
+// Each field either reaches the handler or is named in a warning.
 func TestEachFieldIsImportedOrTold(t *testing.T) {
 	for text, want := range map[string]string{ // of a module: a line of the configuration, or a part of a warning
 		"{prober: http, http: {method: get}}":                                              `method    = "GET"`,
@@ -104,7 +104,7 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 	}
 }
 
-// A check that would pass where that of blackbox_exporter fails is written only if that is wanted.
+// A check that would pass where that of blackbox_exporter fails is written only with Lax.
 func TestAModuleThatWouldBeLaxerIsLeftOut(t *testing.T) {
 	plugin := blackboximport.Plugin{File: "/p.wasm", SHA256: strings.Repeat("0", 64)}
 	for text, field := range map[string]string{ // of a module: the field that is lost
@@ -156,7 +156,7 @@ func TestAModuleThatWouldBeLaxerIsLeftOut(t *testing.T) {
 	}
 }
 
-// What has the value of its default is not lost.
+// A field with its default value is not reported as lost.
 func TestDefaultsAreNoLoss(t *testing.T) {
 	for _, text := range []string{
 		"{prober: http, http: {fail_if_ssl: false, fail_if_body_matches_regexp: [], proxy_from_environment: false, body_size_limit: 0, compression: '', oauth2: {}}}",
@@ -204,8 +204,8 @@ func TestWhatBlackboxExporterWouldNotReadIsAnError(t *testing.T) {
 	}
 }
 
-// FuzzWhatIsWrittenIsRead imports any text: what is written has no syntax error, and a module for
-// each that was there and was not left out.
+// FuzzWhatIsWrittenIsRead imports arbitrary texts. The result must have no syntax errors, and a module for each module of the
+// text that was not left out.
 func FuzzWhatIsWrittenIsRead(f *testing.F) {
 	for _, text := range []string{
 		"modules: {a: {prober: http, http: {headers: {a: b}, body: \"${x}\\n\", tls_config: {ca_file: a}}}}",

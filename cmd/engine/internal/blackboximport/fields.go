@@ -10,12 +10,11 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// fields is an object of the file. What is read of it is removed from values, so that the rest is
-// what is not supported.
+// fields is an object of the file. Fields are removed from values when they are read, so that the unsupported ones remain.
 type fields struct {
 	im     *importer
 	path   string // of the object: "modules.http_2xx.http"
-	short  string // without the module: "http"
+	short  string // path without the module: "http"
 	values map[string]any
 }
 
@@ -29,8 +28,7 @@ func (f *fields) take(name string) (v any, given bool) {
 // takeAll removes all fields.
 func (f *fields) takeAll() { clear(f.values) }
 
-// left returns the fields that were not read, by their paths in the module. One that is empty, or
-// false, is as if it were not there.
+// left returns the paths, within the module, of fields that were not read. Empty and false fields are skipped.
 func (f *fields) left() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(f.values)) {
 		if !isEmpty(f.values[name]) {
@@ -52,10 +50,10 @@ func isEmpty(v any) bool {
 	return v == false || v == "" || v == 0.0
 }
 
-// lose notes that a field was read and is not supported.
+// lose records that a field is not supported although it was read.
 func (f *fields) lose(name string) { f.im.lost = append(f.im.lost, join(f.short, name)) }
 
-// family takes which addresses of a name are used, for a handler with ip_family.
+// family reads the IP family of addresses, and writes it for a handler with ip_family.
 func (f *fields) family(body *document.Body) {
 	preferred, falls := f.text("preferred_ip_protocol"), f.flag("ip_protocol_fallback", true)
 	version, known := map[string]string{"": "6", "ip4": "4", "ip6": "6"}[preferred] // ip6 is the default
@@ -69,7 +67,7 @@ func (f *fields) family(body *document.Body) {
 	}
 }
 
-// copy writes a text as an argument, if it is given.
+// copy writes a text field as an argument, if it is set.
 func (f *fields) copy(name string, to *document.Body, argument string) {
 	if text := f.text(name); text != "" {
 		to.Set(argument, text)
@@ -87,18 +85,18 @@ func (f *fields) wrong(name, want string) {
 	f.im.errs = append(f.im.errs, fmt.Errorf("%s: %s must be %s", f.im.file, join(f.path, name), want))
 }
 
-// object takes an object; without it, or if it is none, the result is empty.
+// object takes an object. The result is empty if the field is missing or not an object.
 func (f *fields) object(name string) *fields {
 	o := &fields{im: f.im, path: join(f.path, name), short: join(f.short, name)}
 	f.im.objects = append(f.im.objects, o)
-	if f.path == "" || f.path == "modules" { // a module is named beside its fields
+	if f.path == "" || f.path == "modules" { // warnings name the module separately
 		o.short = ""
 	}
 	o.values = taken(f, name, "an object", as[map[string]any])
 	return o
 }
 
-// taken takes a field that has to be so, as convert reports.
+// taken takes a field and converts it. If convert reports false, it records an error that the field must be want.
 func taken[T any](f *fields, name, want string, convert func(any) (T, bool)) (value T) {
 	v, given := f.take(name)
 	if !given {
@@ -116,7 +114,7 @@ func as[T any](v any) (T, bool) {
 	return t, ok
 }
 
-// text takes a text. Numbers are texts, too.
+// text takes a text. Numbers and booleans count as texts.
 func (f *fields) text(name string) string { return taken(f, name, "a text", scalar) }
 
 func scalar(v any) (string, bool) {
@@ -131,7 +129,7 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// texts takes a list of texts, numbers or both.
+// texts takes a list of texts; numbers and booleans count as texts.
 func (f *fields) texts(name string) []string {
 	return taken(f, name, "a list of texts", func(v any) (all []string, ok bool) {
 		list, ok := v.([]any)
@@ -144,7 +142,7 @@ func (f *fields) texts(name string) []string {
 	})
 }
 
-// flag takes a bool, which has a default.
+// flag takes a bool. without is its default.
 func (f *fields) flag(name string, without bool) bool {
 	if f.values[name] == nil {
 		return without
@@ -182,7 +180,7 @@ func (f *fields) objects(name string) []*fields {
 	})
 }
 
-// duration returns a duration of Prometheus or Go: "5s".
+// duration parses a duration in the format of Prometheus or Go: "5s".
 func (f *fields) duration(name, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > maxDuration {

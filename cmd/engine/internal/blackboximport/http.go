@@ -39,7 +39,7 @@ func (im *importer) http(name string, module *document.Body, f *fields) {
 	if all := f.texts("fail_if_body_not_matches_regexp"); len(all) > 0 {
 		body.Set("body_regex", all[0])
 		for i := range all[1:] {
-			f.lose(fmt.Sprintf("fail_if_body_not_matches_regexp[%d]", i+1)) // there is one body_regex
+			f.lose(fmt.Sprintf("fail_if_body_not_matches_regexp[%d]", i+1)) // only one body_regex is possible
 		}
 	}
 	if all := f.texts("fail_if_body_matches_regexp"); len(all) > 0 {
@@ -52,14 +52,14 @@ func (im *importer) http(name string, module *document.Body, f *fields) {
 	}
 }
 
-// headers takes the headers of requests, with what blackbox_exporter adds to them.
+// headers takes the headers of requests, including those that blackbox_exporter adds for other fields.
 func headers(f *fields) map[string]string {
 	headers := f.textMap("headers")
 	has := func(name string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(headers)), func(h string) bool { return strings.EqualFold(h, name) })
 	}
 	if !f.flag("enable_http2", true) && !has("Connection") {
-		headers["Connection"] = "close" // HTTP/2 has no such header
+		headers["Connection"] = "close" // HTTP/2 does not have this header
 	}
 	basic, other := f.object("basic_auth"), f.object("authorization")
 	authorization := ""
@@ -78,7 +78,7 @@ func headers(f *fields) map[string]string {
 	return headers
 }
 
-// anyOf returns a regular expression that matches where one of several does.
+// anyOf returns a regular expression that matches if one of several does.
 func anyOf(all []string) string {
 	if len(all) == 1 {
 		return all[0]
@@ -86,7 +86,7 @@ func anyOf(all []string) string {
 	return "(?:" + strings.Join(all, ")|(?:") + ")"
 }
 
-// responseHeaders writes what headers of the response must be like.
+// responseHeaders writes the conditions for headers of the response.
 func responseHeaders(body *document.Body, f *fields) {
 	matches, forbidden := map[string]string{}, map[string]string{}
 	for i, one := range f.objects("fail_if_header_not_matches") {
@@ -104,7 +104,7 @@ func responseHeaders(body *document.Body, f *fields) {
 		}
 		forbidden[header] = regex
 		if _, given := matches[header]; !given && !optional {
-			matches[header] = "" // it must be there
+			matches[header] = "" // the header must be present
 		}
 	}
 	if len(matches) > 0 {
@@ -115,7 +115,7 @@ func responseHeaders(body *document.Body, f *fields) {
 	}
 }
 
-// tlsVersions are the names of versions in blackbox_exporter.
+// tlsVersions maps the names of versions in blackbox_exporter to those of Sonde.
 var tlsVersions = map[string]string{"TLS10": "1.0", "TLS11": "1.1", "TLS12": "1.2", "TLS13": "1.3"}
 
 // tls writes a tls block of a built-in handler.

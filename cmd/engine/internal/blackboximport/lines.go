@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// ofLine returns the expression that matches in a stream where one is to match in a line of it, without its CR LF, as the prober tcp
-// reads them. The handler tcp matches what has come so far: an expression that depends on the end of a line waits for it.
+// ofLine converts an expression that matches a line without its CR LF, as the prober tcp reads lines, to an expression that
+// matches a stream. Since the handler tcp matches all data received so far, an expression that depends on the end of a line
+// must wait for that end.
 func ofLine(text string) (string, error) {
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -32,7 +33,7 @@ func ofLine(text string) (string, error) {
 	return re.String(), nil
 }
 
-// Parts of expressions of a stream.
+// Parts of stream expressions.
 var (
 	lineEnd    = parsed(`\r?(?m:$)`)
 	lineBreak  = parsed(`\r?\n`)
@@ -42,19 +43,19 @@ var (
 func parsed(text string) *syntax.Regexp {
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		panic(err) // a constant
+		panic(err) // unreachable: the text is a constant
 	}
 	return re
 }
 
 func isEnd(re *syntax.Regexp) bool { return re.Op == syntax.OpEndText || re.Op == syntax.OpEndLine }
 
-// dependsOnEnd reports whether an expression can match in a part of a line, and not in the line.
+// dependsOnEnd reports whether an expression may match the beginning of a line although it does not match the whole line.
 func dependsOnEnd(re *syntax.Regexp) bool {
 	return isEnd(re) || re.Op == syntax.OpWordBoundary || re.Op == syntax.OpNoWordBoundary || slices.ContainsFunc(re.Sub, dependsOnEnd)
 }
 
-// inLine rewrites an expression so that it matches within a line of a stream, without CR and LF.
+// inLine rewrites an expression so that it matches only within a line of a stream, without CR and LF.
 func inLine(re *syntax.Regexp) *syntax.Regexp {
 	switch re.Op {
 	case syntax.OpBeginText:
@@ -72,7 +73,7 @@ func inLine(re *syntax.Regexp) *syntax.Regexp {
 		return withoutBreaks(re)
 	case syntax.OpLiteral:
 		if slices.ContainsFunc(re.Rune, isBreak) {
-			return &syntax.Regexp{Op: syntax.OpNoMatch} // a line has none
+			return &syntax.Regexp{Op: syntax.OpNoMatch} // a line has no breaks
 		}
 	}
 	for i, inner := range re.Sub {
@@ -83,7 +84,7 @@ func inLine(re *syntax.Regexp) *syntax.Regexp {
 	return re
 }
 
-// isDot reports whether an expression is a dot, once or more. Before another character it does not match the CR at the end of a line.
+// isDot reports whether an expression is . or .+. Before another character, neither matches the CR at the end of a line.
 func isDot(re *syntax.Regexp) bool {
 	const dot = syntax.OpAnyCharNotNL
 	return re.Op == dot || re.Op == syntax.OpPlus && re.Sub[0].Op == dot
@@ -91,7 +92,7 @@ func isDot(re *syntax.Regexp) bool {
 
 func isBreak(r rune) bool { return r == '\r' || r == '\n' }
 
-// withoutBreaks removes CR and LF from a class of characters.
+// withoutBreaks removes CR and LF from a character class.
 func withoutBreaks(class *syntax.Regexp) *syntax.Regexp {
 	var ranges []rune
 	for i := 0; i < len(class.Rune); i += 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 )
 
-// matchesLine reports whether an expression matches in a line of a stream, as blackbox_exporter looks for it.
+// matchesLine reports whether an expression matches a line of a stream, like blackbox_exporter.
 func matchesLine(re *regexp.Regexp, stream string) bool {
 	for lines := bufio.NewScanner(strings.NewReader(stream)); lines.Scan(); {
 		if re.MatchString(lines.Text()) {
@@ -20,7 +20,7 @@ func matchesLine(re *regexp.Regexp, stream string) bool {
 	return false
 }
 
-// matchesSoFar reports whether an expression matches in a stream, of which more and more comes, as the handler tcp looks for it.
+// matchesSoFar reports whether an expression matches a stream at any point while it arrives, like the handler tcp.
 func matchesSoFar(re *regexp.Regexp, stream string) bool {
 	for i := 1; i <= len(stream); i++ {
 		if re.MatchString(stream[:i]) {
@@ -57,7 +57,7 @@ func TestAnExpressionOfLinesMatchesWhatBlackboxExporterMatches(t *testing.T) {
 	parts := []string{"a", "b", "1", "^", "$", `\A`, `\z`, `\b`, ".", ".*", ".+", `\s`, `\W`, "[^a]", "[^b]*", "(?s)", "(?s:.)", "(?m)", "|", `\r?`, "\n", "(a|b$)", "(^a|1)", "a?", "(?i)", `\D+?`, `(?:1$)?`}
 	pieces := []string{"a", "b", "1", " ", "A", "\r\n", "\n"}
 	const expressions, streams = 100, 10
-	empty := regexp.MustCompile(`[$z].*[\^Ab]`) // such as $^ and $\b, which match at the end of a line, and never in a stream
+	empty := regexp.MustCompile(`[$z].*[\^Ab]`) // such as $^ and $\b, which can match at the end of a line but never in a stream
 	for range expressions {
 		text := ""
 		for range 1 + random.IntN(5) {
@@ -83,7 +83,7 @@ func TestAnExpressionOfLinesMatchesWhatBlackboxExporterMatches(t *testing.T) {
 			if want, got := matchesLine(of, stream+"\r\n"), matchesSoFar(in, stream+"\r\n"); got && !want || want && !got && !empty.MatchString(text) {
 				t.Fatalf("%q became %q: in %q it matches: %v, want %v", text, rewritten, stream+"\r\n", got, want)
 			}
-			broken := strings.ReplaceAll(stream, " ", "\r") // and with an end that has not come
+			broken := strings.ReplaceAll(stream, " ", "\r") // and with a line end that has not arrived
 			if !matchesLine(of, broken) && matchesSoFar(in, broken) {
 				t.Fatalf("%q became %q: it matches in %q, where it does not by lines", text, rewritten, broken)
 			}

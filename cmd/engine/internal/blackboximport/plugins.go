@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// need adds a plugin to those of the configuration. Without its file it returns why the module is left out.
+// need adds a plugin to the configuration. If its file is not set, need returns why the module is left out.
 func (im *importer) need(name string, p Plugin) (leftOut string) {
 	if p.File == "" {
 		return fmt.Sprintf("it needs a plugin: give its file with --%s-plugin, or add plugin %q { source = … }", name, name)
@@ -23,7 +23,7 @@ func (im *importer) need(name string, p Plugin) (leftOut string) {
 	return ""
 }
 
-// write writes the block of a plugin, which may dial the probed target only.
+// write writes the block of a plugin, which may dial only the probed target.
 func (p Plugin) write(doc *document.Document, name string) {
 	body := doc.Block("plugin", name)
 	body.Set("source", p.File)
@@ -31,10 +31,10 @@ func (p Plugin) write(doc *document.Document, name string) {
 	body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
 }
 
-// dnsTypes are the types of records that the plugin dns knows by name.
+// dnsTypes are the record types that the dns plugin knows by name.
 var dnsTypes = strings.Fields("A AAAA ANY CAA CDNSKEY CDS CNAME DNSKEY DS HINFO HTTPS MX NS PTR SOA SRV SSHFP SVCB TLSA TXT")
 
-// dns writes the handler block of the plugin dns.
+// dns writes the handler block of the dns plugin.
 func (im *importer) dns(name string, module *document.Body, f *fields) (leftOut string) {
 	body := module.Block("dns")
 	query := f.text("query_name")
@@ -69,7 +69,7 @@ func (im *importer) dns(name string, module *document.Body, f *fields) (leftOut 
 	return im.need("dns", im.options.DNS)
 }
 
-// grpc writes the handler block grpc.
+// grpc writes the grpc handler block.
 func (im *importer) grpc(name string, module *document.Body, f *fields) (leftOut string) {
 	body := module.Block("grpc")
 	f.copy("service", body, "service")
@@ -88,7 +88,7 @@ func (im *importer) grpc(name string, module *document.Body, f *fields) (leftOut
 	return ""
 }
 
-// addresses reads the address family of a handler that tries all addresses of a name.
+// addresses reads the IP family for a handler that tries all addresses of a name.
 func (f *fields) addresses(module string, body *document.Body) {
 	preferred := f.text("preferred_ip_protocol")
 	switch {
@@ -99,7 +99,7 @@ func (f *fields) addresses(module string, body *document.Body) {
 	}
 }
 
-// pluginTLS writes the tls block of a plugin, which cannot read files.
+// pluginTLS writes the tls block of a plugin. A plugin cannot read files, so files are not supported.
 func pluginTLS(handler *document.Body, f *fields) {
 	body := handler.Block("tls")
 	if f.flag("insecure_skip_verify", false) {

@@ -35,8 +35,8 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (leftOut 
 	return leftOut
 }
 
-// conversation writes what is sent and expected: one text each, of which the first is sent before
-// the other is expected.
+// conversation writes the sent and the expected text. Only one of each is supported, and the text must be sent before the other
+// is expected.
 func (im *importer) conversation(name string, body *document.Body, steps []*fields) (leftOut string) {
 	const tooMany = "query_response has several steps, which needs a script"
 	send, expect := "", ""

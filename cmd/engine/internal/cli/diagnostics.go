@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// ShowDiagnostics writes diagnostics and their number to a command's standard error.
-// If there are errors it returns the error with the exit code.
+// ShowDiagnostics writes diagnostics and their number to a command's standard error. If there are errors, it returns an error
+// with the exit code.
 func ShowDiagnostics(c *cobra.Command, diags config.Diagnostics, code int) error {
 	if len(diags) == 0 {
 		return nil
@@ -41,10 +41,10 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// maxNames bounds how many names SomeNames returns.
+// maxNames is the maximum number of names that SomeNames returns.
 const maxNames = 3
 
-// SomeNames returns the first of many names: "a, b, c and 7 more".
+// SomeNames returns the first of several names: "a, b, c and 7 more".
 func SomeNames(names []string) string {
 	text := strings.Join(names[:min(len(names), maxNames)], ", ")
 	if more := len(names) - maxNames; more > 0 {

@@ -16,7 +16,7 @@ const (
 	ExitUsage  = 2 // wrong arguments or flags; commands that make attempts use ExitNoAttempt
 )
 
-// Exit codes of commands that make attempts: that of the worst outcome.
+// Exit codes of commands that make attempts: the code of the worst outcome.
 const (
 	exitSuccess   = 0
 	exitWarning   = 1
@@ -25,8 +25,8 @@ const (
 	ExitNoAttempt = 64 // EX_USAGE in sysexits(3): no attempt was made
 )
 
-// ExitError is the error of a command that ends with an exit code. Err is printed to
-// standard error; nil means that the command has reported the error already.
+// ExitError is the error of a command that exits with an exit code. Err is printed to standard error; nil means that the
+// command has already reported the error.
 type ExitError struct {
 	Code int
 	Err  error
@@ -43,8 +43,7 @@ func (e *ExitError) Error() string {
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ErrReported returns the error of a command that ends with an exit code, and has
-// printed the cause already.
+// ErrReported returns the error of a command that exits with an exit code and has already printed the cause.
 func ErrReported(code int) error { return &ExitError{Code: code} }
 
 // UsageError returns an error about the arguments or flags of a command.
@@ -52,15 +51,14 @@ func UsageError(format string, a ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, a...)}
 }
 
-// makesAttempts marks a command whose exit codes 1 to 3 have meanings of their own, such as outcomes.
+// makesAttempts marks a command for which exit codes 1 to 3 have special meanings, such as outcomes.
 const makesAttempts = "makes attempts"
 
-// MarkAttempts marks a command that makes attempts, or for which 2 means something else: its exit code is ExitNoAttempt if
-// its arguments or flags are wrong.
+// MarkAttempts marks a command that makes attempts, or for which exit code 2 has another meaning. Wrong arguments or flags then
+// have the exit code ExitNoAttempt.
 func MarkAttempts(c *cobra.Command) { c.Annotations = map[string]string{makesAttempts: ""} }
 
-// ExitCode returns the exit code of a command that ended with an error. Ran reports
-// whether its arguments and flags were valid.
+// ExitCode returns the exit code of a command that returned an error. ran reports whether its arguments and flags were valid.
 func ExitCode(c *cobra.Command, err error, ran bool) int {
 	var exit *ExitError
 	_, attempts := c.Annotations[makesAttempts]
@@ -75,8 +73,8 @@ func ExitCode(c *cobra.Command, err error, ran bool) int {
 	return ExitFailed
 }
 
-// Args accepts from least to most arguments. Otherwise its error is required, a
-// sentence that says which arguments there must be.
+// Args accepts from least to most arguments. For any other number it returns the error required, a sentence about the arguments
+// that the command needs.
 func Args(least, most int, required string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -86,8 +84,8 @@ func Args(least, most int, required string) cobra.PositionalArgs {
 	}
 }
 
-// worst returns the exit code of the worst outcome as an error, or nil for
-// success. A failure is worse than an unknown outcome.
+// worst returns an error with the exit code of the worst outcome, or nil for success. A failure is worse than an unknown
+// outcome.
 func worst(reports []Report) error {
 	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
 	codes := []int{exitSuccess, exitWarning, exitUnknown, exitFailure}

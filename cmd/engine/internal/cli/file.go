@@ -12,11 +12,11 @@ import (
 // Stdin names standard input as an argument and in diagnostics.
 const Stdin = "-"
 
-// maxToken bounds the file of a token, in bytes.
+// maxToken limits the size of a token file, in bytes.
 const maxToken = 64 << 10
 
-// ReadToken returns the text of a token file without surrounding white space. It must
-// not be empty. Without a name there is no token.
+// ReadToken returns the content of a token file without surrounding white space. It returns an error for an empty file, and ""
+// without error if name is "".
 func ReadToken(name string) (string, error) {
 	if name == "" {
 		return "", nil

@@ -11,13 +11,13 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// DurationVar defines a flag with a duration as configurations have it: also "14d".
+// DurationVar defines a flag with a duration in the format of configurations, which includes days: "14d".
 func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, value time.Duration, usage string) {
 	*into = value
 	flags.Var((*duration)(into), name, usage)
 }
 
-// duration is the value of a flag.
+// duration is the value of a duration flag.
 type duration time.Duration
 
 // Set implements pflag.Value.
@@ -41,18 +41,18 @@ func (d *duration) String() string {
 // Type implements pflag.Value.
 func (d *duration) Type() string { return "duration" }
 
-// WordVar defines a flag that is one of some words. Shorthand is its letter, "" for none.
+// WordVar defines a flag whose value is one of several words. shorthand is its one-letter form, or "" for none.
 func WordVar(flags *pflag.FlagSet, into *string, name, shorthand, value, usage string, words ...string) {
 	*into = value
 	flags.VarP(&word{into, words}, name, shorthand, usage)
 }
 
-// OutputVar defines -o, the format of a command's output: text or json.
+// OutputVar defines the flag -o for the format of a command's output: text or json.
 func OutputVar(flags *pflag.FlagSet, into *string) {
 	WordVar(flags, into, "output", "o", "text", "`format`: text or json", "text", "json")
 }
 
-// word is the value of a flag.
+// word is the value of a word flag.
 type word struct {
 	to    *string
 	words []string

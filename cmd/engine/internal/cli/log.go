@@ -8,13 +8,12 @@ import (
 	"github.com/sonde-probe/sonde/internal/redact"
 )
 
-// NewLogger returns a logger in the format that an engine block asks for. The
-// caller can change its level later.
+// NewLogger returns a logger in a format of the engine block. The caller can change level later.
 func NewLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
 	return newLogger(w, format, level, new(redact.Redactor))
 }
 
-// newLogger is NewLogger with values that are not to be shown.
+// newLogger is like NewLogger, and also redacts secrets.
 func newLogger(w io.Writer, format string, level *slog.LevelVar, secrets *redact.Redactor) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { return readable(a, secrets) }}
 	if format == "json" || format != "text" && !IsTerminal(w) {
@@ -23,7 +22,7 @@ func newLogger(w io.Writer, format string, level *slog.LevelVar, secrets *redact
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// readable writes durations as text, for which JSON would have nanoseconds, and redacts texts.
+// readable formats durations as text, since JSON would have nanoseconds, and redacts texts.
 func readable(a slog.Attr, secrets *redact.Redactor) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindDuration:
@@ -38,8 +37,7 @@ func readable(a slog.Attr, secrets *redact.Redactor) slog.Attr {
 	return a
 }
 
-// LogDiagnostics logs the diagnostics of a configuration that an engine has read
-// while it runs, one record each.
+// LogDiagnostics logs the diagnostics of a configuration that a running engine has read, as one record each.
 func LogDiagnostics(log *slog.Logger, diags config.Diagnostics) {
 	for _, d := range diags {
 		attrs := []any{"problem", d.Summary}

@@ -10,34 +10,32 @@ import (
 	"github.com/sonde-probe/sonde/internal/redact"
 )
 
-// maxQueuedLog bounds the records that wait to be written, in bytes. As many may be
-// on their way to the reader.
+// maxQueuedLog limits the size of queued records, in bytes. Another batch of that size may be in the write to the reader.
 const maxQueuedLog = 4 << 20
 
-// LogQueue is the io.Writer of a log whose reader may be slow, stopped or gone. Write
-// never blocks: a goroutine of the queue's own writes the records, and those that do
-// not fit are dropped and counted. When the reader is back, one record has their
-// number. The methods may be called concurrently.
+// LogQueue is the io.Writer of a log whose reader may be slow, stopped or gone. Write never blocks: the queue's own goroutine
+// writes the records. Records that do not fit are dropped and counted. When the reader resumes, one record reports their
+// number. It is safe for concurrent use.
 type LogQueue struct {
 	Secrets redact.Redactor // replaces values in the records
 
 	to    io.Writer
-	ended chan struct{} // closed when the goroutine has ended
+	ended chan struct{} // closed when the goroutine exits
 
 	queueMu sync.Mutex // guards the fields below
-	changed sync.Cond  // of queueMu: there are records, or the queue is closed
+	changed sync.Cond  // of queueMu; signals that there are records, or the queue is closed
 	pending []byte     // whole records
-	spare   []byte     // an empty buffer, for pending
+	spare   []byte     // an empty buffer to reuse for pending
 	dropped uint64     // records, since the start
-	noted   uint64     // those of them that the log's notes have counted
+	noted   uint64     // dropped records that notes in the log have reported
 	note    noteFunc   // nil until Logger is called
 	closed  bool
 }
 
-// noteFunc formats the record that says how many records were dropped.
+// noteFunc formats the record that reports the number of dropped records.
 type noteFunc func(dropped uint64) []byte
 
-// NewLogQueue returns a queue in front of w. Close ends its goroutine.
+// NewLogQueue returns a queue that writes to w. Close ends its goroutine.
 func NewLogQueue(w io.Writer) *LogQueue {
 	q := &LogQueue{to: w, ended: make(chan struct{})}
 	q.changed.L = &q.queueMu
@@ -45,7 +43,7 @@ func NewLogQueue(w io.Writer) *LogQueue {
 	return q
 }
 
-// Logger returns a logger that writes to the queue, as NewLogger does.
+// Logger returns a logger like that of NewLogger that writes to the queue.
 func (q *LogQueue) Logger(format string, level *slog.LevelVar) *slog.Logger {
 	if format == "auto" && IsTerminal(q.to) {
 		format = "text"
@@ -73,15 +71,15 @@ func (q *LogQueue) Write(record []byte) (int, error) {
 	return len(record), nil
 }
 
-// Dropped returns how many records were not written, since the start.
+// Dropped returns the number of records that were not written since the start.
 func (q *LogQueue) Dropped() uint64 {
 	q.queueMu.Lock()
 	defer q.queueMu.Unlock()
 	return q.dropped
 }
 
-// Close drops all later records. It returns when the queue is written, or after the
-// timeout: the goroutine is left behind if its write blocks.
+// Close drops all later records. It returns when the queue has been written, or after the timeout. If the write blocks, the
+// goroutine is abandoned.
 func (q *LogQueue) Close(timeout time.Duration) {
 	q.queueMu.Lock()
 	q.closed = true
@@ -95,8 +93,8 @@ func (q *LogQueue) Close(timeout time.Duration) {
 	}
 }
 
-// writeAll writes the records until the queue is closed and empty. A write that fails
-// drops what it has not written: the next one may succeed.
+// writeAll writes the records until the queue is closed and empty. If a write fails, the unwritten records are dropped, and the
+// next write is tried.
 func (q *LogQueue) writeAll() {
 	defer close(q.ended)
 	for {
@@ -110,8 +108,8 @@ func (q *LogQueue) writeAll() {
 	}
 }
 
-// next waits for records, and returns all that are queued. If others were dropped, a
-// note with their number follows. It returns nil when the queue is closed and empty.
+// next waits for records and returns all queued ones. If records were dropped, a note with their number follows. It returns nil
+// if the queue is closed and empty.
 func (q *LogQueue) next() (batch []byte, noted uint64) {
 	q.queueMu.Lock()
 	defer q.queueMu.Unlock()
@@ -131,8 +129,8 @@ func (q *LogQueue) next() (batch []byte, noted uint64) {
 	return batch, noted
 }
 
-// lose counts the records of a batch that could not be written. If its note is among
-// them, the next one repeats what it counted.
+// lose counts the records of a batch that could not be written. If the batch had a note, which is then lost too, the next note
+// repeats its count.
 func (q *LogQueue) lose(rest []byte, noted uint64) {
 	q.queueMu.Lock()
 	defer q.queueMu.Unlock()

@@ -66,7 +66,7 @@ func TestClosingALogQueueIsBoundedInTime(t *testing.T) {
 	})
 }
 
-// failing is a writer that fails until it is repaired, after half of the text.
+// failing is a writer that fails halfway through each text until it is repaired.
 type failing struct {
 	repaired bool
 	text     bytes.Buffer
@@ -79,7 +79,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return bytes.IndexByte(p, '\n') / 2, errors.New("no space left on device")
 }
 
-// complaining is a writer that writes all of a text, and returns an error.
+// complaining is a writer that writes the whole text but returns an error.
 type complaining struct{ text bytes.Buffer }
 
 func (c *complaining) Write(p []byte) (int, error) {

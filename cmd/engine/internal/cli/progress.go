@@ -10,12 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// progressPeriod is after how long Progress says what a command waits for, and how often it says for how long.
-// What takes less time needs no word.
+// progressPeriod is how long Progress waits before it shows a line, and how often it updates the line. Shorter waits are not
+// shown.
 const progressPeriod = time.Second
 
-// Progress shows on a terminal what a command waits for, once that takes longer than a second, in a line that
-// disappears. The nil Progress shows nothing: a pipe and a file get none. The methods may be called concurrently.
+// Progress shows on a terminal the step that a command waits for, if the wait takes longer than a second, in a line that
+// disappears. A nil Progress, which is used for pipes and files, shows nothing. It is safe for concurrent use.
 type Progress struct {
 	w     io.Writer
 	width int
@@ -24,11 +24,11 @@ type Progress struct {
 	step string
 
 	stop  chan struct{}
-	ended chan struct{} // closed when the goroutine has ended
+	ended chan struct{} // closed when the goroutine exits
 	once  sync.Once
 }
 
-// StartProgress begins to wait for a step, such as "reading the configuration". Stop ends its goroutine.
+// StartProgress starts to show a step, such as "reading the configuration". Stop ends its goroutine.
 func StartProgress(w io.Writer, step string) *Progress {
 	if !IsTerminal(w) || os.Getenv("TERM") == "dumb" {
 		return nil
@@ -42,7 +42,7 @@ func startProgress(w io.Writer, width int, step string) *Progress {
 	return p
 }
 
-// Step says what the command waits for from now on.
+// Step sets the step that the command waits for.
 func (p *Progress) Step(text string) {
 	if p == nil {
 		return
@@ -52,7 +52,7 @@ func (p *Progress) Step(text string) {
 	p.step = text
 }
 
-// Stop removes the line. What follows may be written then. It may be called several times.
+// Stop removes the line, so that other output may follow. It may be called several times.
 func (p *Progress) Stop() {
 	if p == nil {
 		return
@@ -63,7 +63,7 @@ func (p *Progress) Stop() {
 
 const eraseLine = "\r\x1b[K"
 
-// show writes the line each second. It leaves the cursor at its begin, so that a line of a log replaces it.
+// show writes the line every second. It leaves the cursor at the start of the line, so that a log line overwrites it.
 func (p *Progress) show() {
 	defer close(p.ended)
 	began := time.Now()

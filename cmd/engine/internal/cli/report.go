@@ -15,12 +15,12 @@ import (
 // Report is the result of one attempt.
 type Report struct {
 	ID     probe.ID
-	Label  string // in text instead of the ID; default: the ID
+	Label  string // shown in text instead of the ID; default: the ID
 	Result probe.Result
 }
 
-// Show writes reports as text, or as a list in JSON, and returns the exit code of the
-// worst outcome as an error, or nil for success.
+// Show writes reports as text, or as a JSON list. It returns an error with the exit code of the worst outcome, or nil for
+// success.
 func Show(w io.Writer, reports []Report, asJSON bool) error {
 	if asJSON {
 		if err := WriteJSON(w, reports); err != nil {
@@ -39,7 +39,7 @@ func Show(w io.Writer, reports []Report, asJSON bool) error {
 // outcomeColors are the colours of outcomes on a terminal.
 var outcomeColors = map[probe.Outcome]Color{probe.Success: Green, probe.Warning: Yellow, probe.Failure: Red, probe.Unknown: Yellow}
 
-// text returns the report for a screen:
+// text formats the report for a screen:
 //
 //	shop/web:readiness: failure http.status
 //	  the status is 503
@@ -58,7 +58,7 @@ func (r Report) text(on Screen) string {
 	return s.String()
 }
 
-// times returns the timings of the attempt that are known.
+// times formats the known timings of the attempt.
 func (r Report) times() string {
 	var parts []string
 	t := r.Result.Timings
@@ -80,7 +80,7 @@ func (r Report) times() string {
 	return times
 }
 
-// MarshalJSON returns the report with the result as the API shows it.
+// MarshalJSON encodes the report, with the result as in the API.
 func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		ID     string     `json:"id"`

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is what a command writes to. The zero Screen has no width.
+// Screen describes the output of a command. The zero Screen has no width.
 type Screen struct {
-	Width, Height int  // in columns and lines; Unlimited without a terminal
-	Color         bool // it shows colours
+	Width, Height int  // in columns and lines; Unlimited if it is not a terminal
+	Color         bool // whether to use colours
 }
 
-// Unlimited is the width and the height of a pipe or a file: they get whole lines.
+// Unlimited is the width and the height of a pipe or a file, whose lines are never wrapped or cut.
 const Unlimited = 1 << 20
 
 // Plain is the screen of a pipe or a file.
 var Plain = Screen{Width: Unlimited, Height: Unlimited}
 
-// ScreenOf returns the size of a terminal, and its colours unless NO_COLOR (https://no-color.org) or TERM=dumb
-// is set. Any other writer is Plain.
+// ScreenOf returns the size of a terminal, with colours unless NO_COLOR (https://no-color.org) or TERM=dumb is set. For any
+// other writer it returns Plain.
 func ScreenOf(w io.Writer) Screen {
 	if !IsTerminal(w) {
 		return Plain
@@ -41,10 +41,10 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Color is an ANSI sequence that begins a colour. The zero Color is the terminal's own.
+// Color is an ANSI sequence that starts a colour. The zero Color is the terminal's default.
 type Color string
 
-// The colours.
+// Colours.
 const (
 	Red    Color = "\x1b[31m"
 	Green  Color = "\x1b[32m"
@@ -53,7 +53,7 @@ const (
 	reset = "\x1b[0m"
 )
 
-// Paint returns a text in a colour, if the screen shows colours.
+// Paint colours a text if the screen shows colours.
 func (s Screen) Paint(c Color, text string) string {
 	if !s.Color || c == "" || text == "" {
 		return text
@@ -61,8 +61,8 @@ func (s Screen) Paint(c Color, text string) string {
 	return string(c) + text + reset
 }
 
-// Wrap breaks a line between words so that it fits the screen. Its second and later lines begin with indent.
-// A longer word keeps its length. The text must not be painted yet.
+// Wrap breaks a line between words so that it fits the screen. All lines but the first begin with indent. Words that are too
+// long are not broken. The text must not be painted yet.
 func (s Screen) Wrap(line, indent string) string {
 	if utf8.RuneCountInString(line) <= s.Width {
 		return line
@@ -86,7 +86,7 @@ func (s Screen) Wrap(line, indent string) string {
 	return out.String()
 }
 
-// Cut returns the beginning of a text that is longer than width, in characters.
+// Cut shortens a text that is longer than width, in characters, and ends it with "…".
 func Cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text

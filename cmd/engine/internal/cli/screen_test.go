@@ -42,7 +42,7 @@ func TestProgressIsShownAfterASecondAndDisappears(t *testing.T) {
 		if out.Len() > 0 {
 			t.Errorf("within a second: %q", out.String())
 		}
-		p.Step("reading the configuration") // the race detector sees that the text was read before
+		p.Step("reading the configuration") // the race detector verifies that the text has been read
 		time.Sleep(200 * time.Millisecond)
 		p.Step("compiling the plugin " + strings.Repeat("x", 100))
 		time.Sleep(time.Second)

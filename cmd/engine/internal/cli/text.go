@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 )
 
-// Round rounds a duration to microseconds below 1ms, else to tenths of a millisecond.
+// Round rounds a duration below 1ms to microseconds, any other to tenths of a millisecond.
 func Round(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return d.Round(time.Microsecond)
@@ -19,8 +19,8 @@ func Round(d time.Duration) time.Duration {
 	return d.Round(100 * time.Microsecond)
 }
 
-// DidYouMean returns the end of an error message about an unknown name: "; " and a
-// suggestion, or the known names, or "" if there are too many of them.
+// DidYouMean returns the end of an error message about an unknown name: "; " and a suggestion or the known names. It returns ""
+// if there are too many known names.
 func DidYouMean(name string, known []string) string {
 	if hint := suggest.Hint(name, known); hint != "" {
 		return "; " + hint
@@ -28,8 +28,7 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
-// MakeGroup makes c a command that only has subcommands: without one it shows its help,
-// and an unknown one is an error.
+// MakeGroup turns c into a command with only subcommands. Without a subcommand it shows its help; an unknown one is an error.
 func MakeGroup(c *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	c.Args = func(c *cobra.Command, args []string) error {

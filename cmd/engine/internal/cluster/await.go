@@ -16,14 +16,14 @@ import (
 // exitRefused is the exit code of a push that an engine refuses.
 const exitRefused = 3
 
-// lookPeriod is the time between two looks at what the engines have answered.
+// lookPeriod is the interval at which the engines' responses are polled.
 const lookPeriod = 200 * time.Millisecond
 
-// await waits until all engines that are to run a revision use it or have refused it, and writes which.
+// await waits until all engines intended to run a revision use it or have refused it, and writes their responses.
 func (s *store) await(ctx context.Context, out, errs io.Writer, progress *cli.Progress, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last answers // as far as they are known
+	var last answers // as far as known
 	for {
 		seen, err := revision.Read(ctx, s.Store)
 		if err == nil {
@@ -49,7 +49,7 @@ func (s *store) await(ctx context.Context, out, errs io.Writer, progress *cli.Pr
 	}
 }
 
-// nameOf says which revision it is.
+// nameOf returns a phrase that names a revision or trial.
 func nameOf(r revision.Revision) string {
 	if r.Engine != "" {
 		return fmt.Sprintf("the trial of revision %d", r.Number)
@@ -57,13 +57,13 @@ func nameOf(r revision.Revision) string {
 	return fmt.Sprintf("revision %d", r.Number)
 }
 
-// answers are those of the engines that are to run a revision, sorted by name.
+// answers are the responses of the engines that are intended to run a revision, sorted by name.
 type answers struct {
 	using       []string
 	refused     []revision.Engine
 	waiting     []string
-	isReplaced  bool // engines are to run another one
-	canRollBack bool // without the number of a revision
+	isReplaced  bool // another revision is now intended for the engines
+	canRollBack bool // rollback works without a revision number
 }
 
 func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
@@ -85,12 +85,12 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		}
 	}
 	if r.Engine != "" && !isFound {
-		a.waiting = append(a.waiting, shown(r.Engine)) // it has been restarted, or has ended
+		a.waiting = append(a.waiting, shown(r.Engine)) // the engine has exited or is restarting
 	}
 	return a
 }
 
-// write writes the answers. The error is that of problem.
+// write writes the responses. It returns the error of problem.
 func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	for _, name := range a.using {
 		fmt.Fprintf(out, "%s uses it\n", name)
@@ -116,8 +116,8 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	return err
 }
 
-// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an
-// engine has refused the revision, whatever the others do. State begins its text.
+// problem returns an error if an engine has refused the revision or has not responded. The exit code is exitRefused if any
+// engine has refused it. The error's text begins with state.
 func (a answers) problem(state string) error {
 	problems := []string{state}
 	if n := len(a.refused); n > 0 {

@@ -1,12 +1,12 @@
-// Package cluster has the commands that read or write the store of a cluster: sonde push, and sonde cluster drain, undrain,
+// Package cluster implements the commands that access the store of a cluster: sonde push, and sonde cluster drain, undrain,
 // revisions and rollback.
 //
 //	cluster.go   the commands
-//	store.go     store: the store, which the files of an engine name
+//	store.go     store: the store named in the files of an engine
 //	drain.go     sonde cluster drain and undrain
 //	push.go      sonde push
-//	propose.go   what push and rollback share: plan, question, and push
-//	await.go     waits for the answers of the engines
+//	propose.go   shared by push and rollback: plan, question, and push
+//	await.go     waits for the responses of the engines
 //	history.go   sonde cluster revisions and rollback
 package cluster
 
@@ -19,8 +19,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 )
 
-// Commands returns the commands of sonde cluster that need the store. Without a function that opens it they say which program
-// has them.
+// Commands returns the commands of sonde cluster that need the store. If open is nil, each command only prints which program
+// implements it.
 func Commands(open daemon.OpenStore) []*cobra.Command {
 	if open == nil {
 		return []*cobra.Command{absent("drain"), absent("undrain"), absent("revisions"), absent("rollback")}
@@ -28,7 +28,7 @@ func Commands(open daemon.OpenStore) []*cobra.Command {
 	return []*cobra.Command{drainCommand(open), undrainCommand(open), revisionsCommand(open), rollbackCommand(open)}
 }
 
-// absent returns a hidden command that says which program has the command of this name.
+// absent returns a hidden command that prints which program implements the command of this name.
 func absent(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true,

@@ -17,10 +17,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// defaultDrainTimeout is as long as an engine waits for an act, twice.
+// defaultDrainTimeout is twice the time for which an engine waits for an act.
 const defaultDrainTimeout = 2 * coord.EndTimeout
 
-// pollPeriod is how often it is looked at which shards the engine owns.
+// pollPeriod is the interval at which the engine's shards are polled.
 const pollPeriod = time.Second
 
 // drainFlags are the flags of the commands about one engine.
@@ -34,7 +34,7 @@ func newDrainFlags(open daemon.OpenStore) drainFlags {
 	return drainFlags{flags: flags{openStore: open, inputs: handlers.Inputs{AllowEmpty: true}}}
 }
 
-// drainCommand returns sonde cluster drain: an operator takes an engine out of service.
+// drainCommand returns the command sonde cluster drain, by which an operator takes an engine out of service.
 func drainCommand(open daemon.OpenStore) *cobra.Command {
 	f := newDrainFlags(open)
 	c := &cobra.Command{
@@ -58,7 +58,7 @@ func drainCommand(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// undrainCommand returns sonde cluster undrain.
+// undrainCommand returns the command sonde cluster undrain.
 func undrainCommand(open daemon.OpenStore) *cobra.Command {
 	f := newDrainFlags(open)
 	c := &cobra.Command{
@@ -75,7 +75,7 @@ func undrainCommand(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// onEngine opens the store for a command about one engine.
+// onEngine returns a RunE that opens the store and calls do for one engine.
 func (f *drainFlags) onEngine(do func(c *cobra.Command, s *store, name string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if f.timeout < 0 {
@@ -116,7 +116,7 @@ func putDrain(ctx context.Context, s *store, name string, isForced bool) (isNew 
 	return coord.PutDrain(ctx, s, coord.Drain{Name: name, By: by, At: time.Now().UTC()}, isForced)
 }
 
-// undrained returns the error for which an engine is not drained, with what to do instead.
+// undrained returns the error of an engine that could not be drained, with a remedy.
 func undrained(ctx context.Context, s *store, name string, err error) error {
 	if !errors.Is(err, coord.ErrNotMember) && !errors.Is(err, coord.ErrLastMember) {
 		return s.advise(err)
@@ -148,7 +148,7 @@ func unknown(name string, members []coord.Member) error {
 	return fmt.Errorf("no engine %q is a member of the cluster%s", name, hint)
 }
 
-// orUndrain proposes to undrain one of the other engines, if one is drained.
+// orUndrain returns a hint to undrain another engine, if another one is drained.
 func orUndrain(drains []coord.Drain, name string) string {
 	for _, d := range drains {
 		if d.Name != name {
@@ -169,16 +169,16 @@ func readEngines(ctx context.Context, s *store) (coord.Overview, error) {
 type waiter struct {
 	store    *store
 	name     string
-	isForced bool // it may keep its shards
+	isForced bool // the engine may keep its shards
 	out      io.Writer
 
-	isUnsettled bool // it may claim shards that it was to have before it was drained: one look without any is not enough
+	isUnsettled bool // the engine may still claim shards assigned before the drain: a first count of zero is not final
 
-	last int   // number of shards that was written; -1 for none
-	err  error // why the store was not read at the last look; nil if it was
+	last int   // number of shards last written; -1 for none
+	err  error // error of the last read of the store; nil for none
 }
 
-// wait looks until the engine owns no shards, or for a time; once if that is 0.
+// wait polls until the engine owns no shards or the timeout has passed. With a timeout of 0 it polls once.
 func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 	late := time.After(timeout)
 	for {
@@ -198,7 +198,7 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// unfinished returns the error of a wait that has ended before the engine owned no shards, with what to do then.
+// unfinished returns the error of a wait that ended while the engine may still own shards. advice is the remedy.
 func (w *waiter) unfinished(advice string) error {
 	if w.err != nil {
 		return fmt.Errorf("%s is drained; it is not known whether it owns shards still: %w", shown(w.name), w.store.advise(w.err))
@@ -206,11 +206,11 @@ func (w *waiter) unfinished(advice string) error {
 	return fmt.Errorf("%s is drained, and owns %s still%s", shown(w.name), cli.Plural(w.last, "shard"), advice)
 }
 
-// look writes how many shards the engine owns if that has changed, and reports whether there is nothing to wait for.
+// look writes the number of the engine's shards if it has changed, and reports whether the wait is over.
 func (w *waiter) look(ctx context.Context) (isDone bool, err error) {
 	known, err := readEngines(ctx, w.store)
 	if w.err = err; err != nil {
-		return false, nil // etcd may have elected another leader
+		return false, nil // retry: etcd may just be electing another leader
 	}
 	if !slices.ContainsFunc(known.Drains, func(d coord.Drain) bool { return d.Name == w.name }) {
 		return false, fmt.Errorf("%s is no longer drained: an operator has undrained it meanwhile", shown(w.name))

@@ -20,12 +20,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// awayStore is what the command reads and writes: a Local that may go away, from the command alone.
+// awayStore is the store of the command: a Local that can become unreachable, for the command only.
 type awayStore struct {
 	*coordtest.Local
 	isAway            atomic.Bool
-	isAwayAfterCommit bool // it goes away when it has committed
-	unclaimed         int  // how many reads show that no engine has claimed a shard
+	isAwayAfterCommit bool // it becomes unreachable after a commit
+	unclaimed         int  // number of reads that show no claimed shards
 }
 
 var errAway = errors.New("no leader")
@@ -51,7 +51,7 @@ func (s *awayStore) Commit(ctx context.Context, all ...coord.Transaction) ([]boo
 
 func (*awayStore) Close() error { return nil }
 
-// join has an engine that never gives up its shards be a member, until end.
+// join makes an engine that never gives up its shards a member, until end is called.
 func join(t *testing.T, b coord.Backend, name string) (end func()) {
 	t.Helper()
 	co, err := coord.New(coord.Config{Name: name, Backend: b})
@@ -65,11 +65,11 @@ func join(t *testing.T, b coord.Backend, name string) (end func()) {
 	return func() { stop(); running.Wait() }
 }
 
-// drainedFleet is a fleet whose engine a is drained, while b could have its shards.
+// drainedFleet is a fleet whose engine a is drained, while engine b could take its shards.
 type drainedFleet struct {
 	store     *awayStore
-	leave     func() // ends the engine a
-	interrupt func() // ends the command
+	leave     func() // stops engine a
+	interrupt func() // interrupts the command
 }
 
 func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
@@ -80,7 +80,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		timeout           time.Duration
 		isAwayAfterCommit bool
 		unclaimed         int
-		meanwhile         func(*drainedFleet) // after some seconds
+		meanwhile         func(*drainedFleet) // runs after a few seconds
 		err, out          string
 	}{
 		{name: "without a wait", err: "a is drained, and owns 4096 shards still; sonde-fleet cluster drain waits until it owns none", out: "a owns 4096 shards\n"},

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// revisionsCommand returns sonde cluster revisions.
+// revisionsCommand returns the command sonde cluster revisions.
 func revisionsCommand(open daemon.OpenStore) *cobra.Command {
 	f := flags{openStore: open}
 	c := &cobra.Command{
@@ -63,7 +63,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 	return table.Flush()
 }
 
-// noteOf returns what else is to be known of a revision.
+// noteOf returns the note column of a revision: its trial, the restored revision and its message.
 func noteOf(r revision.Revision) string {
 	var notes []string
 	if r.Engine != "" {
@@ -78,7 +78,7 @@ func noteOf(r revision.Revision) string {
 	return strings.Join(notes, ": ")
 }
 
-// rollbackCommand returns sonde cluster rollback.
+// rollbackCommand returns the command sonde cluster rollback.
 func rollbackCommand(open daemon.OpenStore) *cobra.Command {
 	f := pushFlags{flags: flags{openStore: open}}
 	c := &cobra.Command{
@@ -129,8 +129,8 @@ func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
 }
 
-// load returns the revision to roll back to, with its files: see pick. For the number 0 it leaves out those that are damaged, and
-// says so.
+// load returns the revision to roll back to, with its files: see pick. If number is 0, it skips damaged revisions and writes
+// which ones.
 func (f *pushFlags) load(c *cobra.Command, to *store, seen revision.Overview, number int64) (revision.Revision, *revision.Bundle, error) {
 	for {
 		earlier, err := pick(seen, number)
@@ -146,7 +146,7 @@ func (f *pushFlags) load(c *cobra.Command, to *store, seen revision.Overview, nu
 	}
 }
 
-// replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
+// replaced returns the revision that a rollback replaces: a trial that its engine runs, else the revision in use.
 func replaced(seen revision.Overview) revision.Revision {
 	latest := seen.Latest()
 	if slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == latest.Engine && e.Running == latest.Ref() }) {
@@ -155,8 +155,8 @@ func replaced(seen revision.Overview) revision.Revision {
 	return seen.InUse()
 }
 
-// pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other
-// files.
+// pick returns the revision with a number. If number is 0, it returns the current revision during a trial, else the latest one
+// with other files.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	current, isTrial := seen.Current(), seen.Latest().Engine != ""
 	for _, r := range slices.Backward(seen.History) {

@@ -16,15 +16,15 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// proposal is a revision that is about to be pushed.
+// proposal is a revision to push.
 type proposal struct {
 	before, after *config.Config // nil if it cannot be read here
 	seen          revision.Overview
 	files         *revision.Bundle
-	restores      int64 // as revision.Revision.Restores
+	restores      int64 // see revision.Revision.Restores
 }
 
-// propose shows what a revision changes, asks, pushes it, and waits until the engines use it.
+// propose shows the changes of a revision, asks for confirmation, pushes it, and waits until the engines use it.
 func (f *pushFlags) propose(c *cobra.Command, to *store, p proposal) error {
 	if err := f.showPlan(c.OutOrStdout(), p); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (f *pushFlags) propose(c *cobra.Command, to *store, p proposal) error {
 	return to.await(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), progress, r, f.timeout)
 }
 
-// showPlan writes what a revision changes. It is an error if engines would refuse that.
+// showPlan writes the changes of a revision. It returns an error if engines would refuse them.
 func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 	if p.before == nil || p.after == nil {
 		return nil
@@ -70,7 +70,7 @@ func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 	return fmt.Errorf("engines would refuse it: %s", plan.Error.Message)
 }
 
-// question returns what is asked before a push.
+// question returns the confirmation question before a push.
 func (f *pushFlags) question(seen revision.Overview) string {
 	latest := seen.Latest()
 	next := latest.Number + 1
@@ -84,8 +84,8 @@ func (f *pushFlags) question(seen revision.Overview) string {
 	return text + "?"
 }
 
-// confirm asks a question. It does not wait for the answer after the context of the command is
-// done: a read from a terminal cannot be interrupted, so it goes on until the program ends.
+// confirm asks a question. It returns when the context of the command is done. The read from a terminal cannot be interrupted,
+// so its goroutine runs until the program exits.
 func confirm(c *cobra.Command, question string) error {
 	fmt.Fprintf(c.OutOrStdout(), "%s [y/N] ", question)
 	read := make(chan error, 1)
@@ -99,7 +99,7 @@ func confirm(c *cobra.Command, question string) error {
 	return err
 }
 
-// readConsent reads the answer to a question, and returns an error unless it is yes.
+// readConsent reads the answer to a question, and returns an error unless the answer is yes.
 func readConsent(from io.Reader) error {
 	answer, err := bufio.NewReader(from).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))

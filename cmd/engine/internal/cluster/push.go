@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// Push returns sonde push. Without a function that opens the store it says which program has the command.
+// Push returns the command sonde push. If open is nil, the command only prints which program implements it.
 func Push(open daemon.OpenStore) *cobra.Command {
 	if open == nil {
 		return absent("push")
@@ -53,18 +53,18 @@ func Push(open daemon.OpenStore) *cobra.Command {
 const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 3 if an engine refuses\n" +
 	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise."
 
-// pushFlags are the flags of a command that makes a revision.
+// pushFlags are the flags of a command that creates a revision.
 type pushFlags struct {
 	flags
 	message string
 	yes     bool
 	dryRun  bool
 	force   bool
-	to      string // the only engine that gets the revision; empty: all
+	to      string // the only engine that gets the revision; empty for all
 	timeout time.Duration
 }
 
-// defaultPushTimeout is that of --timeout: engines may have to compile plugins.
+// defaultPushTimeout is the default of --timeout: engines may have to compile plugins.
 const defaultPushTimeout = time.Minute
 
 // register adds the flags to a command.
@@ -77,7 +77,7 @@ func (f *pushFlags) register(c *cobra.Command) {
 	cli.DurationVar(c.Flags(), &f.timeout, "timeout", defaultPushTimeout, "how long to wait for the answers of the engines")
 }
 
-// usePushed calls a function of a command with the store of a cluster whose configuration is pushed: see flags.use.
+// usePushed calls do with the store of a cluster whose configuration is pushed: see flags.use.
 func (f *pushFlags) usePushed(c *cobra.Command, do func(*store) error) error {
 	if f.timeout <= 0 {
 		return cli.UsageError("--timeout is %v; it must be greater than 0", f.timeout)
@@ -137,7 +137,7 @@ func (f *pushFlags) push(c *cobra.Command, to *store, paths []string) error {
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files})
 }
 
-// checkEngine returns an error if an engine cannot try a revision; "" is none.
+// checkEngine returns an error if the named engine cannot try a revision. An empty name means no trial.
 func checkEngine(seen revision.Overview, name string) error {
 	var names []string
 	for _, e := range seen.Engines {
@@ -156,8 +156,9 @@ func checkEngine(seen revision.Overview, name string) error {
 	return fmt.Errorf("no engine %.100q follows the configuration: write --to with one of %s", name, cli.SomeNames(names))
 }
 
-// isInUse reports whether files are those of the revision that an engine, or for "" each engine, is to run, and none has
-// refused it. A revision that was refused can be pushed again, such as with --force.
+// isInUse reports whether the files with a digest are already in use: they are those of the revision that the engine (or, if it
+// is "", every engine) is intended to run, no engine has refused that revision, and no other engine is on trial. A refused
+// revision can be pushed again, for example with --force.
 func isInUse(seen revision.Overview, engine, digest string) bool {
 	wanted := seen.Wanted(engine)
 	isRefused := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.HasRefused(wanted.Ref()) })
@@ -166,7 +167,8 @@ func isInUse(seen revision.Overview, engine, digest string) bool {
 	return wanted.Digest == digest && !isRefused && !isOtherTrial
 }
 
-// readToPush reads the configuration of paths as an engine would, with its own files, and returns what of it is pushed.
+// readToPush reads the configuration of paths as an engine would, together with the engine's own files, and returns the bundle
+// to push.
 func (s *store) readToPush(c *cobra.Command, paths []string) (*config.Config, *revision.Bundle, error) {
 	in, diags := accepted.ReadFleet(paths)
 	if diags.HasErrors() {
@@ -182,7 +184,7 @@ func (s *store) readToPush(c *cobra.Command, paths []string) (*config.Config, *r
 	}
 	own := s.inputs.Paths()
 	for _, path := range local {
-		if !slices.Contains(own, path) { // the files of the engine name those themselves
+		if !slices.Contains(own, path) { // files that the engine's own files name are not mentioned
 			fmt.Fprintf(c.ErrOrStderr(), "%s is not pushed: each engine reads its own\n", path)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	all := []revision.Revision{{Number: 4, Digest: "4"}, {Number: 5, Digest: "5"}, {Number: 7, Digest: "7"}}
-	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // since engines have refused 7
+	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // pushed again after engines have refused 7
 	trial := revision.Revision{Number: 8, Digest: "8", Engine: "a"}
 	tried := append(slices.Clip(all), trial)
 	for _, c := range []struct {
@@ -40,13 +40,13 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 		{revision.Overview{History: forced}, 7, 7, ""},
 		{revision.Overview{History: all[:1]}, 0, 0, "there is no earlier revision"},
 		{revision.Overview{}, 3, 0, "there is no revision"},
-		{revision.Overview{History: tried}, 0, 7, ""}, // which ends the trial
+		{revision.Overview{History: tried}, 0, 7, ""}, // ends the trial
 		{revision.Overview{History: tried}, 7, 7, ""},
 		{revision.Overview{History: tried}, 5, 5, ""},
 		{revision.Overview{History: []revision.Revision{all[0], trial}}, 0, 4, ""},
-		{revision.Overview{History: tried}, 8, 8, ""}, // for all
+		{revision.Overview{History: tried}, 8, 8, ""}, // for all engines
 		{revision.Overview{History: tried}, 9, 0, "there is no revision 9: those from 4 to 8 are kept"},
-		{revision.Overview{History: append(slices.Clip(tried), revision.Revision{Number: 9, Digest: "9"})}, 0, 7, ""}, // and not the trial
+		{revision.Overview{History: append(slices.Clip(tried), revision.Revision{Number: 9, Digest: "9"})}, 0, 7, ""}, // not the trial
 	} {
 		earlier, err := pick(c.seen, c.number)
 		switch {
@@ -60,8 +60,8 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	}
 }
 
-// The files of the latest revision before the current are gone, and the one before cannot be read: a rollback without a number goes
-// further back, and says so. With a number it is an error.
+// The files of the revision before the current one are missing, and the one before that cannot be read. A rollback without a
+// number goes further back and reports the skipped revisions. With a number it fails.
 func TestARollbackLeavesOutDamagedRevisions(t *testing.T) {
 	b := coordtest.NewLocal()
 	for n := range 4 {
@@ -98,7 +98,7 @@ func TestARollbackLeavesOutDamagedRevisions(t *testing.T) {
 	}
 }
 
-// closing is a daemon.Store.
+// closing adds Close to a Backend, to make it a daemon.Store.
 type closing struct{ coord.Backend }
 
 func (closing) Close() error { return nil }
@@ -139,7 +139,7 @@ func TestFilesThatAreInUseAreNotPushedAgain(t *testing.T) {
 		{revision.Overview{History: history}, "", "2", false},
 		{revision.Overview{History: history}, "a", "1", true},
 		{revision.Overview{History: history, Engines: refusing}, "", "1", false},          // such as with --force
-		{revision.Overview{History: append(slices.Clip(history), trial)}, "", "1", false}, // which ends the trial
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "", "1", false}, // ends the trial
 		{revision.Overview{History: append(slices.Clip(history), trial)}, "", "2", false},
 		{revision.Overview{History: append(slices.Clip(history), trial)}, "a", "2", true},
 		{revision.Overview{History: append(slices.Clip(history), trial)}, "b", "2", false},
@@ -182,7 +182,7 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 		engines []revision.Engine
 		waiting []string
 		text    string
-		code    int // of the exit
+		code    int // exit code
 	}{
 		{of: third, text: "revision 3 is current, and no engine follows the configuration now\n"},
 		{of: third, engines: []revision.Engine{running("a", 3, "3")}, text: "a uses it\nrevision 3 is current, in use by 1 engine\n"},
@@ -236,7 +236,7 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	}
 }
 
-// lasting is a store that is not closed.
+// lasting is a store that ignores Close.
 type lasting struct{ coord.Backend }
 
 func (lasting) Close() error { return nil }
@@ -269,7 +269,7 @@ func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
 }
 
 func TestTheQuestionEndsWithAnInterrupt(t *testing.T) {
-	in, writer := io.Pipe() // a terminal at which no one types
+	in, writer := io.Pipe() // a terminal without input
 	defer writer.Close()
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
@@ -284,7 +284,7 @@ func TestTheQuestionEndsWithAnInterrupt(t *testing.T) {
 	}
 }
 
-// failing is a store that answers once.
+// failing is a store that responds only once.
 type failing struct {
 	coord.Backend
 	entries []coord.Entry
@@ -318,7 +318,7 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 	for _, c := range []struct {
 		store *failing
 		want  string
-		code  int // of the exit
+		code  int // exit code
 	}{
 		{&failing{entries: entries}, "a uses it\nrevision 3 is current; it is not known yet whether these engines use it: b\ufffd; sonde", 1},
 		{&failing{calls: 1}, "revision 3 is stored; it is not known which engines use it: read the revisions of the configuration: the store is away; sonde", 1},

@@ -25,11 +25,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// flags are the flags that say where the store is.
+// flags are the flags that locate the store.
 type flags struct {
 	openStore daemon.OpenStore // required
 	inputs    handlers.Inputs  // of the files of the engine
-	engine    []string         // these files
+	engine    []string         // paths of these files
 }
 
 // register adds the flags to a command.
@@ -38,22 +38,22 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.engine, "engine-config", nil, "`file` of an engine, which has its cluster block, or the folder with it; can be repeated (default "+handlers.DefaultConfig+")")
 }
 
-// requestTimeout bounds a request to a store that cannot be reached.
+// requestTimeout limits a request to a store that may be unreachable.
 const requestTimeout = 10 * time.Second
 
-// store is the store of a cluster, with the files of one of its engines, which say where it is and with which user.
+// store is the store of a cluster, with the files of one of its engines, which name its endpoints and user.
 type store struct {
 	daemon.Store
 	flags *flags
 
-	paths          []string         // of the files, absolute
-	sources, files []config.Source  // the files; and those with variables
-	inputs         *accepted.Inputs // what else they name
-	config         *config.Config   // what they ask for without what is pushed
+	paths          []string         // of the engine's files, absolute
+	sources, files []config.Source  // the engine's files, and files with variables
+	inputs         *accepted.Inputs // other inputs that the files name
+	config         *config.Config   // of the engine's files alone
 }
 
-// use calls a function of a command with the store that the files of an engine name. SIGINT and SIGTERM end the context of the
-// command meanwhile.
+// use calls do with the store that the files of an engine name. Meanwhile, SIGINT and SIGTERM cancel the context of the
+// command.
 func (f *flags) use(c *cobra.Command, do func(*store) error) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,7 +71,7 @@ func (f *flags) use(c *cobra.Command, do func(*store) error) error {
 	return do(s)
 }
 
-// open reads the files of an engine, and opens the store that they name. It does not wait for it.
+// open reads the files of an engine, and opens the store that they name. It does not wait for the store.
 func (f *flags) open(c *cobra.Command) (*store, error) {
 	s := &store{flags: f, inputs: &accepted.Inputs{}}
 	for _, path := range handlers.OrDefault(f.engine) {
@@ -96,7 +96,7 @@ func (f *flags) open(c *cobra.Command) (*store, error) {
 	return s, err
 }
 
-// parse parses the files of the engine, and the texts that Inputs have.
+// parse parses the files of the engine together with the sources in the Inputs.
 func (s *store) parse(ctx context.Context, in *accepted.Inputs) (*config.Config, config.Diagnostics) {
 	p := handlers.NewPlugins(ctx, handlers.WaitForChecks, handlers.Silent)
 	p.Inputs, p.Describe = in, true
@@ -104,7 +104,7 @@ func (s *store) parse(ctx context.Context, in *accepted.Inputs) (*config.Config,
 	return s.flags.inputs.Parse(slices.Concat(s.sources, in.Sources), s.files, p)
 }
 
-// advise adds to the error of a request where the store is that was not reached.
+// advise adds the endpoints of the store to an error if the store did not respond.
 func (s *store) advise(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coord.ErrUnreachable) {
 		return fmt.Errorf("etcd does not answer at %s: %w", strings.Join(s.config.Cluster.Endpoints, ", "), err)
@@ -112,7 +112,7 @@ func (s *store) advise(err error) error {
 	return err
 }
 
-// loadRevision returns the configuration of an engine with a revision, or that of its files for one without Number.
+// loadRevision returns the configuration of an engine with a revision, or that of the engine's files if r.Number is 0.
 func (s *store) loadRevision(ctx context.Context, r revision.Revision) (*config.Config, error) {
 	if r.Number == 0 {
 		return s.config, nil
@@ -128,15 +128,15 @@ func (s *store) loadRevision(ctx context.Context, r revision.Revision) (*config.
 	return loaded, nil
 }
 
-// shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.
+// shown sanitizes the name of an engine for display, since everyone with write access to the store can choose it.
 func shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }
 
-// author returns who runs the command, as people are shown: USER@HOST.
+// author returns the user who runs the command as USER@HOST.
 func author() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	host, _ := os.Hostname() // it may have none
+	host, _ := os.Hostname() // empty on error
 	return name + "@" + host
 }

@@ -1,10 +1,10 @@
-// Package compose makes targets of the services of compose files, as docker compose starts them: for sonde import, and for
+// Package compose converts the services of compose files to targets, as docker compose starts them: for sonde import, and for
 // sonde run --compose.
 //
-//	compose.go     reads a project, and writes its targets
-//	file.go        reads the files of a project, and merges them
+//	compose.go     reads a project and writes its targets
+//	file.go        reads and merges the files of a project
 //	variables.go   ${NAME:-default}, and .env
-//	service.go     what is read of a service
+//	service.go     the supported keys of a service
 //	health.go      writes health checks as probes
 package compose
 
@@ -24,7 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The limits of a project.
+// Limits of a project.
 const (
 	MaxBytes = 1 << 20 // of a file
 
@@ -32,19 +32,19 @@ const (
 	maxReplicas = 100
 )
 
-// project is a project that is being written.
+// project is a project that is being converted.
 type project struct {
 	name      string
 	variables *variables
 	services  map[string]service
 	doc       *document.Document
 	warnings  []string
-	where     string // what a warning is about
+	where     string // the place named in warnings
 }
 
-// Write writes the targets of a project, and returns warnings of what is not converted, which the configuration has as comments. Name is
-// the path of its file, beside which docker compose finds others: Beside returns those that Write reads. A name that is no path, such as
-// "-", has none. LookupEnv returns variables of the environment.
+// Write converts a project to targets. It returns warnings about parts that are not converted, which are also written as
+// comments. name is the path of the compose file; Write also reads the other files of the project, those that Beside returns.
+// If name is "-", there are no other files. lookupEnv returns variables of the environment.
 func Write(name string, text []byte, lookupEnv func(string) (string, bool)) (*document.Document, []string, error) {
 	p := &project{doc: document.New(), where: name}
 	if err := p.read(name, text, lookupEnv); err != nil {
@@ -59,13 +59,13 @@ func Write(name string, text []byte, lookupEnv func(string) (string, bool)) (*do
 	return p.doc, p.warnings, nil
 }
 
-// warn writes a comment, and adds it to the warnings.
+// warn writes a comment and adds it to the warnings.
 func (p *project) warn(body *document.Body, format string, a ...any) {
 	body.Comment(format, a...)
 	p.warnings = append(p.warnings, p.where+": "+fmt.Sprintf(format, a...))
 }
 
-// read reads the project.
+// read reads the files of the project.
 func (p *project) read(name string, text []byte, lookupEnv func(string) (string, bool)) error {
 	all, err := readFile(text)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *project) read(name string, text []byte, lookupEnv func(string) (string,
 	return p.readServices(all)
 }
 
-// readServices reads the services of the project that are active.
+// readServices reads the active services of the project.
 func (p *project) readServices(all *file) error {
 	if len(all.Services) > maxServices {
 		return fmt.Errorf("it has %d services, at most %d are allowed", len(all.Services), maxServices)
@@ -134,7 +134,7 @@ func (p *project) readServices(all *file) error {
 	return nil
 }
 
-// leaveOutJobs removes the services that exit before others start.
+// leaveOutJobs removes services for whose completion other services wait.
 func (p *project) leaveOutJobs() {
 	var jobs []string
 	for _, s := range p.services {
@@ -152,7 +152,7 @@ func (p *project) leaveOutJobs() {
 	}
 }
 
-// resolvedHint says how everything is read.
+// resolvedHint is the remedy for unsupported features.
 const resolvedHint = "For a project with these, use the output of docker compose config."
 
 var (
@@ -161,7 +161,8 @@ var (
 	noNameChar  = regexp.MustCompile(`[^a-z0-9_-]`)
 )
 
-// projectName returns the name that docker compose gives to the project: COMPOSE_PROJECT_NAME, the name in the file, or that of the folder.
+// projectName returns the project's name as docker compose determines it: COMPOSE_PROJECT_NAME, the name in the file, or the
+// name of the folder.
 func (p *project) projectName(all *file, path string) (string, error) {
 	name, _ := p.variables.lookup("COMPOSE_PROJECT_NAME")
 	if given, _ := all.Name.value.(string); name == "" {
@@ -188,7 +189,7 @@ func (p *project) projectName(all *file, path string) (string, error) {
 	return name, nil
 }
 
-// isActive reports whether a service has no profiles, or an active one.
+// isActive reports whether a service has no profiles or an active profile.
 func (p *project) isActive(s service) bool {
 	if len(s.Profiles) == 0 {
 		return true
@@ -198,7 +199,7 @@ func (p *project) isActive(s service) bool {
 	return slices.Contains(active, "*") || slices.ContainsFunc(s.Profiles, func(profile string) bool { return slices.Contains(active, profile) })
 }
 
-// targets returns the names of the targets of a service: one, or one for each replica.
+// targets returns the names of a service's targets: one for each replica.
 func (p *project) targets(name string, s service) (names []string) {
 	target := p.name + "/" + name
 	n := s.replicas()
@@ -236,7 +237,7 @@ func (p *project) write(name string, s service) error {
 	return nil
 }
 
-// The labels of containers of docker compose. Those of docker compose run have True as labelOneoff.
+// Labels of docker compose's containers. Containers of docker compose run have labelOneoff set to True.
 const (
 	labelProject = "com.docker.compose.project"
 	labelService = "com.docker.compose.service"
@@ -244,7 +245,7 @@ const (
 	labelNumber  = "com.docker.compose.container-number"
 )
 
-// defaultGrace is the time that docker compose gives containers to exit.
+// defaultGrace is docker compose's default grace period.
 const defaultGrace = "10s"
 
 // target writes one target.
@@ -273,13 +274,13 @@ func (p *project) target(body *document.Body, s service, labels map[string]strin
 	return p.health(body, s.Health)
 }
 
-// restartPolicy writes whether Sonde restarts a container that its runtime does not start again.
+// restartPolicy writes whether Sonde restarts a container that its runtime does not restart.
 func (p *project) restartPolicy(body *document.Body, s service) error {
 	policy, isGiven, err := s.restart()
 	switch {
 	case err != nil:
 		return err
-	case policy != "no": // the runtime does
+	case policy != "no": // the runtime restarts it
 	case !s.Health.hasProbes():
 		body.Set("restart_policy", "never")
 	case isGiven:

@@ -36,7 +36,7 @@ func TestAProjectBecomesTargets(t *testing.T) {
 	check(t, doc.Bytes())
 }
 
-// check makes the checks of sonde validate.
+// check runs the checks of sonde validate.
 func check(t *testing.T, text []byte) {
 	t.Helper()
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent)
@@ -46,7 +46,7 @@ func check(t *testing.T, text []byte) {
 	}
 }
 
-// write converts a file of a project in a new directory, with a .env.
+// write converts a file of a project in a new directory with a .env file.
 func write(t *testing.T, folder, text, env string) (string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), folder)
@@ -148,8 +148,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// TestAStartupProbeFailsNoEarlierThanDocker has the time of the last failure of a startup probe, of which the first is at once, beside that
-// of the container that Docker takes for unhealthy.
+// TestAStartupProbeFailsNoEarlierThanDocker compares when a startup probe fails, if its first attempt is immediate, with when
+// Docker considers the container unhealthy.
 func TestAStartupProbeFailsNoEarlierThanDocker(t *testing.T) {
 	for _, test := range []struct {
 		check    string
@@ -201,7 +201,7 @@ func TestOtherFilesAreNotRecognized(t *testing.T) {
 	}
 }
 
-// hostile are files that would take memory or time without end.
+// hostile returns files that would take unlimited memory or time.
 func hostile() map[string]string {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 20 {

@@ -10,20 +10,20 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v2" // and not by JSON, in which aliases multiply texts
+	"go.yaml.in/yaml/v2" // not by way of JSON, in which aliases would multiply texts
 
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// file is what is read of a compose file.
+// file holds the supported keys of a compose file.
 type file struct {
 	Name     node                       `yaml:"name"`
 	Services map[string]map[string]node `yaml:"services"`
 	Include  node                       `yaml:"include"`
 }
 
-// node is a value: nil, a string, []node or map[string]node. Numbers and truth values are texts: some words are truth values in
-// YAML 1.1 only.
+// node is a value: nil, a string, []node or map[string]node. Numbers and booleans are kept as strings, since some words are
+// booleans only in YAML 1.1.
 type node struct{ value any }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -58,7 +58,7 @@ func Recognizes(text []byte) bool {
 	return yaml.Unmarshal(text, &f) == nil && len(f.Services) > 0 && f.Kind == nil
 }
 
-// mergeTag matches a tag that says how an override is merged.
+// mergeTag matches a tag that controls how an override is merged.
 var mergeTag = regexp.MustCompile(`(?m)[:-][ \t]+!(?:reset|override)\b`)
 
 // readFile parses a compose file.
@@ -85,7 +85,7 @@ func readFile(text []byte) (*file, error) {
 	return f, nil
 }
 
-// The files beside a compose file that docker compose reads: the first of the overrides if the file has a default name.
+// envFile is the file with variables beside a compose file.
 const envFile = ".env"
 
 var (
@@ -93,7 +93,8 @@ var (
 	overrideNames = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 )
 
-// Beside returns the paths of further files of the project, which need not exist: .env, and the override of a file with a default name.
+// Beside returns the paths of further files of the project, which need not exist: .env, and, for a compose file with a default
+// name, the first existing override.
 func Beside(name string) []string {
 	if name == "-" {
 		return nil
@@ -112,7 +113,7 @@ func Beside(name string) []string {
 	return paths
 }
 
-// readBeside reads a file of the project.
+// readBeside reads a further file of the project.
 func readBeside(path string) ([]byte, error) {
 	text, err := files.ReadRegular(path, MaxBytes)
 	if err != nil {
@@ -121,7 +122,7 @@ func readBeside(path string) ([]byte, error) {
 	return text, nil
 }
 
-// merge adds what an override says.
+// merge merges an override into f.
 func (f *file) merge(over *file) {
 	f.Name, f.Include = merged("name", f.Name, over.Name), merged("include", f.Include, over.Include)
 	if f.Services == nil {
@@ -132,7 +133,7 @@ func (f *file) merge(over *file) {
 	}
 }
 
-// merged returns a value with what an override says of it: mappings are merged, profiles are added, and others are replaced.
+// merged returns a value merged with its override: mappings are merged, profiles are appended, other values are replaced.
 func merged(key string, n, over node) node {
 	switch more := over.value.(type) {
 	case nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// health is a health check. Nil says nothing about it.
+// health is a health check. A nil *health means that the service has none.
 type health struct {
 	Test          test    `json:"test"`
 	Interval      string  `json:"interval"`
@@ -25,7 +25,7 @@ type health struct {
 	Disable       string  `json:"disable"`
 }
 
-// test is the command of a health check, with the word of Docker before it.
+// test is the command of a health check, preceded by Docker's keyword, such as CMD.
 type test []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -41,7 +41,7 @@ func (t *test) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// hasProbes reports whether the health check becomes probes.
+// hasProbes reports whether the health check is converted to probes.
 func (h *health) hasProbes() bool {
 	return h != nil && len(h.Test) > 0 && !h.isDisabled()
 }
@@ -50,7 +50,7 @@ func (h *health) isDisabled() bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(h.Disable)) || len(h.Test) > 0 && h.Test[0] == "NONE"
 }
 
-// The defaults of Docker.
+// Docker's defaults.
 const (
 	defaultInterval      = 30 * time.Second
 	defaultTimeout       = 30 * time.Second
@@ -84,7 +84,7 @@ func (p *project) health(body *document.Body, h *health) error {
 	return nil
 }
 
-// command returns the words of the command.
+// command returns the command as words.
 func (t test) command() (words []string, err error) {
 	for _, w := range t[1:] {
 		words = append(words, command.Escape(w, func(string) bool { return false })) // the target has no variables
@@ -100,13 +100,13 @@ func (t test) command() (words []string, err error) {
 	return nil, fmt.Errorf("begins with %.40q; it must begin with CMD, CMD-SHELL or NONE", t[0])
 }
 
-// times are the numbers of a health check.
+// times are the durations and the number of retries of a health check.
 type times struct {
 	interval, timeout, startPeriod, startInterval time.Duration
 	retries                                       int
 }
 
-// times returns the numbers, with their defaults.
+// times returns the durations and retries, with defaults applied.
 func (h *health) times() (t times, err error) {
 	for _, f := range []struct {
 		name   string
@@ -127,7 +127,7 @@ func (h *health) times() (t times, err error) {
 		*f.to = cmp.Or(*f.to, f.normal)
 	}
 	if t.startPeriod == 0 {
-		t.startInterval = t.interval // Docker has the other one for the start period only
+		t.startInterval = t.interval // Docker uses start_interval only during the start period
 	}
 	if h.Retries != nil {
 		t.retries = int(*h.Retries)
@@ -139,14 +139,15 @@ func (h *health) times() (t times, err error) {
 	return t, nil
 }
 
-// startFailures returns after how many failures of a startup probe Docker takes the container for unhealthy in any case: after the start
-// period and all retries. The first attempt of a probe is at once, and Docker's after an interval.
+// startFailures returns the number of startup probe failures after which Docker considers the container unhealthy in any case:
+// when the start period and all retries are over. One failure is added because the first attempt of a probe is immediate, while
+// Docker first waits an interval.
 func (t times) startFailures() int {
 	until := float64(t.startPeriod) + float64(t.retries)*float64(t.interval)
 	return int(min(math.Ceil(until/float64(t.startInterval)), maxFailures)) + 1
 }
 
-// maxFailures is a threshold that is never reached.
+// maxFailures limits failure thresholds, at a value that is never reached.
 const maxFailures = 1 << 30
 
 // write writes one probe.

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// service is what is read of a service.
+// service holds the supported keys of a service.
 type service struct {
 	Health          *health               `json:"healthcheck"`
 	DependsOn       map[string]dependency `json:"depends_on"`
@@ -32,15 +32,15 @@ type service struct {
 	} `json:"deploy"`
 }
 
-// dependency is what a service waits for.
+// dependency is an entry of depends_on.
 type dependency struct {
 	Condition string `json:"condition"`
 }
 
-// completed is the condition of a dependency that has to exit.
+// completed is the condition of a dependency that must exit successfully.
 const completed = "service_completed_successfully"
 
-// keys are the keys of a service that are read.
+// keys are the supported keys of a service.
 var keys = []string{"healthcheck", "depends_on", "restart", "profiles", "scale", "stop_grace_period", "extends", "deploy"}
 
 // readService reads a service.
@@ -64,7 +64,7 @@ func (p *project) readService(fields map[string]node) (s service, err error) {
 	return s, err
 }
 
-// value returns a value with its variables replaced, as JSON has it.
+// value returns a value for JSON, with its variables expanded.
 func (p *project) value(n node) (any, error) {
 	switch v := n.value.(type) {
 	case string:
@@ -105,7 +105,7 @@ func (n *number) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// replicas returns how many containers the service has.
+// replicas returns the number of the service's containers.
 func (s service) replicas() int {
 	switch {
 	case s.Scale != nil:
@@ -116,12 +116,12 @@ func (s service) replicas() int {
 	return 1
 }
 
-// policies are the restart policies of containers, by what compose files call them.
+// policies maps the restart policies of compose files to those of containers.
 var policies = map[string]string{
 	"": "no", "no": "no", "none": "no", "always": "always", "any": "always", "unless-stopped": "always", "on-failure": "on-failure",
 }
 
-// restart returns the restart policy that the container has in its runtime: no, always or on-failure.
+// restart returns the restart policy of the container in its runtime: no, always or on-failure.
 func (s service) restart() (policy string, isGiven bool, err error) {
 	text := cmp.Or(s.Restart, s.Deploy.RestartPolicy.Condition)
 	name, _, _ := strings.Cut(text, ":") // on-failure:3

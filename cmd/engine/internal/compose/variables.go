@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// The limits of variables.
+// Limits of variables.
 const (
-	maxExpanded = 4 << 20 // bytes of all texts with variables of a project
-	maxNested   = 20      // defaults in defaults
+	maxExpanded = 4 << 20 // bytes of all expanded texts of a project
+	maxNested   = 20      // depth of defaults inside defaults
 )
 
-// variables are those of the environment and of .env.
+// variables are the variables of the environment and of .env.
 type variables struct {
 	lookupEnv func(string) (string, bool)
 	file      map[string]string
-	expanded  int      // bytes
-	warnings  []string // of variables that are not set
+	expanded  int      // bytes so far
+	warnings  []string // about unset variables
 }
 
 // newVariables reads .env. Variables of the environment have precedence.
@@ -35,7 +35,7 @@ func newVariables(text []byte, lookupEnv func(string) (string, bool)) (*variable
 		line, after, _ := strings.Cut(rest, "\n")
 		match := assignment.FindStringSubmatch(line)
 		switch {
-		case line[0] == '#', match == nil && nameOnly.MatchString(line): // a name alone is a variable of the environment
+		case line[0] == '#', match == nil && nameOnly.MatchString(line): // a name without a value refers to the environment
 			rest = after
 			continue
 		case match == nil:
@@ -56,7 +56,7 @@ var (
 	escapes    = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`, `\\`, `\`, `\$`, "$$")
 )
 
-// value returns the value at the start of a text, and the rest of it.
+// value parses the value at the start of a text, and returns the rest of the text.
 func (v *variables) value(text string) (value, rest string, err error) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
 		value, rest, _ = strings.Cut(text, "\n")
@@ -81,7 +81,7 @@ func (v *variables) value(text string) (value, rest string, err error) {
 	return "", "", fmt.Errorf("the quote %c has no end", quote)
 }
 
-// lenient expands a value of .env, which stays as it is if it cannot be expanded: it may be a password.
+// lenient expands a value of .env. A value that cannot be expanded is returned unchanged: it may be a password.
 func (v *variables) lenient(text string) (string, error) {
 	value, err := v.expand(text)
 	if err != nil && !errors.Is(err, errTooLong) {
@@ -99,7 +99,8 @@ func (v *variables) lookup(name string) (string, bool) {
 	return value, isSet
 }
 
-// expand replaces variables in a text as docker compose does: $NAME, ${NAME}, with :-, -, :?, ?, :+ or +, and $$ for a dollar sign.
+// expand expands variables in a text as docker compose does: $NAME, ${NAME}, with :-, -, :?, ?, :+ or +, and $$ for a dollar
+// sign.
 func (v *variables) expand(text string) (string, error) { return v.nested(text, 0) }
 
 func (v *variables) nested(text string, depth int) (string, error) {
@@ -133,7 +134,7 @@ var errTooLong = fmt.Errorf("the texts with variables are longer than %d bytes",
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 
-// reference returns the value of a reference whose $ precedes a text, and how long it is.
+// reference expands the reference at the start of a text, after its $. used is the reference's length.
 func (v *variables) reference(text string, depth int) (value string, used int, err error) {
 	if strings.HasPrefix(text, "$") {
 		return "$", 1, nil
@@ -157,10 +158,10 @@ func (v *variables) reference(text string, depth int) (value string, used int, e
 	return value, end + 1, err
 }
 
-// operators are those between a name and a text. The last one is none.
+// operators are the operators between a name and its argument. The last one, "", stands for no operator.
 var operators = []string{":-", ":?", ":+", "-", "?", "+", ""}
 
-// operate returns the value of a variable with an operator.
+// operate returns the value of a variable after applying an operator.
 func (v *variables) operate(name, operator, argument string, depth int) (string, error) {
 	value, isSet := v.lookup(name)
 	if strings.HasPrefix(operator, ":") && value == "" {
@@ -190,7 +191,7 @@ func (v *variables) operate(name, operator, argument string, depth int) (string,
 	return value, nil
 }
 
-// closing returns where the brace at the start of a text is closed, or -1.
+// closing returns the index of the brace that closes the one at the start of a text, or -1.
 func closing(text string) int {
 	if !strings.HasPrefix(text, "{") {
 		return -1

@@ -1,5 +1,5 @@
-// Package control opens and finds the control sockets of engines: unix sockets by which the user of
-// an engine, and root, may reload it and operate its targets, whatever it listens on and without a token.
+// Package control opens and finds the control sockets of engines. Through these unix sockets, the user of an engine, and root,
+// may reload it and operate its targets without a token, whatever address it listens on.
 package control
 
 import (
@@ -22,25 +22,25 @@ import (
 
 const (
 	prefix     = "sonde-engine-"
-	pidPrefix  = "pid-" // of the name of an engine that listens on no address
+	pidPrefix  = "pid-" // in the name of an engine that listens on no address
 	socketName = "control.sock"
 
-	// serviceDir is the runtime directory of the service that the packages install, in which root
-	// finds its engine.
+	// serviceDir is the runtime directory of the packaged service, in which root finds its engine.
 	serviceDir = "/run/sonde"
 
-	// dialTimeout bounds how long an engine that accepts no connection is waited for.
+	// dialTimeout limits the wait for an engine that does not accept connections.
 	dialTimeout = time.Second
 )
 
-// Socket is an open control socket. Close of nil does nothing.
+// Socket is an open control socket. Close does nothing if the socket is nil.
 type Socket struct {
 	Listener net.Listener
 	dir      string
 }
 
-// here returns what ends the name of an engine with an address: the namespace in which no other engine has that, as
-// "@4026531840". Containers and network namespaces may share the directory. It is "" where there are no namespaces.
+// here returns the suffix of an engine's name: "@" and the number of the namespace in which the engine's address is unique,
+// such as "@4026531840". Containers and network namespaces may share the directory. It returns "" on systems without
+// namespaces.
 func here(address string) string {
 	kind := "net"
 	if strings.HasPrefix(address, pidPrefix) {
@@ -54,8 +54,8 @@ func here(address string) string {
 	return "@" + number
 }
 
-// Listen opens the control socket of an engine that listens on an address, "" for none. Only this
-// user and root can connect.
+// Listen opens the control socket of an engine. address is that on which the engine listens, or "" for none. Only this user and
+// root can connect.
 func Listen(address string) (*Socket, error) {
 	parent, err := private.OfUser()
 	if err != nil {
@@ -81,7 +81,7 @@ func Listen(address string) (*Socket, error) {
 	return s, nil
 }
 
-// Close closes the socket, and removes it.
+// Close closes and removes the socket.
 func (s *Socket) Close() {
 	if s != nil {
 		_ = s.Listener.Close()
@@ -99,7 +99,7 @@ func isListening(path string) bool {
 	return true
 }
 
-// sockets returns the paths of the sockets in a directory, "" for none.
+// sockets returns the paths of the sockets in a directory. For "" it returns none.
 func sockets(parent string) []string {
 	if parent == "" {
 		return nil
@@ -108,12 +108,12 @@ func sockets(parent string) []string {
 	return paths
 }
 
-// Find returns the path of the control socket of an engine that listens on an address, or of the
-// only engine that runs if the address is "". It returns "" if there is none, and an error if there
-// are several, or only ones in other namespaces. It finds engines of this user; root finds the service, too.
+// Find returns the path of the control socket of the engine that listens on address, or of the only running engine if address
+// is "". It returns "" if there is no such engine, and an error if there are several, or only ones in other namespaces. It
+// finds engines of this user; for root also the service.
 func Find(address string) (path string, err error) {
 	var found, elsewhere []string
-	own, _ := private.OfUser() // "" with an error
+	own, _ := private.OfUser() // "" on error
 	for _, dir := range []string{own, serviceDir} {
 		for _, path := range sockets(dir) {
 			name, isHere := nameOf(path)
@@ -142,7 +142,7 @@ func Find(address string) (path string, err error) {
 	return "", fmt.Errorf("%d engines of this user run, give the address of one of them with --address: %s", len(found), strings.Join(names, ", "))
 }
 
-// nameOf returns the address of the engine that a socket belongs to, and whether it is in the namespace of this program.
+// nameOf returns the address of the engine that a socket belongs to, and whether that engine is in this program's namespace.
 func nameOf(path string) (name string, isHere bool) {
 	name = strings.TrimPrefix(filepath.Base(filepath.Dir(path)), prefix)
 	if at := strings.LastIndexByte(name, '@'); at >= 0 {
@@ -152,8 +152,9 @@ func nameOf(path string) (name string, isHere bool) {
 	return name, here(name) == ""
 }
 
-// matches reports whether an engine with a name is reached by an address, however that is written: the one on which it listens, or a
-// loopback address of its family if it listens on all. The host localhost is 127.0.0.1 and ::1, and no other loopback address.
+// matches reports whether an engine with a name can be reached at an address, in any spelling. The address is the one on which
+// the engine listens, or, if it listens on all addresses, a loopback address of a family that it serves. The host localhost means
+// 127.0.0.1 and ::1, no other loopback address.
 func matches(name, address string) bool {
 	if address == "" || name == address {
 		return true
@@ -176,7 +177,7 @@ func matches(name, address string) bool {
 	})
 }
 
-// Dial connects to a control socket. It is the DialContext of an http.Transport for a path.
+// Dial returns a DialContext for an http.Transport that connects to the control socket at path.
 func Dial(path string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
-// address returns that of an engine of which no other test has a socket.
+// address returns an engine address that no other test uses.
 func address(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func TestOnlyTheUserOfAnEngineCanReachItsSocket(t *testing.T) {
 	}
 }
 
-// dialer is the variable by which this test program only connects to a socket.
+// dialer is the environment variable that makes this test program only connect to a socket.
 const dialer = "SONDE_TEST_DIAL"
 
 func TestMain(m *testing.M) {
@@ -89,7 +89,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// kill closes a socket as the end of a process does, which removes nothing.
+// kill closes a socket without removing it, as if the process had been killed.
 func kill(t *testing.T, s *Socket) {
 	t.Helper()
 	path := filepath.Join(s.dir, socketName)

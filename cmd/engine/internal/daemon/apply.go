@@ -12,15 +12,15 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// applied is what a configuration that was put into use has changed.
+// applied is the result of applying a configuration: the changes that it made.
 type applied struct {
 	engine.Changes
 	instances api.InstanceChanges
 	blocks    []api.BlockChange
 }
 
-// apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has
-// an error about what would happen to the targets in use. Check is called last, right before the commit.
+// apply puts a configuration, including the pods, into use. It applies all of it or nothing: it fails if a part cannot use the
+// configuration, or if check rejects the effect on the current targets. check is called last, right before the commit.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (applied, error) {
 	d.addSecrets(c.Secrets)
 	p, err := d.agent.Plan(c)
@@ -41,10 +41,10 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 	return done, nil
 }
 
-// guardHint is the cure of a guardError.
+// guardHint is the remedy shown with a guardError.
 const guardHint = `if this is meant, run sonde reload --force, or set reload_guard = "100%" in the engine block and reload again`
 
-// guardError is the error of a configuration that the reload guard refuses.
+// guardError reports that the reload guard refused a configuration.
 type guardError struct {
 	effect restart.Effect
 	guard  probe.Share
@@ -55,14 +55,14 @@ func (e *guardError) Error() string {
 	return fmt.Sprintf("the configuration would %v, more than reload_guard allows (%v)", e.effect, e.guard)
 }
 
-// named names some of the targets that the configuration would have removed or restarted.
+// named returns a short list of targets that the configuration would have removed or restarted.
 func (e *guardError) named(targets []string) string {
 	slices.Sort(targets)
 	return cli.SomeNames(targets)
 }
 
-// reloadGuard returns the check of a reload: its effect is a *guardError if a configuration
-// would remove or restart more targets than it permits itself.
+// reloadGuard returns the check of a reload. The check returns a *guardError if the configuration would remove or restart more
+// targets than its own reload_guard allows.
 func reloadGuard(c *config.Config) func(restart.Effect) error {
 	return func(e restart.Effect) error {
 		if !e.Exceeds(c.Engine.ReloadGuard) {
@@ -72,12 +72,12 @@ func reloadGuard(c *config.Config) func(restart.Effect) error {
 	}
 }
 
-// anyEffect is the check of what may remove and restart all targets: pods whose manifests
-// are gone, as for the kubelet.
+// anyEffect is a check that allows removing and restarting all targets. It is used for pods whose manifests were deleted, as in
+// the kubelet.
 func anyEffect(restart.Effect) error { return nil }
 
-// brakedBy returns a check with which, once it has no error, restarts wait that would follow from a reload if its
-// configuration is wrong: see restart.Controller.Reloading.
+// brakedBy wraps check. If check passes, the controller is notified of the reload, so that it can delay restarts that a wrong
+// configuration would cause: see restart.Controller.Reloading.
 func brakedBy(restarts *restart.Controller, t *targets, reload string, isForced bool, check func(restart.Effect) error) func(restart.Effect) error {
 	return func(e restart.Effect) error {
 		err := check(e)

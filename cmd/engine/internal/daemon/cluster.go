@@ -26,31 +26,33 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Store is what the engines of a cluster share.
+// Store is the backend that the engines of a cluster share.
 type Store interface {
 	coord.Backend
 	Close() error
 }
 
-// OpenStore opens the store that a cluster block names. While that is away it waits some seconds at most, and has no error.
+// OpenStore opens the store of a cluster block. If the store is unreachable, OpenStore waits a few seconds at most and returns
+// no error.
 type OpenStore func(config.Cluster) (Store, error)
 
-// sharing is what becomes of the targets that an engine shares with others: a *cluster, or alone.
+// sharing manages the targets that an engine shares with others. It is a *cluster or alone.
 type sharing interface {
-	// divide sets which targets a configuration shares, or returns an error about what a reload cannot change.
+	// divide separates the shared targets of a configuration from the engine's own. It returns an error for a change that a
+	// reload cannot apply.
 	divide(next *config.Config, n *desired) (*desired, error)
 
-	// plan prepares the change of those targets, and changes nothing.
+	// plan prepares the change to the shared targets without applying it.
 	plan(n *desired) (sharedChange, error)
 
-	isShared(target string) bool // is it one of them now
-	mayOwn(target string) bool   // is it one of them, and not known to be another engine's
+	isShared(target string) bool // whether the target is shared now
+	mayOwn(target string) bool   // whether the target is shared and not known to belong to another engine
 }
 
-// sharedChange is a change of targets that engines share.
+// sharedChange is a change to the shared targets.
 type sharedChange struct {
 	probes engine.Preview
-	effect restart.Effect // on the targets of all engines, so that all accept the same configuration
+	effect restart.Effect // on the targets of all engines, so that all engines accept the same configuration
 	commit func()
 }
 
@@ -70,19 +72,19 @@ func (alone) mayOwn(string) bool                  { return false }
 
 // cluster is the membership of the engine in a cluster.
 type cluster struct {
-	config      config.Cluster // that it was opened with
+	config      config.Cluster // at the time of opening
 	store       Store
 	coordinator *coord.Coordinator
-	follower    *revision.Follower // of the configuration that is pushed; nil if the targets are in the files of the engine
-	known       chan struct{}      // closed by setKnown: it is known whether this engine runs the current revision
+	follower    *revision.Follower // of the pushed configuration; nil if the targets are in the engine's own files
+	known       chan struct{}      // closed by setKnown once it is known whether this engine runs the current revision
 	setKnown    func()
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
-	inUse atomic.Pointer[desired] // what the configuration in use asks for, without the shared probes: see fleet.Fleet.Probes
+	inUse atomic.Pointer[desired] // the configuration in use, without the shared probes: see fleet.Fleet.Probes
 }
 
-// openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
+// openCluster opens the cluster of a configuration without joining it. It returns nil if there is no cluster block.
 func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	if c == nil {
 		if d.flags.clusterName != "" {
@@ -112,8 +114,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	return opened, nil
 }
 
-// ClusterName returns the name of an engine in its cluster: what was given, or that of the cluster block, or else the name
-// of this host.
+// ClusterName returns the name of an engine in its cluster: given, else the name in the cluster block, else the host name.
 func ClusterName(given string, c config.Cluster) (string, error) {
 	if name := cmp.Or(given, c.Name); name != "" {
 		return name, nil
@@ -125,22 +126,23 @@ func ClusterName(given string, c config.Cluster) (string, error) {
 	return name, nil
 }
 
-// makeFleet makes what gives the engine its share of the targets. Of the configuration it sets what is about the cluster.
+// makeFleet creates the fleet, which manages this engine's share of the targets. It completes the given configuration with the
+// cluster's settings.
 func (c *cluster) makeFleet(with fleet.Config, resume string) {
 	with.Vantage.Logger = with.Logger.With("vantage", c.coordinator.Name())
 	with.Coordinator, with.Zone, with.Resume = c.coordinator, c.config.Zone(), fleet.Resume(resume)
 	c.fleet = fleet.New(with)
 }
 
-// markTold says that receivers know something else of a target or a group: see fleet.NoticesChanged.
+// markTold reports a change in the notices sent about a target or group: see fleet.NoticesChanged.
 func (c *cluster) markTold(s notify.Subject) {
 	if s.Kind == notify.KindGroup || c.isShared(s.Name) {
 		c.fleet.NoticesChanged(s.Name)
 	}
 }
 
-// run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves when the acts that
-// are being done have ended. The engine must run until it returns.
+// run keeps the engine a member of the cluster until ctx is done. It then stores pending changes and leaves the cluster once
+// the acts in progress have finished. The engine must run until run returns.
 func (c *cluster) run(ctx context.Context) {
 	member, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
@@ -149,7 +151,7 @@ func (c *cluster) run(ctx context.Context) {
 		parts.Go(func() { c.follower.Run(ctx) })
 	}
 	parts.Go(func() { c.pauses.Share(ctx) })
-	select { // no one sees a target without its pause
+	select { // no part must see a target without its pause
 	case <-c.pauses.Synced():
 	case <-ctx.Done():
 	}
@@ -157,11 +159,11 @@ func (c *cluster) run(ctx context.Context) {
 	c.fleet.Run(ctx)
 	leave()
 	parts.Wait()
-	_ = c.store.Close() // there is nothing left to be lost
+	_ = c.store.Close() // all changes are stored
 }
 
-// join is a member of the cluster until member is done. If targets are pushed, it joins when it is known whether those
-// that it has are the current ones: ctx may be done before.
+// join keeps the engine a member of the cluster until member is done. If targets are pushed, join first waits until it is known
+// whether the engine runs the current revision, or until ctx is done.
 func (c *cluster) join(ctx, member context.Context) {
 	if c.follower != nil {
 		select {
@@ -173,36 +175,37 @@ func (c *cluster) join(ctx, member context.Context) {
 	c.coordinator.Run(member)
 }
 
-// isShared reports whether a target is one of those that the engines share.
+// isShared reports whether the engines share a target.
 func (c *cluster) isShared(target string) bool {
 	return c.inUse.Load().isShared(target)
 }
 
-// isBrought reports whether a unit is none of this engine alone: the fleet has brought it, and removes it a moment after the
-// target is no longer shared.
+// isBrought reports whether a target's unit was added by the fleet, not by this engine's own configuration. The fleet removes
+// the unit shortly after the target is no longer shared.
 func (c *cluster) isBrought(target string) bool {
 	_, isOwn := c.inUse.Load().units[target]
 	return !isOwn
 }
 
-// mayNotify reports whether this engine may notify receivers about a target. About a shared one it may while fleet.MayNotify reports
-// true and the pauses of the target are known. Any goroutine may call it.
+// mayNotify reports whether this engine may notify receivers about a target. For a shared target, fleet.MayNotify must report
+// true and the target's pauses must be synced. It is safe for concurrent use.
 func (c *cluster) mayNotify(target string) bool {
 	return !c.isShared(target) || c.fleet.MayNotify(target) && c.pauses.IsSynced(target)
 }
 
-// isDoubted reports whether this engine doubts its own verdicts about a target or group. Any goroutine may call it.
+// isDoubted reports whether this engine doubts its own verdicts about a target or group. It is safe for concurrent use.
 func (c *cluster) isDoubted(s notify.Subject) bool {
 	return (s.Kind == notify.KindGroup || c.isShared(s.Name)) && !c.fleet.Doubt().MayAct
 }
 
-// mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. Any
-// goroutine may call it.
+// mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. It is safe for
+// concurrent use.
 func (c *cluster) mayRestart(target string) bool {
 	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.IsSynced(target)
 }
 
-// notifierOf returns which engine notifies receivers about a group: the one that owns the shard of its name. Any goroutine may call it.
+// notifierOf returns which engine notifies receivers about a group: the owner of the shard of its name. It is safe for
+// concurrent use.
 func (c *cluster) notifierOf(group string) notify.Notifier {
 	if c.fleet.MayNotify(group) {
 		return notify.ThisEngine
@@ -214,7 +217,7 @@ func (c *cluster) notifierOf(group string) notify.Notifier {
 	return notify.OtherEngine
 }
 
-// ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.
+// ownerOf returns the engine that owns a shared target. It returns "" if no engine owns it or the target is not shared.
 func (c *cluster) ownerOf(target string) string {
 	if !c.isShared(target) {
 		return ""
@@ -222,7 +225,7 @@ func (c *cluster) ownerOf(target string) string {
 	return c.coordinator.OwnerOf(target)
 }
 
-// mayOwn reports whether a target is one that is shared, and no other engine is known to own it.
+// mayOwn reports whether a target is shared and not known to belong to another engine.
 func (c *cluster) mayOwn(target string) bool {
 	if !c.isShared(target) {
 		return false
@@ -231,8 +234,8 @@ func (c *cluster) mayOwn(target string) bool {
 	return owner == "" || owner == c.coordinator.Name()
 }
 
-// divide implements sharing: shared are the targets of the configuration's files that have probes, and whose instances the
-// engine does not run.
+// divide implements sharing. A target is shared if it is defined in the configuration files, has probes, and its instances are
+// not run by the engine.
 func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 	switch {
 	case next.Cluster == nil:
@@ -285,7 +288,7 @@ func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
 	return planned, nil
 }
 
-// effectOf returns what becomes of all targets that are shared.
+// effectOf returns the effect of a change on all shared targets.
 func (c *cluster) effectOf(n *desired) (e restart.Effect) {
 	before := c.inUse.Load().shared.Units
 	e.Units = len(before)
@@ -302,7 +305,7 @@ func (c *cluster) effectOf(n *desired) (e restart.Effect) {
 	return e
 }
 
-// preview returns what becomes of the probes that are shared, whichever engine has them.
+// preview returns the changes to the shared probes, whichever engine runs them.
 func (c *cluster) preview(n *desired) (engine.Preview, error) {
 	scratch := engine.New(engine.Config{}) // never runs
 	if _, err := scratch.Apply(c.fleet.Probes()); err != nil {
@@ -316,7 +319,7 @@ func (c *cluster) preview(n *desired) (engine.Preview, error) {
 	return p.Preview(), nil
 }
 
-// addCounts adds the counts of other changes.
+// addCounts adds the counts of other to those of to.
 func addCounts(to *engine.Changes, other engine.Changes) {
 	to.Added += other.Added
 	to.Updated += other.Updated
@@ -325,7 +328,7 @@ func addCounts(to *engine.Changes, other engine.Changes) {
 	to.Kept += other.Kept
 }
 
-// status returns what is known of the cluster, for the API.
+// status returns the state of the cluster for the API.
 func (c *cluster) status() api.Cluster {
 	st := c.coordinator.Status()
 	shared := c.inUse.Load().shared.Units
@@ -344,7 +347,7 @@ func (c *cluster) status() api.Cluster {
 		owns[c.coordinator.OwnerOf(target)]++
 	}
 	engines, differences := c.fleet.Engines(), c.fleet.Differences()
-	if !known.Allowed { // they may be anything by now
+	if !known.Allowed { // the reports may be outdated
 		maps.DeleteFunc(engines, func(name string, _ fleet.Vantage) bool { return name != st.Name })
 	}
 	for _, m := range st.Members {
@@ -362,7 +365,7 @@ func (c *cluster) status() api.Cluster {
 	return known
 }
 
-// healthOf returns how an engine is, by what it has said of itself.
+// healthOf returns the health of an engine according to its own last report.
 func healthOf(engines map[string]fleet.Vantage, name string) api.MemberHealth {
 	switch said, isKnown := engines[name]; {
 	case !isKnown:
@@ -373,7 +376,7 @@ func healthOf(engines map[string]fleet.Vantage, name string) api.MemberHealth {
 	return api.MemberWell
 }
 
-// doubtOf returns why an engine doubts its own verdicts, for the API.
+// doubtOf returns for the API why an engine doubts its own verdicts.
 func doubtOf(s doubt.State) api.Doubt {
 	switch {
 	case s.Alone:
@@ -383,5 +386,5 @@ func doubtOf(s doubt.State) api.Doubt {
 	case !s.MayAct && s.SuspectAt.IsZero() && s != doubt.State{}:
 		return api.DoubtRecovering
 	}
-	return api.DoubtNone // or it has not begun, or others have not said yet what they see
+	return api.DoubtNone // or the doubt has not begun, or the other engines have not reported their verdicts yet
 }

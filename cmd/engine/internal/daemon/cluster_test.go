@@ -19,11 +19,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// silentStore is a Store that does not answer once it is away.
+// silentStore is a Store that does not respond while it is away.
 type silentStore struct {
 	*coordtest.Local
 	isAway atomic.Bool
-	ranges atomic.Int64 // how often entries of a prefix were asked for
+	ranges atomic.Int64 // number of range requests
 }
 
 func (s *silentStore) Close() error { return nil }
@@ -71,7 +71,7 @@ func (s *silentStore) Range(ctx context.Context, prefix string) ([]coord.Entry, 
 	return s.Local.Range(ctx, prefix)
 }
 
-// endless is a driver whose instances end when they are asked to.
+// endless is a driver whose instances run until they are asked to end.
 type endless struct{ asked func() }
 
 func (d endless) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) restart.Exit {
@@ -90,8 +90,8 @@ type elsewhere struct{ endless }
 
 func (elsewhere) SetFailed(func(error)) {}
 
-// A restart waits for the store, which does not answer, when the engine is stopped: the processes of its host must be
-// asked to exit at once, and the engine must end soon after them.
+// A restart is waiting for a store that does not respond when the engine is stopped. The processes of this host must be asked
+// to exit immediately, and the engine must exit soon after them.
 func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := idle(t), &silentStore{Local: coordtest.NewLocal()}
@@ -154,8 +154,8 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// The status shows what etcd has shown last: a page that asks each second costs etcd nothing, and does not hang while
-// etcd is away.
+// The status shows the data last read from etcd: polling it once a second costs etcd nothing, and the status does not hang
+// while etcd is unreachable.
 func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := idle(t), &silentStore{Local: coordtest.NewLocal()}
@@ -190,14 +190,14 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		}
 		check("while the store answers")
 		s.isAway.Store(true)
-		time.Sleep(time.Second) // its lease lasts
+		time.Sleep(time.Second) // the lease is still valid
 		synctest.Wait()
 		check("while it is away")
 	})
 }
 
-// Two pushes follow each other before the fleet has removed the targets that the first one has: the second is not
-// refused because of them.
+// Two pushes follow each other before the fleet has removed the targets of the first one. The second push is not refused
+// because of those targets.
 func TestTargetsThatTheFleetIsAboutToRemoveDoNotCount(t *testing.T) {
 	d := idle(t)
 	d.flags = &flags{clusterName: "a"}

@@ -1,30 +1,29 @@
-// Package daemon is sonde run: an engine, the processes and restarts that it
-// controls, and the API that shows it.
+// Package daemon implements sonde run: an engine, the processes and restarts that it controls, and its API.
 //
 //	command.go  the command and its flags
-//	daemon.go   assembles the parts, and runs them
-//	start.go    the configuration that an engine starts with
+//	daemon.go   assembles and runs the parts
+//	start.go    loads the configuration at the start
 //	kept.go     keeps the configuration in use for the next start
-//	listen.go   the listeners of the API, of beats and of the control socket
+//	listen.go   listeners of the API, of beats and of the control socket
 //	pushed.go   the configuration that is pushed to the engines of a cluster
-//	loader.go   jobs: reloads that signals and requests ask for, one at a time
-//	apply.go    puts a configuration into use: plans it, asks the reload guard, and commits or discards it
-//	reload.go   how a reload ends, of the configuration or of pods
+//	loader.go   jobs: reloads requested by signals and API requests, one at a time
+//	apply.go    puts a configuration into use: plans it, checks the reload guard, and commits or discards it
+//	reload.go   the result of a reload, of the configuration or of pods
 //	parts.go    the parts that a configuration changes
-//	plan.go     says what a reload would do
-//	watch.go    finds that files have changed
+//	plan.go     previews a reload
+//	watch.go    detects changed files
 //	signals.go  catches signals, and the loop that handles them
-//	targets.go  the part of the targets: their probes and units
-//	saved.go    the list of what the engine remembers over a restart
-//	processes.go the drivers of targets, and the processes that the previous engine has left running
-//	containers.go the containers that it has made
-//	operate.go  what operators do to targets
-//	notifiers.go what receivers were told, between engines and for the API
-//	maintenance.go maintenances by the calendar
+//	targets.go  the targets part: their probes and units
+//	saved.go    the subjects in the state file
+//	processes.go the drivers of targets, and processes left running by the previous engine
+//	containers.go containers created by this engine
+//	operate.go  operations on targets: stop, start, restart, pause
+//	notifiers.go notices sent to receivers, shared between engines and shown in the API
+//	maintenance.go scheduled maintenances
 //	cluster.go  the targets that engines share
 //	servicemanager.go notifies systemd of the state of the engine
-//	notify.go   sonde notify: a command whose probes decide what systemd is told
-//	nameservers.go log lines about name servers that do not answer
+//	notify.go   sonde notify: a command whose probes decide its notifications to systemd
+//	nameservers.go logs name servers that do not respond
 package daemon
 
 import (
@@ -47,7 +46,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// flags are the flags of sonde run. Those that are given override the engine block.
+// flags are the flags of sonde run. Flags that are set override the engine block.
 type flags struct {
 	inputs handlers.Inputs
 
@@ -60,8 +59,7 @@ type flags struct {
 	pods        manifests.Flags
 }
 
-// Command returns sonde run. The version is shown in /metrics. Without openStore a cluster block is an
-// error.
+// Command returns the command sonde run. The version is shown in /metrics. If openStore is nil, a cluster block is an error.
 func Command(version string, openStore OpenStore) *cobra.Command {
 	var f flags
 	f.inputs.NoCluster = openStore == nil
@@ -99,7 +97,7 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 	return c
 }
 
-// flushTimeout is how long the end of the program waits for the log's reader.
+// flushTimeout is how long the program waits at exit for the reader of its log.
 const flushTimeout = time.Second
 
 // run runs the engine until a signal stops it.
@@ -121,19 +119,19 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	first := background(start.load)
 	var loaded loadResult
 	select {
-	case <-signals.stop: // a pipe as configuration may never end
+	case <-signals.stop: // a pipe as configuration may never reach its end
 		return nil
 	case loaded = <-first:
 	}
 	if loaded.diags.HasErrors() {
 		progress.Stop()
-		signals.release() // so that they end a program whose standard error is not read
+		signals.release() // so that signals end the program even if its standard error is not read
 		return cli.ShowDiagnostics(c, loaded.diags, cli.ExitFailed)
 	}
 	log := logger(loaded.config.Engine)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log)         // for packages without a logger of their own
-	stdlog.SetOutput(io.Discard) // where net/http writes what a server has sent to a connection without a request
+	stdlog.SetOutput(io.Discard) // net/http logs data there that a server sent on an idle connection
 	cli.LogDiagnostics(log, loaded.diags)
 	d := &daemon{parts: parts{beats: f.inputs.Beats}, flags: f, paths: paths, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
@@ -157,17 +155,17 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	return d.run(context.WithoutCancel(c.Context()))
 }
 
-// background begins to call a function that may wait for a disk that hangs, and returns a channel with its result.
+// background calls f, which may hang on a disk, in a goroutine and returns a channel for its result.
 func background[T any](f func() T) <-chan T {
 	result := make(chan T, 1)
 	go func() { result <- f() }()
 	return result
 }
 
-// slowStart is after how long the log says that an engine has not started yet.
+// slowStart is the interval of the log line that the engine has not started yet.
 const slowStart = 10 * time.Second
 
-// awaitPrepared calls prepare. A signal that stops the program does not wait for a disk that hangs.
+// awaitPrepared calls prepare. A stop signal returns immediately, even if prepare hangs on a disk.
 func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 	prepared := background(func() error { return d.prepare(c) })
 	for {
@@ -183,8 +181,8 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 	}
 }
 
-// load reads the configuration together with a revision of what is pushed to the cluster, and with what was found. With a directory of pods
-// none is needed.
+// load reads the configuration files and parses them together with a pushed revision and the discovered elements. With a
+// directory of pods, configuration files are optional.
 func (f *flags) load(paths []string, pushed *accepted.Inputs, found map[string]discover.Elements, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	p.Inputs = pushed.Clone()
 	p.Inputs.Discovered = found
@@ -199,7 +197,7 @@ func (f *flags) load(paths []string, pushed *accepted.Inputs, found map[string]d
 	return loaded, append(diags, more...)
 }
 
-// parse parses a configuration that was read, and files with variables.
+// parse parses configuration sources and files with variables that were already read.
 func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	f.inputs.AllowEmpty = f.pods.Path != ""
 	loaded, diags := f.inputs.Parse(sources, files, p)
@@ -217,8 +215,7 @@ func (f *flags) isOnlyPods(paths []string) bool {
 	return f.pods.Path != "" && len(paths) == 0 && !f.inputs.HasCompose()
 }
 
-// logger returns a function that returns the log. The first engine block that it is
-// called with sets the format and the level.
+// logger returns a function that returns the log. The engine block of the first call sets its format and level.
 func (f *flags) logger(q *cli.LogQueue, level *slog.LevelVar) func(config.Engine) *slog.Logger {
 	var log *slog.Logger
 	return func(e config.Engine) *slog.Logger {
@@ -231,7 +228,7 @@ func (f *flags) logger(q *cli.LogQueue, level *slog.LevelVar) func(config.Engine
 	}
 }
 
-// override replaces settings of the engine block by the flags that are given.
+// override replaces settings of the engine block by the flags that are set.
 func (f *flags) override(e *config.Engine) {
 	if f.listen != nil {
 		e.Listen = *f.listen

@@ -13,15 +13,15 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// sockets are those of the runtimes at which this engine, or the one before, has made containers. The zero value has none. It
-// is safe for concurrent use by multiple goroutines.
+// sockets are the sockets of the runtimes at which this engine or the previous one created containers. The zero value is empty.
+// It is safe for concurrent use by multiple goroutines.
 type sockets struct {
 	mu     sync.Mutex      // guards the fields below
 	used   map[string]bool // by the configuration that was planned last
-	before map[string]bool // by the engine before, until it has no containers there that nobody wants
+	before map[string]bool // by the previous engine, until its unused containers there are removed
 }
 
-// use notes the sockets at which units make containers, and reports whether they are others than before.
+// use records the sockets at which units create containers, and reports whether they have changed.
 func (s *sockets) use(units map[string]restart.Unit) (changed bool) {
 	used := map[string]bool{}
 	for _, u := range units {
@@ -36,7 +36,7 @@ func (s *sockets) use(units map[string]restart.Unit) (changed bool) {
 	return changed
 }
 
-// forget notes that the engine before has left nothing at a socket.
+// forget records that nothing of the previous engine is left at a socket.
 func (s *sockets) forget(socket string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *sockets) all() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// subject is the sockets in the state file: the next configuration may not name them any more.
+// subject stores the sockets in the state file, since the next configuration may no longer name them.
 func (s *sockets) subject() store.Subject {
 	return store.Subject{
 		Prefix: keySockets, Lasting: true,
@@ -69,7 +69,7 @@ func (s *sockets) subject() store.Subject {
 	}
 }
 
-// runtimeStatuses returns what the API shows of container runtimes.
+// runtimeStatuses returns the container runtimes for the API.
 func (p *processes) runtimeStatuses() (all []api.Runtime) {
 	for _, s := range p.runtimes.Statuses() {
 		r := api.Runtime{Name: s.Socket, Since: s.Since}
@@ -81,8 +81,8 @@ func (p *processes) runtimeStatuses() (all []api.Runtime) {
 	return all
 }
 
-// endContainers ends the containers that the engine before has made for targets which are no longer containers of this engine, by the
-// present drivers. It returns when they have ended, or ctx is done.
+// endContainers removes the containers that the previous engine created for targets that are no longer containers of this
+// engine, according to the current drivers. It returns when they are removed or ctx is done.
 func (p *processes) endContainers(ctx context.Context, driverOf func(target string) restart.Driver) {
 	var ending sync.WaitGroup
 	for _, socket := range p.sockets.all() {
@@ -110,7 +110,7 @@ func (p *processes) endContainersAt(ctx context.Context, socket string, has func
 		if err == nil || ctx.Err() != nil {
 			return true
 		}
-		if text := err.Error(); text != logged { // a runtime may be away for long, or for good
+		if text := err.Error(); text != logged { // a runtime may be unreachable for a long time, or forever
 			p.log.Warn("containers of removed targets not ended, retrying", "socket", socket, "error", err, "retry_in", pause)
 			logged = text
 		}

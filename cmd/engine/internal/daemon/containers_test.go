@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Only the containers of the engine that has the state file are ended, and only when their runtime answers.
+// Only the containers of the engine with this state file are removed, and only when their runtime responds.
 func TestContainersOfTargetsThatWereRemovedMeanwhileAreEnded(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
 		log := new(testsync.Buffer)
@@ -35,7 +35,7 @@ func TestContainersOfTargetsThatWereRemovedMeanwhileAreEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The configuration has no container at the socket: the state file says where the engine before had some.
+		// The configuration has no container at the socket, but the state file names it as used by the previous engine.
 		if err := p.sockets.subject().Restore(map[string][]byte{"": []byte(`["` + r.Socket + `"]`)}, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -34,8 +34,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// daemon is a running sonde: an engine, the controller that restarts its targets,
-// and the server that shows them.
+// daemon is a running sonde: an engine, the controller that restarts its targets, and the API server.
 type daemon struct {
 	flags     *flags
 	paths     []string
@@ -43,37 +42,36 @@ type daemon struct {
 	openStore OpenStore
 	level     *slog.LevelVar
 	log       *slog.Logger
-	queue     *cli.LogQueue // that log writes to
+	queue     *cli.LogQueue // log writes to it
 	signals   *signals
 	manager   serviceManager
 
-	settings config.Engine // those in use
+	settings config.Engine // in use
 	parts
 	listeners listeners
 
 	// The configuration in use:
 	config        *config.Config // without the pods; nil without pods
-	blocks        *config.Config // what blockChanges compares; nil before the first
-	count         int            // of the targets, with the pods
+	blocks        *config.Config // the blocks that blockChanges compares; nil before the first configuration
+	count         int            // of targets, including the pods
 	plugins       atomic.Pointer[handlers.Plugins]
-	pushed        *accepted.Inputs // the revision of what is pushed to the cluster; nil for none
-	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
-	keptFile      *keptFile        // where they are kept for the next start; nil without state
-	seriesOmitted bool             // /metrics has no series of each probe, which was logged
+	pushed        *accepted.Inputs // the pushed revision; nil for none
+	inputs        *accepted.Inputs // inputs of the configuration, immutable; nil for none
+	keptFile      *keptFile        // keeps the inputs for the next start; nil without state
+	seriesOmitted bool             // /metrics has no series per probe, which was logged
 
 	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied
 	watch      fileWatch
-	foundMore  wake.Signal   // the finder has found something else
+	foundMore  wake.Signal   // the finder has new results
 	jobs       jobQueue      // for handleSignals
 	ended      chan struct{} // closed when run returns
 }
 
-// goThreads is Go's own limit of threads, at which it ends a program (see
-// debug.SetMaxThreads). Each command that runs needs a thread beside them.
+// goThreads is Go's default limit on threads, at which it ends a program (see debug.SetMaxThreads). Each running command needs
+// one more thread.
 const goThreads = 10_000
 
-// prepare makes all parts, opens the listener and applies the configuration. It
-// starts no process.
+// prepare creates all parts, opens the listener and applies the configuration. It starts no process.
 func (d *daemon) prepare(c *config.Config) (err error) {
 	d.settings = c.Engine
 	pods, err := d.flags.pods.Open(c.Engine.Compatibility, d.log)
@@ -102,7 +100,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	return nil
 }
 
-// makeParts makes all parts, which know those that are made before them.
+// makeParts creates all parts. Each part may use the parts created before it.
 func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.saved = &saved{log: d.log}
 	d.processes = &processes{state: c.Engine.State, runtimes: d.flags.inputs.Runtimes, saved: d.saved, log: d.log, sensitive: d.addSecrets}
@@ -147,7 +145,7 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	return nil
 }
 
-// makeRestarts makes the controller of restarts.
+// makeRestarts creates the controller of restarts.
 func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of, _ := c.Engine.Settings.(restart.Config)
 	of.Budget = budgetOf(of.Budget, c.Engine.Compatibility)
@@ -162,8 +160,8 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	return err
 }
 
-// budgetOf returns the restart budget of an engine whose configuration may have none. A kubelet has none: there a Deployment
-// bounds the pods that are away by maxUnavailable.
+// budgetOf returns the restart budget of an engine: the configured one or the default. A kubelet has no budget; there,
+// maxUnavailable of a Deployment bounds the number of unavailable pods.
 func budgetOf(configured restart.Budget, c probe.Compatibility) restart.Budget {
 	if c == probe.Kubelet {
 		return configured
@@ -171,7 +169,7 @@ func budgetOf(configured restart.Budget, c probe.Compatibility) restart.Budget {
 	return cmp.Or(configured, restart.DefaultBudget)
 }
 
-// makeFollowers makes the parts that follow the targets.
+// makeFollowers creates the parts that follow the targets.
 func (d *daemon) makeFollowers() {
 	pauses := pause.Config{Engine: d.engine, Logger: d.log, Changed: func() { d.saved.mark(keyPauses, false) }}
 	groups := group.Config{Engine: d.engine, Logger: d.log}
@@ -194,14 +192,14 @@ func (d *daemon) makeFollowers() {
 	d.notifiers = notify.New(notices)
 }
 
-// openState opens the state file, if one is configured, and finds the processes that the
-// previous engine has left running.
+// openState opens the state file, if one is configured, and finds the processes that the previous engine left running.
 func (d *daemon) openState() error {
 	if d.settings.State == "" {
 		return nil
 	}
 	if _, err := os.Stat(d.settings.State); err != nil {
-		// Before a file is created that the engine would miss which has the processes.
+		// Fail before the state file is created if a running engine, whose state file was moved, still has the directory: with
+		// a new file at the old path, that engine would lose its processes.
 		if err := d.processes.openDir(""); err != nil {
 			return err
 		}
@@ -212,8 +210,8 @@ func (d *daemon) openState() error {
 	return d.processes.takeOver()
 }
 
-// recorded notes that the engine records something else about a target. A history is urgent: nothing else has its last
-// transition if the engine is killed, and the next one finds the target as it was before.
+// recorded marks a record of a target as changed. A history is urgent: if the engine is killed, the last transition is stored
+// nowhere else, and the next engine would resume from the earlier state.
 func (d *daemon) recorded(target string, r engine.Record) {
 	switch r {
 	case engine.RecordHistory:
@@ -228,9 +226,9 @@ func (d *daemon) recorded(target string, r engine.Record) {
 	}
 }
 
-// notified notes that the notifiers remember something else. What receivers know of a group, or of a target that engines
-// share, is also kept for the engine that has it next. What was told about a group is urgent: no history has it. A cursor
-// is not: what lies behind an old one is told again.
+// notified marks the value of a notifiers' key as changed. The fleet is notified as well if the key is about a group or a
+// shared target, so that the next owner gets it. Group notices are urgent because no history contains them. A cursor is not
+// urgent: transitions after an old cursor are sent again.
 func (d *daemon) notified(key string) {
 	subject, isNotified := notify.NotifiedSubject(key)
 	if isNotified && d.cluster != nil {
@@ -239,7 +237,7 @@ func (d *daemon) notified(key string) {
 	d.saved.mark(keyNotify+key, isNotified && subject.Kind == notify.KindGroup)
 }
 
-// close closes what prepare has opened.
+// close closes the resources that prepare has opened.
 func (d *daemon) close() (err error) {
 	err = errors.Join(d.listeners.close(), d.saved.close())
 	d.processes.closeDir()
@@ -249,26 +247,27 @@ func (d *daemon) close() (err error) {
 	return err
 }
 
-// mayExist reports whether a target has a driver now, or may become one of this engine.
+// mayExist reports whether a target has a driver now, or may become one of this engine's targets.
 func (d *daemon) mayExist(target string) bool {
 	return d.targets.isConfigured(target) || d.targets.sharing.mayOwn(target)
 }
 
-// addSecrets has values replaced in outputs. Those of an earlier configuration stay known.
+// addSecrets adds values to be redacted in outputs. Values of earlier configurations stay redacted.
 func (d *daemon) addSecrets(values []string) {
 	if !d.queue.Secrets.Add(values) {
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
 }
 
-// floor is the restart.DisruptionBudget and the fleet.Floor of an engine: its groups, which are made after the controller.
+// floor is the restart.DisruptionBudget and the fleet.Floor of an engine. It wraps the groups, which are created after the
+// controller.
 type floor struct{ *group.Groups }
 
-// maxLoopDelay is how late the engine's loop may be before the engine hangs, to /healthz and to the service
-// manager. A reload of a million probes keeps it from running for seconds.
+// maxLoopDelay is the delay of the engine's loop beyond which /healthz and the service manager consider the engine hung. A
+// reload of a million probes blocks the loop for seconds.
 const maxLoopDelay = 15 * time.Second
 
-// alive returns why the engine does not make attempts, or nil.
+// alive returns why the engine makes no attempts, or nil.
 func (d *daemon) alive() error {
 	if !d.targets.runs.Load() {
 		return errors.New("the engine is not running")
@@ -279,11 +278,11 @@ func (d *daemon) alive() error {
 	return nil
 }
 
-// ready returns why the engine's verdicts are not to be trusted now, or nil.
+// ready returns why the engine's verdicts cannot be trusted now, or nil.
 func (d *daemon) ready() error { return errors.Join(d.alive(), d.engine.Health().Err()) }
 
-// run runs all parts until a signal stops them or one of them fails. Processes stop
-// first, while the engine and the API still run and show it.
+// run runs all parts until a signal stops them or one of them fails. Processes stop first, while the engine and the API still
+// run and show their state.
 func (d *daemon) run(ctx context.Context) error {
 	d.ended = make(chan struct{})
 	defer close(d.ended)
@@ -306,7 +305,7 @@ func (d *daemon) run(ctx context.Context) error {
 	parts.Go(func() error { return d.saved.run(serving, d.engine) })
 	parts.Go(func() error { d.processes.endSurvivors(running, d.restarts.Driver); return nil })
 	parts.Go(func() error { d.processes.endContainers(running, d.restarts.Driver); return nil })
-	go d.watch.run(serving, func() { // the end does not wait for it, since a disk may hang
+	go d.watch.run(serving, func() { // not part of the group, since its disk may hang
 		select {
 		case d.jobs <- &job{trigger: byWatch}:
 		case <-serving.Done():
@@ -327,9 +326,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return err
 }
 
-// runTargets runs instances, and is a member of the cluster, until ctx is done. Then both end at the same time: the
-// processes of this host do not wait for a store that is away, and the lease lasts until the restarts that are being
-// made have ended.
+// runTargets runs instances and the cluster membership until ctx is done. Both then stop at the same time: the processes of
+// this host do not wait for an unreachable store, and the lease lasts until the restarts in progress have finished.
 func (d *daemon) runTargets(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var membership sync.WaitGroup

@@ -58,7 +58,7 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 	})
 }
 
-// /readyz says what ready returns; /healthz, alive.
+// /readyz reports the result of ready, and /healthz that of alive.
 func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &daemon{parts: parts{engine: engine.New(engine.Config{}), targets: &targets{}}}
@@ -118,8 +118,9 @@ func TestAnEngineHasARestartBudgetUnlessItIsAKubelet(t *testing.T) {
 func TestARefusedUnitChangesNothing(t *testing.T) {
 	d := idle(t)
 	for want, targets := range map[string]map[string]config.Target{
-		"restart_policy":          {"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
-		"start_after has a cycle": {"web": {StartAfter: []string{"db"}}, "db": {StartAfter: []string{"web"}}}, // which package config refuses before
+		"restart_policy": {"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
+		// Package config rejects this cycle earlier.
+		"start_after has a cycle": {"web": {StartAfter: []string{"db"}}, "db": {StartAfter: []string{"web"}}},
 	} {
 		c := &config.Config{
 			Set: probe.Set{{Target: "web", Kind: probe.Readiness}: {Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {

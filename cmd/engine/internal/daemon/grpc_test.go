@@ -73,7 +73,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	if got := engine.Once(context.Background(), made); got.Outcome != probe.Failure || got.Timings.Connect == 0 {
 		t.Errorf("an attempt is %+v", got)
 	}
-	again := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger) // a reload takes the module over
+	again := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger) // a reload reuses the module
 	again.Previous = p
 	if _, diags := f.load(nil, nil, nil, again); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
 		t.Errorf("a reload has %v, and the log is %s", diags, log.String())

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// keep keeps the inputs of the configuration that was put into use, for plans and, beside the state file, for the next start.
-// It does not wait for the disk.
+// keep keeps the inputs of the configuration that was put into use: in memory for plans, and beside the state file for the next
+// start. It does not wait for the disk.
 func (d *daemon) keep(p *handlers.Plugins) {
 	d.inputs, p.Inputs = p.Inputs, nil
 	if d.inputs == nil || d.keptFile == nil {
@@ -23,7 +23,7 @@ func (d *daemon) keep(p *handlers.Plugins) {
 	d.keptFile.replace(k)
 }
 
-// startKeeping makes the keptFile of an engine that has locked its state file. The function that it returns ends that.
+// startKeeping creates the keptFile of an engine that has locked its state file. The caller must call stop at the end.
 func (d *daemon) startKeeping() (stop func()) {
 	if d.settings.State == "" {
 		return func() {}
@@ -39,14 +39,14 @@ func (d *daemon) startKeeping() (stop func()) {
 	return d.keptFile.close
 }
 
-// keepTimeout is how long the end of the program waits until the disk has the configuration.
+// keepTimeout is how long the program waits at exit for the configuration to be written.
 const keepTimeout = 2 * time.Second
 
-// keptFile is the file with the configuration that was accepted last. A goroutine writes it, since its disk may hang.
+// keptFile is the file with the last accepted configuration. A goroutine writes it, since its disk may hang.
 type keptFile struct {
 	write  func(accepted.Kept) error
 	log    *slog.Logger
-	latest chan accepted.Kept // of capacity 1: the configuration to write next
+	latest chan accepted.Kept // of capacity 1: the next configuration to write
 	ended  chan struct{}      // closed when run returns
 }
 
@@ -54,7 +54,7 @@ func newKeptFile(write func(accepted.Kept) error, log *slog.Logger) *keptFile {
 	return &keptFile{write: write, log: log, latest: make(chan accepted.Kept, 1), ended: make(chan struct{})}
 }
 
-// replace has run write a configuration, instead of one that it has not begun to write. One goroutine at a time calls it.
+// replace queues a configuration for run, replacing one that is still queued. It must not be called concurrently.
 func (f *keptFile) replace(k accepted.Kept) {
 	select {
 	case <-f.latest:
@@ -63,7 +63,7 @@ func (f *keptFile) replace(k accepted.Kept) {
 	f.latest <- k
 }
 
-// run writes each configuration until close is called, with a warning while the disk hangs.
+// run writes each queued configuration until close is called. It logs a warning if the disk hangs.
 func (f *keptFile) run() {
 	defer close(f.ended)
 	for k := range f.latest {
@@ -77,7 +77,7 @@ func (f *keptFile) run() {
 	}
 }
 
-// close waits until the latest configuration is written, for keepTimeout at most.
+// close waits until the latest configuration is written, at most keepTimeout.
 func (f *keptFile) close() {
 	close(f.latest)
 	select {

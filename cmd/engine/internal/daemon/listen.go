@@ -32,7 +32,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// listeners are what the engine listens with.
+// listeners are the listeners of the engine.
 type listeners struct {
 	api       *api.Server
 	listener  net.Listener    // of the API; nil for none
@@ -41,8 +41,8 @@ type listeners struct {
 	datagrams *net.UDPConn    // of beats; nil for none
 }
 
-// listen opens the socket for beats, makes the API, opens its listener, if one is configured, and the control socket. It writes the
-// address of the listener to a file that is not "". Close what it has opened also after an error.
+// listen opens the socket for beats, the listener of the API, if one is configured, and the control socket. It writes the
+// listener's address to addressFile unless that is "". The caller must call close even after an error.
 func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (err error) {
 	if e.Beats != nil {
 		if l.datagrams, err = c.Beats.Listen(context.Background(), e.Beats.Listen); err != nil {
@@ -84,7 +84,7 @@ func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (e
 	return files.Replace(addressFile, []byte(address+"\n"), 0o644)
 }
 
-// openControl opens the control socket of the engine. An engine runs without one, too.
+// openControl opens the control socket of the engine. A failure is only logged: an engine also runs without a control socket.
 func (l *listeners) openControl(address string, log *slog.Logger) {
 	l.control, l.noControl = control.Listen(address)
 	if l.noControl != nil {
@@ -92,7 +92,7 @@ func (l *listeners) openControl(address string, log *slog.Logger) {
 	}
 }
 
-// run answers what listeners get until serving is done.
+// run serves the listeners until serving is done.
 func (l *listeners) run(parts *errgroup.Group, serving context.Context, beats *beatprobe.Registry) {
 	if l.datagrams != nil {
 		parts.Go(func() error { beats.Receive(serving, l.datagrams); return nil })
@@ -108,7 +108,7 @@ func (l *listeners) run(parts *errgroup.Group, serving context.Context, beats *b
 	}
 }
 
-// close closes what does not run.
+// close closes the listeners of an engine that does not run.
 func (l *listeners) close() (err error) {
 	if l.listener != nil {
 		err = l.listener.Close()
@@ -120,7 +120,7 @@ func (l *listeners) close() (err error) {
 	return err
 }
 
-// maxBeatAge returns how old a datagram may be.
+// maxBeatAge returns the maximum age of a datagram.
 func maxBeatAge(e config.Engine) time.Duration {
 	if e.Beats == nil {
 		return 0
@@ -128,7 +128,7 @@ func maxBeatAge(e config.Engine) time.Duration {
 	return e.Beats.MaxAge
 }
 
-// apiConfig returns what the API shows and does, without how it is reached.
+// apiConfig returns the configuration of the API without its address, TLS and token.
 func (d *daemon) apiConfig() api.Config {
 	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
 	c := api.Config{
@@ -171,8 +171,8 @@ func (d *daemon) apiConfig() api.Config {
 	return c
 }
 
-// gatewayStatuses returns what the API shows of the gateways. What a command of one has said, and the file that could not be
-// written, may have sensitive values.
+// gatewayStatuses returns the gateways for the API. Output of their commands and file errors may contain sensitive values,
+// which are redacted.
 func (d *daemon) gatewayStatuses() []group.GatewayStatus {
 	all := d.gateways.Statuses()
 	for i := range all {
@@ -185,7 +185,8 @@ func (d *daemon) gatewayStatuses() []group.GatewayStatus {
 	return all
 }
 
-// discoveryStatuses returns what the API shows of the sources of targets. What a server has said may have sensitive values.
+// discoveryStatuses returns the discovery sources for the API. Server responses may contain sensitive values, which are
+// redacted.
 func discoveryStatuses(f *discover.Finder, secrets *redact.Redactor) []discover.Status {
 	all := f.Statuses()
 	for i := range all {
@@ -194,7 +195,7 @@ func discoveryStatuses(f *discover.Finder, secrets *redact.Redactor) []discover.
 	return all
 }
 
-// processOf returns what the API shows of the processes of a target.
+// processOf returns the process of a target for the API.
 func (d *daemon) processOf(target string) (api.Process, bool) {
 	p, isProcess := d.processes.show(target, d.restarts.Driver(target))
 	if isProcess {
@@ -204,9 +205,9 @@ func (d *daemon) processOf(target string) (api.Process, bool) {
 	return p, isProcess
 }
 
-// self says to operators which engine has answered them.
+// self describes the engine, so that operators see which one has responded.
 func (d *daemon) self() string {
-	host, _ := os.Hostname() // it may have none
+	host, _ := os.Hostname() // "" if there is none
 	parts := []string{fmt.Sprintf("pid %d of %s@%s", os.Getpid(), userName(), cmp.Or(host, "localhost"))}
 	if d.listeners.listener != nil {
 		parts = append(parts, d.listeners.listener.Addr().String())
@@ -224,7 +225,7 @@ func (d *daemon) self() string {
 	return strings.Join(parts, ", ")
 }
 
-// userName returns the name of the user that this process runs as, or the number.
+// userName returns the name of the user that this process runs as, or the user ID if it has no name.
 func userName() string {
 	number := strconv.Itoa(os.Geteuid())
 	if u, err := user.LookupId(number); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// What asks for a reload.
+// Triggers of a reload.
 const (
 	byStart   = "start"
 	bySignal  = "signal"
@@ -23,27 +23,27 @@ const (
 	byFound   = "discovery"
 )
 
-// errStopping is the reply to a request that the engine no longer handles.
+// errStopping is the reply to a request that a stopping engine no longer handles.
 var errStopping = errors.New("the engine is stopping")
 
-// job is a configuration to load, and to put into use or to plan that.
+// job is a configuration to load and then either apply or plan.
 type job struct {
 	trigger string
-	force   bool             // reload_guard is not asked
-	plan    bool             // nothing is put into use
-	paths   []string         // of a plan; nil: those of the engine
-	pushed  *accepted.Inputs // a revision to use; nil: the one in use
-	to      chan<- reply     // of capacity 1, to who has asked; nil for what the engine itself asks for, and after the reply
+	force   bool             // skip reload_guard
+	plan    bool             // only plan
+	paths   []string         // of a plan; nil for the engine's paths
+	pushed  *accepted.Inputs // the revision to use; nil for the one in use
+	to      chan<- reply     // of capacity 1; nil if nobody waits, and after the reply
 }
 
-// reply is what becomes of a job.
+// reply is the result of a job.
 type reply struct {
 	reload api.Reload
 	plan   api.Plan
 	err    error
 }
 
-// reply says once what becomes of a job.
+// reply sends the result of a job to its requester, once.
 func (j *job) reply(r reply) {
 	if j.to != nil {
 		j.to <- r
@@ -54,27 +54,27 @@ func (j *job) reply(r reply) {
 // loader loads configurations in the background, one at a time: compiling a plugin takes seconds.
 type loader struct {
 	daemon  *daemon
-	current *job              // nil: nothing is loaded
-	done    <-chan loadResult // what is loaded for it
+	current *job              // nil if no job is loading
+	done    <-chan loadResult // the result for current
 }
 
-// loadResult is a configuration that was loaded.
+// loadResult is a loaded configuration.
 type loadResult struct {
 	config  *config.Config
-	pushed  *accepted.Inputs // the revision that config has; nil for none
+	pushed  *accepted.Inputs // the revision in config; nil for none
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 
-	before *config.Config // for a plan: the configuration in use; nil if it is not known
+	before *config.Config // for a plan: the configuration in use; nil if unknown
 
-	// Of the start:
-	rejected   *rejection // config is not that of the files
-	isUnpushed bool       // config lacks the targets that are pushed to the cluster: nothing is
-	isBare     bool       // config lacks the targets that are pushed, by --force: it does not replace what was accepted last
+	// Only at the start:
+	rejected   *rejection // set if config is not that of the files
+	isUnpushed bool       // config lacks the pushed targets, since nothing has been pushed
+	isBare     bool       // config lacks the pushed targets because of --force: it does not replace the last accepted configuration
 }
 
-// shown returns what the asker may see of the diagnostics. Those about a revision go to the store, whose readers need not
-// be able to read the engine's own files: its log has them.
+// shown returns the diagnostics that the requester may see. Diagnostics about a revision go to the store, whose readers may not
+// be allowed to read the engine's own files, so texts of those files are removed; the engine's log has them.
 func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
 	if j.pushed == nil {
 		return diags
@@ -82,10 +82,10 @@ func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
 	return diags.WithoutTexts(isOwn)
 }
 
-// isOwn reports whether a file is the engine's own: not of a revision.
+// isOwn reports whether a file is the engine's own, not part of a revision.
 func isOwn(file string) bool { return !accepted.IsOfFleet(file) }
 
-// start begins to load what a job asks for.
+// start begins to load the configuration of a job.
 func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
 	d := l.daemon
@@ -108,7 +108,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 	})
 }
 
-// inUse returns the configuration in use, by its inputs, or nil if it cannot be read. It shares modules with others.
+// inUse parses the configuration in use from its inputs, or returns nil if that fails. It shares modules with others.
 func (f *flags) inUse(in *accepted.Inputs, others *handlers.Plugins) *config.Config {
 	p := handlers.NewPlugins(context.Background(), handlers.WaitForNone, handlers.Silent)
 	p.Previous, p.Inputs, p.Describe = others.Previous, in, true
@@ -120,7 +120,7 @@ func (f *flags) inUse(in *accepted.Inputs, others *handlers.Plugins) *config.Con
 	return before
 }
 
-// finish ends the present job with its configuration.
+// finish applies or plans the loaded configuration of the current job and replies.
 func (l *loader) finish(r loadResult) {
 	d, j := l.daemon, l.current
 	shown := j.shown(r.diags)
@@ -138,24 +138,24 @@ func (l *loader) finish(r loadResult) {
 	l.current = nil
 }
 
-// refuse ends the present job for who has asked: the engine is stopping. What is being loaded is discarded when it is.
+// refuse replies to the current job that the engine is stopping. Its configuration is discarded once it is loaded.
 func (l *loader) refuse() {
 	if l.current != nil {
 		l.current.reply(reply{err: errStopping})
 	}
 }
 
-// discard releases a configuration that was loaded for an engine that is stopping.
+// discard releases a configuration that was loaded while the engine was stopping.
 func (l *loader) discard(r loadResult) {
 	l.current = nil
 	r.plugins.Release(l.daemon.plugins.Load())
 }
 
-// stopTimeout is how long the end of the program waits for a reload under way. One that
-// takes longer is left behind: it may read a pipe.
+// stopTimeout is how long the program waits at exit for a reload in progress. A longer one is abandoned: it may be reading a
+// pipe.
 const stopTimeout = 2 * time.Second
 
-// stop refuses the present job, waits for what is being loaded, and discards it.
+// stop refuses the current job, waits until its configuration is loaded, and discards it.
 func (l *loader) stop() {
 	l.refuse()
 	if l.current == nil {
@@ -168,11 +168,11 @@ func (l *loader) stop() {
 	}
 }
 
-// jobQueue is what the goroutine that handles signals takes jobs from.
+// jobQueue is the queue of jobs for the goroutine that handles signals.
 type jobQueue chan *job
 
-// request asks for a job, and waits for its end, or until ctx is done. The goroutine takes the next job when it has ended
-// the present one, whose files may be older than those that are asked for.
+// request enqueues a job and waits for its reply, or until ctx is done. The goroutine finishes its current job first, since
+// that job may have read the files before the request.
 func (q jobQueue) request(ctx context.Context, j *job) reply {
 	to := make(chan reply, 1)
 	j.to = to
@@ -189,13 +189,13 @@ func (q jobQueue) request(ctx context.Context, j *job) reply {
 	}
 }
 
-// requestReload is api.Config.Reload.
+// requestReload implements api.Config.Reload.
 func (d *daemon) requestReload(ctx context.Context, force bool) (api.Reload, error) {
 	r := d.jobs.request(ctx, &job{trigger: byRequest, force: force})
 	return r.reload, r.err
 }
 
-// requestPlan is api.Config.Plan.
+// requestPlan implements api.Config.Plan.
 func (d *daemon) requestPlan(ctx context.Context, paths []string) (api.Plan, error) {
 	r := d.jobs.request(ctx, &job{plan: true, paths: paths})
 	return r.plan, r.err

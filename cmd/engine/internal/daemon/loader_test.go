@@ -21,8 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// slowReader is a daemon whose configuration is a pipe, so that a reload takes until the test
-// writes to it.
+// slowReader is a daemon whose configuration is a pipe, so that a reload blocks until the test writes to the pipe.
 type slowReader struct {
 	*daemon
 	t      *testing.T
@@ -51,7 +50,7 @@ func newSlowReader(t *testing.T) *slowReader {
 	return s
 }
 
-// ask asks for a reload as a client of the API; its result is received from the channel.
+// ask requests a reload like an API client, and returns a channel for its result.
 func (s *slowReader) ask(ctx context.Context) <-chan reply {
 	done := make(chan reply, 1)
 	go func() {
@@ -98,7 +97,7 @@ func TestWhatIsAskedForDuringAReloadIsAReloadOfItsOwn(t *testing.T) {
 		t.Errorf("first: %+v", r)
 	}
 	triggers := []string{}
-	for last := r.reload.At; len(triggers) < 2; last = s.reloads().At { // each of the two, in any order
+	for last := r.reload.At; len(triggers) < 2; last = s.reloads().At { // one of each, in any order
 		s.answer("engine { a = 1 }")
 		testsync.Until(t, "the end of a reload", func() bool { return s.reloads().At != last })
 		triggers = append(triggers, s.reloads().Trigger)
@@ -124,7 +123,7 @@ func TestAClientThatGoesAwayDoesNotHoldUpReloads(t *testing.T) {
 		t.Errorf("the client that has gone: %+v", r)
 	}
 	second := s.ask(t.Context())
-	if _, err := w.WriteString("engine {"); err != nil { // ends the reload that the client has asked for
+	if _, err := w.WriteString("engine {"); err != nil { // completes the client's reload
 		t.Fatal(err)
 	}
 	w.Close()
@@ -135,7 +134,7 @@ func TestAClientThatGoesAwayDoesNotHoldUpReloads(t *testing.T) {
 	}
 }
 
-// A revision that is no longer wanted must not keep later reloads waiting.
+// A revision that is no longer wanted must not block later reloads.
 func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	s := newSlowReader(t)
 	first := s.ask(t.Context())
@@ -158,7 +157,7 @@ func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	}
 	w.Close()
 	s.receive(first)
-	s.answer("engine {") // to the one load that follows
+	s.answer("engine {") // for the one remaining load
 	if r := s.receive(second); r.err != nil || r.reload.Error == nil {
 		t.Errorf("the reload after the revisions: %+v", r)
 	}
@@ -184,7 +183,7 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 	}
 }
 
-// The watch goes on with what a reload has read, also if that could not be read.
+// The watch continues with the inputs of a reload even if they could not be read.
 func TestAReloadThatCannotReadItsFilesHasInputs(t *testing.T) {
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent)
 	if _, diags := new(flags).load([]string{t.TempDir()}, nil, nil, p); !diags.HasErrors() || p.Inputs == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/pause"
 )
 
-// maintenances returns what the maintenance blocks of a configuration say. There is an error if the
-// machine has lost a time zone since they were checked.
+// maintenances returns the maintenances of a configuration. It fails if a time zone is no longer available on this machine
+// since the configuration was validated.
 func maintenances(c *config.Config) (map[string]pause.Maintenance, error) {
 	all := make(map[string]pause.Maintenance, len(c.Maintenances))
 	for name, m := range c.Maintenances {
@@ -22,7 +22,7 @@ func maintenances(c *config.Config) (map[string]pause.Maintenance, error) {
 	return all, nil
 }
 
-// labelsOf returns the labels of some targets.
+// labelsOf returns the labels of the targets for which isOne reports true.
 func labelsOf(c *config.Config, isOne func(target string) bool) map[string]map[string]string {
 	labels := map[string]map[string]string{}
 	for name, t := range c.Targets {
@@ -33,7 +33,7 @@ func labelsOf(c *config.Config, isOne func(target string) bool) map[string]map[s
 	return labels
 }
 
-// shownMaintenances returns when maintenances are, for the API.
+// shownMaintenances returns the maintenances for the API.
 func shownMaintenances(k *pause.Keeper) []api.Maintenance {
 	var all []api.Maintenance
 	for _, m := range k.Maintenances() {

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// silentNameServers returns the name servers that do not answer, for the API.
+// silentNameServers returns for the API the name servers that do not respond.
 func silentNameServers() []api.NameServer {
 	var all []api.NameServer
 	for _, n := range dial.SilentNameServers() {
@@ -18,8 +18,8 @@ func silentNameServers() []api.NameServer {
 	return all
 }
 
-// logNameServers writes a log line when a name server stops answering, and when it answers again or is not asked any more, until ctx
-// is done.
+// logNameServers logs when a name server stops responding, and when it responds again or is no longer queried, until ctx is
+// done.
 func logNameServers(ctx context.Context, log *slog.Logger, silent func() []api.NameServer) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -5,10 +5,10 @@ import (
 	"github.com/sonde-probe/sonde/notify"
 )
 
-// notices is the fleet.Notices of an engine: its notifiers, which are made after the fleet.
+// notices is the fleet.Notices of an engine. It wraps the notifiers, which are created after the fleet.
 type notices struct{ *notify.Notifiers }
 
-// notifierStatuses returns how the receivers of notifiers fare.
+// notifierStatuses returns the status of each receiver for the API.
 func notifierStatuses(n *notify.Notifiers) (all []api.Notifier) {
 	for _, st := range n.Statuses() {
 		all = append(all, api.Notifier{

@@ -28,10 +28,10 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// isFailing asks a service manager to end the service and to act by its Restart=, since systemd 243.
+// isFailing requests that the service manager end the service and handle it by its Restart= (systemd 243 or later).
 const isFailing = "WATCHDOG=trigger"
 
-// Notify returns sonde notify.
+// Notify returns the command sonde notify.
 func Notify() *cobra.Command {
 	in := handlers.Inputs{NoCluster: true, RunsTargets: true}
 	var paths []string
@@ -63,7 +63,7 @@ func Notify() *cobra.Command {
 	return c
 }
 
-// notified is a command whose probes decide what a service manager is told.
+// notified is a command whose probes decide the notifications to a service manager.
 type notified struct {
 	manager serviceManager
 	engine  *engine.Engine
@@ -72,12 +72,12 @@ type notified struct {
 	command *exec.Cmd
 	log     *slog.Logger
 
-	told    string // the latest STATUS=
+	told    string // the last STATUS= that was sent
 	isReady bool   // READY=1 was sent
-	failed  bool   // its end was asked for
+	failed  bool   // its end was requested
 }
 
-// runNotified runs a command until it has ended.
+// runNotified runs a command until it exits.
 func runNotified(c *cobra.Command, in *handlers.Inputs, paths []string, target string, args []string) error {
 	queue := cli.NewLogQueue(c.ErrOrStderr())
 	defer queue.Close(flushTimeout)
@@ -111,7 +111,7 @@ func runNotified(c *cobra.Command, in *handlers.Inputs, paths []string, target s
 	return n.run(context.WithoutCancel(c.Context()))
 }
 
-// chooseNotified returns the target that the command is.
+// chooseNotified returns the target that the command represents.
 func chooseNotified(c *config.Config, name string) (string, error) {
 	names := slices.Sorted(maps.Keys(c.Targets))
 	switch _, exists := c.Targets[name]; {
@@ -135,10 +135,10 @@ func chooseNotified(c *config.Config, name string) (string, error) {
 	return name, nil
 }
 
-// run starts the command, and returns when it has ended.
+// run starts the command and returns when it exits.
 func (n *notified) run(ctx context.Context) error {
 	signals := make(chan os.Signal, 16)
-	ossignal.Notify(signals) // before it starts, so that none is lost
+	ossignal.Notify(signals) // before the start, so that no signal is lost
 	defer ossignal.Stop(signals)
 	n.command.Stdin, n.command.Stdout, n.command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	n.command.Env = slices.DeleteFunc(os.Environ(), func(s string) bool {
@@ -163,14 +163,14 @@ func (n *notified) run(ctx context.Context) error {
 	return n.exit(err)
 }
 
-// The exit codes of a shell for a command that it cannot start or find.
+// Exit codes of a shell for a command that cannot be started or found.
 const (
 	exitNotStarted = 126
 	exitNotFound   = 127
 )
 
-// exit returns the error with the exit code of the command. A signal that ends a service in order ends this program, too: by an exit code
-// systemd would take the service for a failed one.
+// exit returns the error with the exit code of the command. If the command was ended by a signal that systemd treats as a clean
+// exit, this program ends itself with the same signal: systemd would treat an exit code as a failure.
 func (n *notified) exit(err error) error {
 	if err == nil && !n.failed {
 		return nil
@@ -188,12 +188,12 @@ func (n *notified) exit(err error) error {
 	if s := status.Signal(); !n.failed && (s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP || s == syscall.SIGPIPE) {
 		ossignal.Reset(s)
 		_ = syscall.Kill(os.Getpid(), s)
-		time.Sleep(time.Second) // until it arrives
+		time.Sleep(time.Second) // until the signal arrives
 	}
 	return cli.ErrReported(exitCode(status.Signal()))
 }
 
-// pass passes signals on to the command.
+// pass forwards signals to the command.
 func (n *notified) pass(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -201,20 +201,20 @@ func (n *notified) pass(ctx context.Context, signals <-chan os.Signal) {
 			return
 		case s := <-signals:
 			switch s {
-			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // about this program
+			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // meant for this program
 				continue
 			case syscall.SIGTERM, syscall.SIGINT:
 				n.manager.notify(isStopping)
 			}
-			_ = n.command.Process.Signal(s) // an error: it has ended
+			_ = n.command.Process.Signal(s) // an error means that the command has exited
 		}
 	}
 }
 
-// lookInterval is how often the doubts of the engine are looked at, of which no target changes.
+// lookInterval is how often follow polls the doubts of the engine, which are not reported as target changes.
 const lookInterval = time.Second
 
-// follow tells the service manager what the probes find.
+// follow notifies the service manager of the probes' results.
 func (n *notified) follow(ctx context.Context) {
 	changes := n.engine.SubscribeTargets()
 	defer changes.Close()
@@ -243,7 +243,7 @@ func (n *notified) follow(ctx context.Context) {
 	}
 }
 
-// tell tells what has changed.
+// tell sends the notifications for a changed status.
 func (n *notified) tell(st engine.TargetStatus) {
 	status := "ready"
 	if !st.Ready || !st.Live {

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// operations are what operators do to targets. They return when the state file has them, so that an engine that is killed
-// afterwards does not forget them.
+// operations are the operations on targets. They return once the state file contains them, so that they survive if the engine
+// is killed afterwards.
 type operations struct {
 	restarts *restart.Controller
 	pauses   *pause.Keeper
@@ -22,7 +22,7 @@ type operations struct {
 	isShared func(target string) bool // with the other engines of a cluster
 }
 
-// operate ends, starts or restarts a target.
+// operate stops, starts or restarts a target.
 func (o *operations) operate(ctx context.Context, target string, operation api.Operation, by string) (changed, saved bool, err error) {
 	switch operation {
 	case api.OperationStop:
@@ -41,8 +41,8 @@ func (o *operations) operate(ctx context.Context, target string, operation api.O
 	return changed, o.saved.flush(ctx), nil
 }
 
-// pause pauses targets for an operator, or ends that, and waits until etcd has it, for targets that the engines of a cluster
-// share, or else the state file.
+// pause pauses or unpauses targets for an operator. It waits until the pauses are stored: in etcd for targets that the engines
+// of a cluster share, else in the state file.
 func (o *operations) pause(ctx context.Context, r api.PauseRequest) (api.Paused, error) {
 	done := api.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
 	targets := []string{r.Target}

@@ -15,11 +15,11 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// parts are what the engine is made of. daemon.makeParts makes them, each with those before it, and newAgent the agent.
+// parts are the parts of the engine, in the order in which daemon.makeParts creates them. newAgent creates the agent.
 type parts struct {
 	saved     *saved
 	processes *processes
-	beats     *beatprobe.Registry // given
+	beats     *beatprobe.Registry // passed in
 	engine    *engine.Engine
 	probes    *blackbox.Server
 	cluster   *cluster // nil for none
@@ -33,7 +33,7 @@ type parts struct {
 	agent     *agent.Agent
 }
 
-// newAgent returns the parts that a configuration changes while the engine runs, in the order in which their changes are
+// newAgent returns the agent of the parts that a configuration changes at run time, in the order in which their changes are
 // committed: gateways and notifiers follow groups, and groups follow targets.
 func (p *parts) newAgent() *agent.Agent {
 	return agent.New(
@@ -56,7 +56,7 @@ func (p *parts) newAgent() *agent.Agent {
 	)
 }
 
-// modulesOf returns the modules of /probe that a configuration has.
+// modulesOf returns the modules of /probe in a configuration.
 func modulesOf(c *config.Config) map[string]blackbox.Module {
 	all := make(map[string]blackbox.Module, len(c.ProbeModules))
 	for name, m := range c.ProbeModules {
@@ -65,7 +65,7 @@ func modulesOf(c *config.Config) map[string]blackbox.Module {
 	return all
 }
 
-// specsOf returns what is found for a configuration.
+// specsOf returns the specs of discovery blocks by name.
 func specsOf(all []config.Discovery) map[string]discover.Spec {
 	specs := make(map[string]discover.Spec, len(all))
 	for _, d := range all {
@@ -74,12 +74,12 @@ func specsOf(all []config.Discovery) map[string]discover.Spec {
 	return specs
 }
 
-// changeOf returns what a part has planned that reserves nothing.
+// changeOf returns the change of a part that needs neither Hold nor Discard.
 func changeOf(commit func(), err error) (agent.Change, error) {
 	return agent.Change{Commit: commit}, err
 }
 
-// planGroups plans the groups. Their followers get targets and groups in one change.
+// planGroups plans the groups. Their followers receive targets and groups in one change.
 func (p *parts) planGroups(next *config.Config) (agent.Change, error) {
 	rules := make(map[string]group.Rule, len(next.Groups))
 	for name, g := range next.Groups {

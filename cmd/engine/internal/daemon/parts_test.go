@@ -27,7 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// allParts is a configuration with something in each part, in two versions: each value that depends on VERSION is 1 or 2.
+// allParts is a configuration that uses every part, in two versions: VERSION is replaced by 1 or 2.
 const allParts = `
 engine {
   listen = ""
@@ -84,7 +84,8 @@ probe_module "connect" {
 }
 `
 
-// A reload is applied as a whole or not at all, whichever part cannot use it: by what the API and the metrics show.
+// A reload is applied as a whole or not at all, whichever part rejects it. The test compares the output of the API and the
+// metrics.
 func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 	for part, spoil := range map[string]func(c *config.Config, dir string){
 		"targets: invalid probe": func(c *config.Config, _ string) {
@@ -103,9 +104,10 @@ func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 			m.Timezone = "Nowhere/None"
 			c.Maintenances["patches"] = m
 		},
-		"groups: invalid name":     func(c *config.Config, _ string) { c.Groups[strings.Repeat("x", 1000)] = c.Groups["shop"] },
-		"gateways: unknown group":  func(c *config.Config, _ string) { delete(c.Groups, "shop") },
-		"notifiers: certificate":   func(_ *config.Config, dir string) { _ = os.Remove(filepath.Join(dir, "ca.pem")) }, // renewed right after it was read
+		"groups: invalid name":    func(c *config.Config, _ string) { c.Groups[strings.Repeat("x", 1000)] = c.Groups["shop"] },
+		"gateways: unknown group": func(c *config.Config, _ string) { delete(c.Groups, "shop") },
+		// Removed right after it was read.
+		"notifiers: certificate":   func(_ *config.Config, dir string) { _ = os.Remove(filepath.Join(dir, "ca.pem")) },
 		"probe modules: allowance": func(c *config.Config, _ string) { c.ProbeModules["connect"].Allow[0] = "10.0.0.0/99" },
 	} {
 		t.Run(part, func(t *testing.T) {
@@ -137,7 +139,7 @@ func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for path, is := range views(t, d) {
-				if path != "/v1/stats" && is == before[path] { // it has as many probes
+				if path != "/v1/stats" && is == before[path] { // the number of probes is the same
 					t.Errorf("%s is the same after a configuration that can be used:\n%s", path, is)
 				}
 			}
@@ -145,7 +147,7 @@ func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 	}
 }
 
-// An engine that starts during a maintenance never shows its targets without it.
+// An engine that starts during a maintenance never shows its targets as not under maintenance.
 func TestAStartDuringAMaintenanceIsNotInTheHistory(t *testing.T) {
 	dir := t.TempDir()
 	writeCA(t, filepath.Join(dir, "ca.pem"))
@@ -164,7 +166,7 @@ func TestAStartDuringAMaintenanceIsNotInTheHistory(t *testing.T) {
 	}
 }
 
-// An engine that starts shows all its targets in its first answer.
+// The first response of a started engine contains all its targets.
 func TestTheFirstAnswerHasAllTargets(t *testing.T) {
 	dir := t.TempDir()
 	writeCA(t, filepath.Join(dir, "ca.pem"))
@@ -199,10 +201,10 @@ func inVersion(t *testing.T, dir, version string) (*daemon, *config.Config) {
 	return d, c
 }
 
-// changing matches what differs between two moments in which nothing has happened.
+// changing matches values that change even if nothing happens.
 var changing = regexp.MustCompile(`(?m)^(# .*|(go|process|promhttp)_.*|sonde_(loop_busy|health|scrape).*)\n|"(next|at|since|now|uptime[A-Za-z]*)": ?[^,}\n]*`)
 
-// views returns what the API and the metrics show.
+// views returns the responses of the API and the metrics, by path.
 func views(t *testing.T, d *daemon) map[string]string {
 	t.Helper()
 	api, err := api.New(d.apiConfig())
@@ -223,7 +225,7 @@ func views(t *testing.T, d *daemon) map[string]string {
 	return all
 }
 
-// writeCA writes a certificate.
+// writeCA writes a new certificate.
 func writeCA(t *testing.T, path string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

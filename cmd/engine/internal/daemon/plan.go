@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// planner says what a reload would do.
+// planner previews a reload.
 type planner struct {
 	agent   *agent.Agent
 	targets *targets       // of agent
@@ -25,12 +25,13 @@ type planner struct {
 	redact  func(text string) string
 }
 
-// planner returns what plans for the configuration in use.
+// planner returns a planner for the configuration in use.
 func (d *daemon) planner() *planner {
 	return &planner{d.agent, d.targets, d.blocks, d.queue.Secrets.Text}
 }
 
-// plan returns what reload would do with a configuration that was loaded. It plans that, as reload does, and discards it.
+// plan returns the effect that reload would have with a loaded configuration. It plans the configuration like reload, then
+// discards the plan.
 func (l *planner) plan(r loadResult) api.Plan {
 	p := api.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []api.TargetChange{}}
 	reject := func(err error) api.Plan {
@@ -46,7 +47,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 	}
 	change := l.targets.change
 	probes := change.preview()
-	made.Discard() // before the rest, which takes time with many targets
+	made.Discard() // early, since the rest takes time with many targets
 	p.Probes, p.Instances = api.Changes(change.changes), countInstances(change.instances)
 	p.Blocks, p.Settings = append(blockChanges(l.blocks, r.config), moduleChanges(r.before, r.config)...), settingChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
@@ -63,8 +64,8 @@ func (l *planner) plan(r loadResult) api.Plan {
 	return p
 }
 
-// PlanChange returns what engines would do that use a configuration, and are to use another one. It asks none: of those
-// in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
+// PlanChange returns what would change if engines replaced one configuration by another. It contacts no engine: in a cluster,
+// each one would do a part of the change. Both configurations must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
 	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, runtimes: new(container.Runtimes), saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
@@ -81,27 +82,27 @@ func PlanChange(before, after *config.Config) (api.Plan, error) {
 	if _, err := t.engine.Apply(now.set); err != nil {
 		return api.Plan{}, err
 	}
-	if err := t.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
+	if err := t.restarts.Apply(now.units); err != nil { // the controller never runs and starts nothing
 		return api.Plan{}, err
 	}
 	l := planner{agent.New(t.part()), t, blocksOf(before), func(text string) string { return text }}
 	return l.plan(loadResult{config: &is, before: &was}), nil
 }
 
-// Bounds on what a plan lists.
+// Limits on the lists in a plan.
 const (
 	maxPlanned       = 1000   // targets
-	maxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
+	maxPlannedProbes = 10_000 // of all listed targets; further targets are omitted
 )
 
-// planned collects the changes of targets for a plan.
+// planned collects the target changes of a plan.
 type planned struct {
 	plan          *api.Plan
 	targets       map[string]*api.TargetChange
-	before, after *config.Config // before is nil if it is not known
+	before, after *config.Config // before is nil if unknown
 }
 
-// change returns what becomes of a target: it is changed, if nothing else is known.
+// change returns the entry of a target, and creates it with the action "changed" if there is none.
 func (p *planned) change(target string) *api.TargetChange {
 	c := p.targets[target]
 	if c == nil {
@@ -111,8 +112,7 @@ func (p *planned) change(target string) *api.TargetChange {
 	return c
 }
 
-// addTargets adds the targets that appear, disappear or have other arguments, and what becomes of
-// their instances.
+// addTargets adds the targets that are added, removed or have different arguments, and the changes to their instances.
 func (p *planned) addTargets(e restart.Effect, instances map[string]string, units map[string]restart.Unit) {
 	for _, target := range e.Added {
 		p.change(target).Action = "added"
@@ -133,7 +133,7 @@ func (p *planned) addTargets(e restart.Effect, instances map[string]string, unit
 	}
 }
 
-// instanceChanges returns by target which processes an effect starts, restarts or ends.
+// instanceChanges returns by target whether its process is started, restarted or ended.
 func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) map[string]string {
 	all := map[string]string{}
 	for _, target := range e.Removed {
@@ -184,7 +184,7 @@ func (p *planned) addProbe(change engine.ProbeChange) {
 	c.Probes = append(c.Probes, one)
 }
 
-// finish counts the targets, of which there are some now, and lists the first of those that change.
+// finish counts the targets and lists the first ones that change. now is the number of current targets.
 func (p *planned) finish(now int) {
 	n, probes := &p.plan.Targets, 0
 	for _, target := range slices.Sorted(maps.Keys(p.targets)) {
@@ -206,8 +206,8 @@ func (p *planned) finish(now int) {
 	n.Kept = now - n.Removed - n.Changed
 }
 
-// blockChanges returns what becomes of groups, gateways, maintenances and notify blocks, sorted by type
-// and name. Before is nil if there was no configuration.
+// blockChanges returns the changes to groups, gateways, maintenances and notify blocks, sorted by type and name. before is nil
+// if there was no configuration.
 func blockChanges(before, after *config.Config) []api.BlockChange {
 	if before == nil {
 		return nil
@@ -216,7 +216,7 @@ func blockChanges(before, after *config.Config) []api.BlockChange {
 		changesOf("maintenance", before.Maintenances, after.Maintenances), changesOf("notify", before.Notifiers, after.Notifiers))
 }
 
-// changesOf returns what becomes of the blocks of a type: those that only one of two maps has, or both have differently.
+// changesOf returns the blocks of a type that were added, removed or changed.
 func changesOf[T any](kind string, before, after map[string]T) (all []api.BlockChange) {
 	both := map[string]T{}
 	maps.Copy(both, before)
@@ -238,12 +238,12 @@ func changesOf[T any](kind string, before, after map[string]T) (all []api.BlockC
 	return all
 }
 
-// blocksOf returns a configuration that has the blocks which blockChanges compares.
+// blocksOf returns a configuration with only the blocks that blockChanges compares.
 func blocksOf(c *config.Config) *config.Config {
 	return &config.Config{Gateways: c.Gateways, Groups: c.Groups, Maintenances: c.Maintenances, Notifiers: c.Notifiers}
 }
 
-// moduleChanges returns what becomes of the probe modules, sorted by name.
+// moduleChanges returns the changes to the probe modules, sorted by name.
 func moduleChanges(before, after *config.Config) (changes []api.BlockChange) {
 	if before == nil {
 		return nil
@@ -259,7 +259,7 @@ func moduleChanges(before, after *config.Config) (changes []api.BlockChange) {
 	return changes
 }
 
-// settingChanges returns the arguments of the engine block that differ.
+// settingChanges returns the changed arguments of the engine block.
 func settingChanges(before, after *config.Config) []api.ArgumentChange {
 	if before == nil {
 		return nil

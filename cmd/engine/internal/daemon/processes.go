@@ -28,24 +28,24 @@ import (
 	"github.com/sonde-probe/sonde/restart/systemd"
 )
 
-// processes makes the drivers of targets. It has the directory of the processes that outlive the engine, those that the previous
-// engine has left running, and what has become of the lines of all.
+// processes creates the drivers of targets. It holds the directory of the processes that outlive the engine, the processes that
+// the previous engine left running, and the state of the outputs of all processes.
 type processes struct {
 	state     string // the state file of the engine block; empty for none
 	runtimes  *container.Runtimes
 	buses     systemd.Buses
 	saved     *saved
 	log       *slog.Logger
-	sensitive func(values []string) // has values replaced in outputs
+	sensitive func(values []string) // adds values to redact in outputs
 
-	dir       *process.Directory       // of those that outlive the engine; nil for none
-	survivors process.Survivors        // that the previous engine has left running
-	sockets   sockets                  // of the runtimes of its containers
-	outputs   process.Outputs          // what has become of lines
+	dir       *process.Directory       // of processes that outlive the engine; nil for none
+	survivors process.Survivors        // left running by the previous engine
+	sockets   sockets                  // of the container runtimes in use
+	outputs   process.Outputs          // state of the processes' outputs
 	located   atomic.Pointer[location] // of dir, for the state file
 }
 
-// openDir opens the directory of processes if there is one. Before is where it was: see process.OpenDirectory.
+// openDir opens the directory of processes if it exists. before is its former path: see process.OpenDirectory.
 func (p *processes) openDir(before string) (err error) {
 	if p.dir, err = process.OpenDirectory(handlers.ProcessDir(p.state), before, false); err != nil {
 		return fmt.Errorf("state: %w", err)
@@ -53,7 +53,7 @@ func (p *processes) openDir(before string) (err error) {
 	return nil
 }
 
-// takeOver finds the processes that the engine before has left running, by the state file, which is open.
+// takeOver finds the processes that the previous engine left running. The state file must be open.
 func (p *processes) takeOver() error {
 	if p.dir == nil {
 		if err := p.openDir(p.directoryBefore()); err != nil {
@@ -65,15 +65,15 @@ func (p *processes) takeOver() error {
 	return nil
 }
 
-// location is what the state file says about the directory of processes: the file alone may be
-// moved.
+// location is the entry about the directory of processes in the state file. It detects that the state file was moved on its
+// own.
 type location struct {
 	Directory string `json:"directory"`
 	State     string `json:"state"` // the file's absolute path
 	Boot      string `json:"boot"`
 }
 
-// subject is the location in the state file.
+// subject stores the location in the state file.
 func (p *processes) subject() store.Subject {
 	return store.Subject{Prefix: keyProcesses, Lasting: true, Value: func(string) (any, bool) {
 		l := p.located.Load()
@@ -81,8 +81,8 @@ func (p *processes) subject() store.Subject {
 	}}
 }
 
-// directoryBefore returns the directory of processes that the state file names, or "" if it has been
-// copied: then the processes belong to the other file.
+// directoryBefore returns the directory of processes that the state file names. It returns "" if the state file is a copy,
+// since the processes then belong to the original.
 func (p *processes) directoryBefore() string {
 	var l location
 	if json.Unmarshal(p.saved.left.Values[keyProcesses], &l) != nil || l.Directory == "" {
@@ -103,7 +103,7 @@ func (p *processes) directoryBefore() string {
 	return l.Directory
 }
 
-// markLocation says that there is a directory of processes, or another one.
+// markLocation records the location of a new directory of processes.
 func (p *processes) markLocation() {
 	if p.dir == nil {
 		return
@@ -117,7 +117,7 @@ func (p *processes) markLocation() {
 	p.saved.mark(keyProcesses, false)
 }
 
-// makeDir makes the directory of processes that outlive the engine, if there is none.
+// makeDir creates the directory of processes that outlive the engine, if there is none.
 func (p *processes) makeDir() (err error) {
 	if p.dir != nil {
 		return nil
@@ -129,13 +129,13 @@ func (p *processes) makeDir() (err error) {
 	return nil
 }
 
-// closeDir releases the directory of processes for the next engine, and removes it if it has none.
+// closeDir releases the directory of processes for the next engine, and removes it if it is empty.
 func (p *processes) closeDir() {
 	p.dir.Close()
 	p.dir = nil
 }
 
-// removeDir removes a directory that was made for a configuration that does not come into use.
+// removeDir removes a directory that was created for a configuration that was not put into use.
 func (p *processes) removeDir() {
 	if p.dir != nil {
 		p.closeDir()
@@ -144,8 +144,8 @@ func (p *processes) removeDir() {
 	}
 }
 
-// units returns how each target is started and restarted. It starts nothing, and makes nothing for a configuration that is
-// only described.
+// units returns the unit of each target, which defines how it is started and restarted. It starts nothing, and creates nothing
+// for a configuration that is only described.
 func (p *processes) units(c *config.Config) (map[string]restart.Unit, error) {
 	units := make(map[string]restart.Unit, len(c.Targets))
 	for name, t := range c.Targets {
@@ -173,8 +173,7 @@ func (p *processes) unit(name string, t config.Target, isDescribed bool) (restar
 	return unit, err
 }
 
-// driver returns what starts and ends the instances of a target, or nil for a target
-// that the engine only probes.
+// driver returns the driver that starts and ends the instances of a target, or nil for a target that the engine only probes.
 func (p *processes) driver(name string, t config.Target, isDescribed bool) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
@@ -203,7 +202,7 @@ func (p *processes) driver(name string, t config.Target, isDescribed bool) (rest
 	return nil, nil
 }
 
-// engineOf returns what identifies the engine with a state file among those of this machine.
+// engineOf identifies an engine on this machine by its state file.
 func engineOf(state string) string {
 	path, err := filepath.Abs(state)
 	if err != nil {
@@ -213,7 +212,7 @@ func engineOf(state string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// show returns what the API shows of the processes of a target, which has a driver, or none.
+// show returns the process of a target for the API. driver may be nil.
 func (p *processes) show(target string, driver restart.Driver) (shown api.Process, isProcess bool) {
 	shown.DroppedLines, isProcess = p.outputs.Dropped(target)
 	shown.StatusText = p.outputs.Status(target)
@@ -226,8 +225,8 @@ func (p *processes) show(target string, driver restart.Driver) (shown api.Proces
 	return shown, isProcess
 }
 
-// addSurvivors adds the processes that have outlived the previous engine to what it has
-// remembered, which may be older than they are.
+// addSurvivors adds the processes that outlived the previous engine to its restored memories, which may be older than the
+// processes.
 func (p *processes) addSurvivors(restored map[string]restart.Memory, units map[string]restart.Unit) {
 	for target, u := range units {
 		s, survived := p.survivors.Of(target)
@@ -239,7 +238,7 @@ func (p *processes) addSurvivors(restored map[string]restart.Memory, units map[s
 			p.log.Warn("description of a process not read, retrying", "target", target, "error", s.Err)
 		}
 		m := restored[target]
-		m.Exited = false // another policy must not keep the driver from ending it
+		m.Exited = false // so that no restart policy keeps the driver from ending it
 		if driver.Resume(s.ID) {
 			if m.Instance != s.ID {
 				m.Started++
@@ -250,15 +249,15 @@ func (p *processes) addSurvivors(restored map[string]restart.Memory, units map[s
 	}
 }
 
-// endPause is the time until the second try to end a process that has outlived its target.
-// It doubles after each try, up to maxEndPause.
+// endPause is the time until the second attempt to end a process that outlived its target. It doubles after each attempt, up to
+// maxEndPause.
 const (
 	endPause    = 2 * time.Second
 	maxEndPause = time.Minute
 )
 
-// endSurvivors ends the processes of targets that are no longer processes, by the present drivers. It returns
-// when they have ended, or ctx is done.
+// endSurvivors ends the processes of targets that are no longer processes, according to the current drivers. It returns when
+// they have exited or ctx is done.
 func (p *processes) endSurvivors(ctx context.Context, driverOf func(target string) restart.Driver) {
 	isProcess := func(target string) bool {
 		_, ok := driverOf(target).(*process.Driver)
@@ -288,7 +287,7 @@ func (p *processes) endSurvivor(ctx context.Context, s process.Survivor, isProce
 	})
 }
 
-// repeat calls try until it is done, or ctx is, with the pause until the next call.
+// repeat calls try until it reports that it is done, or ctx is done. It passes try the pause until the next call.
 func repeat(ctx context.Context, try func(pause time.Duration) (isDone bool)) {
 	for pause := endPause; !try(pause); pause = min(2*pause, maxEndPause) {
 		select {

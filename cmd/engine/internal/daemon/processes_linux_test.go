@@ -20,8 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// afterEngine returns the daemon that follows an engine which has left the process web
-// running, and that process's ID.
+// afterEngine returns a daemon whose previous engine left the process web running, and the ID of that process.
 func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	t.Helper()
 	log = new(testsync.Buffer)
@@ -61,7 +60,7 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	return d, pid, log
 }
 
-// process returns the driver of the process web.
+// process returns a driver for the process web.
 func (d *daemon) process(t *testing.T, script string) *process.Driver {
 	t.Helper()
 	survivor, _ := d.processes.survivors.Of("web")
@@ -99,7 +98,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	testsync.Until(t, "the end of the process", gone(pid))
 }
 
-// A target that a reload has added again is its driver's.
+// The process of a target that a reload has added again belongs to its new driver.
 func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
 	d, pid, _ := afterEngine(t)
 	if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: d.process(t, "exec sleep 600")}}); err != nil {
@@ -107,7 +106,7 @@ func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
 	}
 	s, _ := d.processes.survivors.Of("web")
 	isProcess := func(target string) bool { return d.restarts.Driver(target) != nil }
-	d.processes.endSurvivor(t.Context(), s, isProcess) // as it was found before the reload
+	d.processes.endSurvivor(t.Context(), s, isProcess) // as if found before the reload
 	if gone(pid)() {
 		t.Error("the process was ended")
 	}
@@ -118,8 +117,7 @@ func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
 	testsync.Until(t, "the end of the process", gone(pid))
 }
 
-// What the previous engine remembers may be older than the process, and the policy may forbid
-// another start.
+// The memory of the previous engine may be older than the process, and the restart policy may forbid another start.
 func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	d, pid, _ := afterEngine(t)
 	unit := restart.Unit{Driver: d.process(t, "exec sleep 601"), Policy: restart.Never, Revision: "1"}
@@ -143,7 +141,7 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	running.Wait()
 }
 
-// A plan is discarded, and so is a configuration that a part rejects: both leave nothing of what they had made.
+// Neither a discarded plan nor a configuration that a part rejects leaves a directory of processes behind.
 func TestWhatDoesNotComeIntoUseLeavesNoDirectoryOfProcesses(t *testing.T) {
 	d := idle(t)
 	d.processes.state = filepath.Join(t.TempDir(), "state")
@@ -153,7 +151,7 @@ func TestWhatDoesNotComeIntoUseLeavesNoDirectoryOfProcesses(t *testing.T) {
 		}}}
 	}
 	isLeft := func() bool {
-		_, err := os.Stat(d.processes.state + ".processes") // or a symbolic link that names nothing any more
+		_, err := os.Stat(d.processes.state + ".processes") // or a dangling symbolic link
 		_, counted := d.processes.outputs.Dropped("web")
 		return err == nil || d.processes.dir != nil || d.processes.located.Load() != nil || counted
 	}

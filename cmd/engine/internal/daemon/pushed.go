@@ -21,10 +21,10 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// ownFiles are the texts of an engine's own files, and files with variables.
+// ownFiles are the contents of an engine's own configuration files, and of its files with variables.
 type ownFiles struct{ sources, files []config.Source }
 
-// parseWith parses the files of the engine together with a revision; nil for none.
+// parseWith parses the files of the engine together with a revision, which may be nil.
 func (s *starter) parseWith(own ownFiles, pushed *accepted.Inputs) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
 	r.plugins.Inputs = pushed.Clone()
@@ -33,8 +33,8 @@ func (s *starter) parseWith(own ownFiles, pushed *accepted.Inputs) loadResult {
 	return r
 }
 
-// read loads the configuration of the files. If its targets are pushed to the cluster, it loads that of the files
-// and of a revision. Without a usable one it is an error to start, unless there is nothing to lose, or --force says so.
+// read loads the configuration of the files, together with a revision if its targets are pushed to the cluster. If no revision
+// is usable, read returns an error unless there is no state to lose or --force is set.
 func (s *starter) read() loadResult {
 	if s.isOnlyPods(s.paths) {
 		return s.parseWith(ownFiles{}, nil)
@@ -43,13 +43,13 @@ func (s *starter) read() loadResult {
 	own := ownFiles{sources, files}
 	alone := s.parseWith(own, nil)
 	if unread.HasErrors() {
-		alone.diags = unread // without the errors that follow from them
+		alone.diags = unread // without the errors that follow from unread files
 	} else {
 		alone.diags = append(unread, alone.diags...)
 	}
 	alone = s.findKept(alone)
 	if !unread.HasErrors() && s.kept != nil && alone.config != nil && len(alone.config.Discoveries) > 0 && len(s.kept.Inputs.Discovered) > 0 {
-		s.found = s.kept.Inputs.Discovered // until the sources answer
+		s.found = s.kept.Inputs.Discovered // until the sources respond
 		alone.plugins.Release(nil)
 		alone = s.parseWith(own, nil)
 	}
@@ -70,7 +70,7 @@ func (s *starter) read() loadResult {
 	return r
 }
 
-// needsPushed is the error of an engine with a state that lacks what is pushed.
+// needsPushed is the error of an engine that has a state file but lacks the pushed configuration.
 func needsPushed(state string) config.Diagnostic {
 	return config.Diagnostic{
 		Summary: fmt.Sprintf("the engine needs what is pushed to its cluster: without that it would forget its state in %s, and end processes with adopt", state),
@@ -78,8 +78,8 @@ func needsPushed(state string) config.Diagnostic {
 	}
 }
 
-// readPushed loads the configuration of the files together with the revision that the engine has used last, since etcd may
-// be away, or else, if it has anything to go on with, with the current one. Alone is the configuration of the files.
+// readPushed loads the configuration of the files together with a revision: the one that the engine used last, since etcd may
+// be unreachable, or else the current one, if the engine has any state to resume from. alone is the configuration of the files.
 func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	kept := s.kept.Pushed()
 	if kept != nil && !s.kept.Fleet.Is(fleetOf(*alone.config.Cluster)) {
@@ -108,12 +108,12 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	return r
 }
 
-// fleetOf returns the fleet of a cluster block.
+// fleetOf returns the identity of the fleet in a cluster block.
 func fleetOf(c config.Cluster) accepted.Fleet {
 	return accepted.Fleet{Endpoints: c.Endpoints, Prefix: c.Prefix}
 }
 
-// hasState reports whether an earlier engine has left a state file with anything in it, or processes that run.
+// hasState reports whether an earlier engine left a state file that is not empty, or running processes.
 func hasState(state string) bool {
 	if len(process.RunningIn(handlers.ProcessDir(state))) > 0 {
 		return true
@@ -125,8 +125,8 @@ func hasState(state string) bool {
 	return !isEmpty || err != nil
 }
 
-// withoutTargets returns the configuration of the engine's own files alone, with what is wrong with the one that has what
-// is pushed, too, as warnings. The engine gets targets with the first revision that it can use.
+// withoutTargets returns the configuration of the engine's own files alone. The errors of r, the configuration with the pushed
+// targets, become warnings. The engine gets targets with the first revision that it can use.
 func (s *starter) withoutTargets(alone, r loadResult) loadResult {
 	r.plugins.Release(alone.plugins)
 	for i := range r.diags {
@@ -137,18 +137,18 @@ func (s *starter) withoutTargets(alone, r loadResult) loadResult {
 }
 
 const (
-	// revisionTimeout bounds how long an engine that has kept no revision waits at its start for the store of the cluster.
+	// revisionTimeout limits how long an engine without a kept revision waits for the cluster's store at its start.
 	revisionTimeout = 15 * time.Second
 
-	// revisionPause is the time between two tries.
+	// revisionPause is the time between two attempts.
 	revisionPause = 200 * time.Millisecond
 )
 
-// errUnpushed is why an engine goes on with the configuration that it had.
+// errUnpushed is why an engine continues with the configuration that it accepted last.
 var errUnpushed = errors.New("etcd has no revision of the configuration: the engine would have no targets; push one with sonde-fleet push, and start the engine again")
 
-// currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none. It tries again
-// while the store is away, and not if that refuses the password.
+// currentRevision returns the current pushed revision of a cluster, or nil if there is none. It retries while the store is
+// unreachable, but not if the store rejects the password.
 func (s *starter) currentRevision(c config.Cluster) (*accepted.Inputs, error) {
 	from, err := s.openStore(c)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *starter) currentRevision(c config.Cluster) (*accepted.Inputs, error) {
 	}
 }
 
-// loadCurrent is one try of currentRevision.
+// loadCurrent is one attempt of currentRevision.
 func loadCurrent(ctx context.Context, from Store) (*accepted.Inputs, error) {
 	seen, err := revision.Read(ctx, from)
 	r := seen.Current()
@@ -188,7 +188,7 @@ func loadCurrent(ctx context.Context, from Store) (*accepted.Inputs, error) {
 	return accepted.OfRevision(r.Ref(), b), nil
 }
 
-// openFollower makes the follower of the configuration that is pushed to the cluster.
+// openFollower creates the follower of the configuration that is pushed to the cluster.
 func (d *daemon) openFollower(c *cluster) {
 	if !c.config.IsPushed() {
 		return
@@ -203,15 +203,15 @@ func (d *daemon) openFollower(c *cluster) {
 	})
 }
 
-// setOutdated gives the targets to the other engines while at least half of them have the current revision, and this one
-// has refused it.
+// setOutdated drains this engine, so that the other engines take over its targets. isOutdated is true while this engine has
+// refused the revision intended for it and at least half of the engines use that revision.
 func (c *cluster) setOutdated(isOutdated bool) {
 	c.coordinator.Drain(isOutdated)
 	c.setKnown()
 }
 
-// useRevision puts a revision into use by a reload. With force the reload guard is not asked. An engine that is stopping
-// neither uses nor refuses anything.
+// useRevision puts a revision into use by a reload. force skips the reload guard. If the engine is stopping, useRevision
+// neither uses nor refuses the revision, but waits until ctx is done.
 func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
 	asked := d.jobs.request(ctx, &job{trigger: byPush, force: force, pushed: accepted.OfRevision(r.Ref(), b)})
 	if errors.Is(asked.err, errStopping) {
@@ -228,12 +228,12 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 	return nil
 }
 
-// refusal is the error of a configuration that was rejected: in its first line why, and then what is wrong with it.
+// refusal returns the error of a rejected configuration: the first line is the reason, the other lines list its problems.
 func refusal(rejected *api.Error, problems string) error {
 	return errors.New(strings.TrimSpace(rejected.Message + "\n" + problems))
 }
 
-// refusal returns why this engine does not use the revision that it is to run, or nil.
+// refusal returns why this engine does not use the revision intended for it, or nil.
 func (c *cluster) refusal() *revision.Refusal {
 	if c == nil || c.follower == nil {
 		return nil
@@ -245,7 +245,8 @@ func (c *cluster) refusal() *revision.Refusal {
 	return own.Refused
 }
 
-// warnOfRetry adds to the diagnostics of a reload that a revision is tried again after it. The reload does not wait for that.
+// warnOfRetry adds a warning to a reload's diagnostics that a refused revision is retried. The reload does not wait for the
+// retry.
 func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
 	if refused == nil {
 		return r
@@ -258,7 +259,7 @@ func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
 	return r
 }
 
-// addRevisions adds which revisions of the pushed configuration engines run, as etcd has shown them last.
+// addRevisions adds the revisions of the pushed configuration that engines run, as last read from etcd.
 func (c *cluster) addRevisions(to *api.Cluster) {
 	if c.follower == nil {
 		return
@@ -270,7 +271,7 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 	}
 	for _, e := range seen.Engines {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m api.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
-		if !found || e.Since.IsZero() { // what it says cannot be read
+		if !found || e.Since.IsZero() { // its report cannot be read
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number
@@ -278,7 +279,7 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 	}
 }
 
-// trialOf returns the revision that one engine tries, or nil.
+// trialOf returns the revision that is on trial on one engine, or nil.
 func trialOf(seen revision.Overview) *api.ClusterTrial {
 	latest := seen.Latest()
 	if latest.Engine == "" {
@@ -287,8 +288,8 @@ func trialOf(seen revision.Overview) *api.ClusterTrial {
 	return &api.ClusterTrial{Revision: latest.Number, Engine: latest.Engine}
 }
 
-// refusedOf returns the first line of why an engine does not run the revision that it is to run. It names places only: all
-// who may read the API may see it.
+// refusedOf returns the first line of the reason why an engine does not run the revision intended for it. That line names only
+// places in files, since everyone with access to the API can read it.
 func refusedOf(e revision.Engine, seen revision.Overview) string {
 	if !e.HasRefused(seen.Wanted(e.Name).Ref()) {
 		return ""

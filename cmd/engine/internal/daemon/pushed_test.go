@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// refusing is a store that answers each read with an error.
+// refusing is a store that returns an error for each read.
 type refusing struct {
 	silentStore
 	err   error
@@ -33,13 +33,13 @@ func (r *refusing) Range(context.Context, string) ([]coord.Entry, coord.Revision
 	return nil, 0, r.err
 }
 
-// A store that is away may come back within the time that an engine waits at its start. One that refuses the password
-// would be asked, and log that, again and again.
+// An unreachable store may become reachable while an engine waits for it at its start. A store that rejects the password is not
+// retried, since each attempt would be logged.
 func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 	refused := errors.New("etcd: authentication failed")
 	for _, c := range []struct {
 		err   error
-		isOne bool // try
+		isOne bool // only one attempt
 		want  string
 	}{
 		{refused, true, "read the revisions of the configuration: etcd: authentication failed"},
@@ -60,7 +60,7 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 	}
 }
 
-// What an engine has refused before is not why it does not run what is current now.
+// A past refusal is not the reason why an engine does not run the current revision.
 func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := idle(t), coordtest.NewLocal()
@@ -81,7 +81,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 				if r.Number == 1 {
 					return errors.New("no plugin\nin a.hcl")
 				}
-				<-ctx.Done() // it takes long
+				<-ctx.Done() // takes long
 				return ctx.Err()
 			},
 		})

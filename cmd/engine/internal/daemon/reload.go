@@ -24,8 +24,8 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// reload puts a configuration into use that was loaded for a job, and returns how that has ended.
-// An invalid one is logged and changes nothing.
+// reload applies the configuration that was loaded for a job, and returns the result. An invalid configuration is logged and
+// changes nothing.
 func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
@@ -68,7 +68,7 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changed.Changes, "trigger", j.trigger)
 	if j.pushed == nil && d.cluster != nil && d.cluster.follower != nil {
-		d.cluster.follower.Again(j.force) // what a revision lacked that was refused may be there now
+		d.cluster.follower.Again(j.force) // the reload may have fixed the cause of a refusal
 	}
 	for _, name := range done.Settings {
 		if name == "state" && len(process.RunningIn(d.processes.dir.Path())) > 0 {
@@ -81,8 +81,8 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	return done
 }
 
-// accepted notes that a configuration was put into use, with an engine block and warnings, and returns how the reload
-// has ended.
+// accepted records that a configuration was put into use, with its engine block and warnings, and returns the result of the
+// reload.
 func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagnostics) api.Reload {
 	now := time.Now()
 	changes := api.Changes(c.Changes)
@@ -94,11 +94,11 @@ func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagn
 	return done
 }
 
-// maxPlaces is how many places an error names.
+// maxPlaces is the maximum number of places that an error names.
 const maxPlaces = 3
 
-// errorsOf is the error of a configuration with so many errors, which its diagnostics show. It names places
-// only: who reads it need not be able to read the files.
+// errorsOf returns the error of a configuration with n errors, which are in diags. It names only places, since its readers may
+// not be allowed to read the files.
 func errorsOf(diags config.Diagnostics, n int) error {
 	var places []string
 	for _, one := range diags {
@@ -116,7 +116,7 @@ func errorsOf(diags config.Diagnostics, n int) error {
 	return fmt.Errorf("the configuration has %s: %s%s", cli.Plural(n, "error"), strings.Join(places, ", "), more)
 }
 
-// rejected notes that a configuration was rejected, and returns how the reload has ended.
+// rejected records that a configuration was rejected, and returns the result of the reload.
 func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) api.Reload {
 	done := api.Reload{
 		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.count, Problems: problems(diags),
@@ -131,7 +131,7 @@ func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) api.Reloa
 // maxProblems bounds Reload.Problems, in bytes.
 const maxProblems = 64 << 10
 
-// problems returns diagnostics as text.
+// problems formats diagnostics as text.
 func problems(diags config.Diagnostics) string {
 	var s strings.Builder
 	_ = diags.WriteText(&s, false) // a Builder returns no error
@@ -141,7 +141,7 @@ func problems(diags config.Diagnostics) string {
 	return s.String()
 }
 
-// reloads returns how the last reload ended; at first, the start.
+// reloads returns the result of the last reload; before the first reload, that of the start.
 func (d *daemon) reloads() api.Reload {
 	if last := d.lastReload.Load(); last != nil {
 		return *last
@@ -149,8 +149,7 @@ func (d *daemon) reloads() api.Reload {
 	return api.Reload{}
 }
 
-// rejectionAttrs returns the attributes of a log line about an error of a configuration that is
-// rejected.
+// rejectionAttrs returns log attributes for a rejected configuration.
 func rejectionAttrs(err error) []any {
 	attrs := []any{"error", err}
 	if guarded := (*guardError)(nil); errors.As(err, &guarded) {
@@ -160,10 +159,10 @@ func rejectionAttrs(err error) []any {
 	return attrs
 }
 
-// foundPause is the least time between two reloads for what was found.
+// foundPause is the minimum time between two reloads by discovery.
 const foundPause = time.Second
 
-// useFound asks for a reload each time that something else was found, as more says, until ctx is done.
+// useFound requests a reload each time more signals new discovery results, until ctx is done.
 func (q jobQueue) useFound(ctx context.Context, more wake.Signal) {
 	for ctx.Err() == nil {
 		select {
@@ -178,19 +177,19 @@ func (q jobQueue) useFound(ctx context.Context, more wake.Signal) {
 	}
 }
 
-// podsRead is the directory of pods, as it was read again.
+// podsRead is the result of reading the directory of pods again.
 type podsRead struct {
 	dir     *manifests.Dir
 	changed bool
 }
 
-// readPods reads the directory of pods again, whose disk may hang.
+// readPods reads the directory of pods again. Its disk may hang.
 func readPods(dir *manifests.Dir) podsRead {
-	changed, err := dir.Refresh(time.Now()) // which has logged the error
+	changed, err := dir.Refresh(time.Now()) // Refresh has logged the error
 	return podsRead{dir, changed && err == nil}
 }
 
-// applyPods applies what has changed in the directory of pods.
+// applyPods applies changes in the directory of pods.
 func (d *daemon) applyPods(read podsRead) {
 	d.targets.pods = read.dir
 	if !read.changed {
@@ -215,11 +214,10 @@ func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
 	}
 }
 
-// changeable are the settings that a reload applies.
+// changeable lists the settings that a reload applies.
 var changeable = []string{"log_level", "plugin_cache", "plugin_memory", "allow_empty", "reload_guard", "watch"}
 
-// restartRequired returns the settings that differ and cannot change while the engine
-// runs.
+// restartRequired returns the names of changed settings that need a restart of the engine.
 func restartRequired(before, after config.Engine) (names []string) {
 	was, is := reflect.ValueOf(before), reflect.ValueOf(after)
 	for i, field := range reflect.VisibleFields(was.Type()) {

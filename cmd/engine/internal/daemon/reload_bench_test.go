@@ -20,8 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// manyTargets returns a configuration of ten blocks of targets, each with a tcp probe. One of the
-// targets has another address.
+// manyTargets returns a configuration with ten blocks of targets, each with a tcp probe. address is the address of one target.
 func manyTargets(perBlock int, address string) string {
 	var s strings.Builder
 	s.WriteString("engine {\n  listen = \"\"\n}\n")
@@ -43,8 +42,8 @@ target "web-%d" {
 	return s.String()
 }
 
-// BenchmarkReload reloads a configuration in which the address of one target has changed. The metrics are the
-// processor time of a reload, garbage collection included, and the memory that it leaves.
+// BenchmarkReload reloads a configuration in which the address of one target has changed. Its metrics are the CPU time of a
+// reload, including garbage collection, and the retained memory.
 func BenchmarkReload(b *testing.B) {
 	for _, targets := range []int{100_000, 1_000_000} {
 		b.Run(fmt.Sprint(targets), func(b *testing.B) { benchmarkReload(b, targets) })
@@ -90,7 +89,7 @@ func benchmarkReload(b *testing.B, targets int) {
 	b.ReportMetric(float64(heapInUse()-heap)/(1<<20), "left-MB")
 }
 
-// runParts runs the engine and the restarts of a daemon until the function that it returns is called.
+// runParts runs the engine and the restarts of a daemon until stop is called.
 func runParts(b *testing.B, d *daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var parts sync.WaitGroup
@@ -109,7 +108,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// processorTime returns how long this process has used processors.
+// processorTime returns the CPU time used by this process.
 func processorTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -25,11 +25,11 @@ import (
 
 var reloads = tier.Flag("reloads", 20, 200, 10_000, "`number` of reloads whose memory is measured")
 
-// maxLeak is by how much the heap may grow, in bytes, whatever the number of reloads.
+// maxLeak is the maximum growth of the heap, in bytes, independent of the number of reloads.
 const maxLeak = 1 << 20
 
-// A reload loads a plugin with other limits, checks a probe's settings with it, makes an
-// attempt with the new probe, and unloads the plugin before it.
+// Each reload loads a plugin with other limits, validates a probe's settings with it, makes an attempt with the new probe, and
+// unloads the previous plugin.
 func TestReloadsDoNotLeak(t *testing.T) {
 	tier.Slow(t)
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		maps, _ := os.ReadFile("/proc/self/maps") // compiled code is not on the heap; absent on other systems
+		maps, _ := os.ReadFile("/proc/self/maps") // compiled code is not on the heap; the file is missing on other systems
 		return int64(m.HeapAlloc), bytes.Count(maps, []byte("\n"))
 	}
 	warmUp := min(100, reloads())

@@ -22,39 +22,39 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// saved is what the parts of the engine remember over its end, in the state file. Without one they remember nothing.
+// saved persists the memory of the engine's parts in the state file. Without a state file nothing is persisted.
 type saved struct {
 	store *store.Store   // nil for none
-	path  string         // absolute, of the file that a symbolic link names
+	path  string         // absolute, with symbolic links resolved
 	left  store.Restored // by the previous engine, until it is applied
 	log   *slog.Logger
 
-	// The subjects, by when they are restored.
-	always     store.Subjects // first, whatever resume is
+	// The subjects, grouped by when they are restored:
+	always     store.Subjects // first, whatever the setting of resume
 	resumed    store.Subjects // then, unless resume is forget
 	afterwards store.Subjects // once the engine has its probes
 
-	restarts  map[string]restart.Memory  // by target, of resumed
-	penalties map[string]verdict.Penalty // of resumed
+	restarts  map[string]restart.Memory  // by target, restored by resumed
+	penalties map[string]verdict.Penalty // restored by resumed
 }
 
-// The prefixes of the keys in the state file. Where a slash ends one, a target follows if nothing else is said.
+// Prefixes of the keys in the state file. A prefix that ends with a slash is followed by a target's name unless noted.
 const (
 	keyRestarts  = "restarts/" // a restart.Memory
-	keyHistory   = "history/"  // its []engine.Transition
-	keyUptime    = "uptime/"   // its states in the last days; without a target: when no engine ran
-	keyPenalty   = "penalty/"  // its verdict.Penalty
-	keyOutcomes  = "outcomes/" // the outcomes of its probes, by ID
-	keyBeat      = "beat/"     // its Value of a beatprobe.Registry
-	keySent      = "sent/"     // and a key of Registry.Sent: its value
-	keyNotify    = "notify/"   // and a key of notify.Notifiers: its value
+	keyHistory   = "history/"  // the []engine.Transition of the target
+	keyUptime    = "uptime/"   // the target's states in the last days; without a target: times when no engine ran
+	keyPenalty   = "penalty/"  // the target's verdict.Penalty
+	keyOutcomes  = "outcomes/" // the outcomes of the target's probes, by ID
+	keyBeat      = "beat/"     // the target's Value in a beatprobe.Registry
+	keySent      = "sent/"     // followed by a key of Registry.Sent
+	keyNotify    = "notify/"   // followed by a key of notify.Notifiers
 	keyProcesses = "processes" // a location
 	keySockets   = "sockets"   // the []string of sockets
 	keyStopped   = "stopped"   // by target: a restart.Stopped
 	keyPauses    = "pauses"    // by target: a pause.Pause
 )
 
-// open opens the state file of an engine whose parts are made.
+// open opens the state file of an engine. p must be complete except for the agent.
 func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 	s.always = store.Subjects{
 		historySubject(p.engine.Records()), s.uptimeSubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
@@ -74,13 +74,13 @@ func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 	return err
 }
 
-// subjects returns all that is in the file beside the memories of probes.
+// subjects returns all subjects of the file, which also stores the memories of probes.
 func (s *saved) subjects() store.Subjects { return slices.Concat(s.always, s.resumed, s.afterwards) }
 
-// maxStateAge is the age beyond which state is forgotten, in the state file and in what engines share.
+// maxStateAge is the age beyond which state is discarded, in the state file and in the cluster's store.
 func maxStateAge(e config.Engine) time.Duration { return cmp.Or(e.StateMaxAge, store.DefaultMaxAge) }
 
-// run writes what changes until ctx is done.
+// run writes changes until ctx is done.
 func (s *saved) run(ctx context.Context, e *engine.Engine) error {
 	if s.store != nil {
 		s.store.Run(ctx, e, s.subjects())
@@ -96,7 +96,7 @@ func (s *saved) close() error {
 	return s.store.Close()
 }
 
-// mark says that the value of a key has changed. One that is urgent has to outlive SIGKILL.
+// mark records that the value of a key has changed. An urgent change must survive SIGKILL.
 func (s *saved) mark(key string, isUrgent bool) {
 	switch {
 	case s.store == nil:
@@ -107,11 +107,11 @@ func (s *saved) mark(key string, isUrgent bool) {
 	}
 }
 
-// diskTimeout is how long an operator waits until what was asked for is in the state file, or in etcd. The log says so if
-// the accepted configuration is not in its file by then.
+// diskTimeout is how long an operation waits until it is stored in the state file or etcd. If writing the accepted
+// configuration takes longer, a warning is logged.
 const diskTimeout = 5 * time.Second
 
-// flush waits until the file has what was marked, and reports whether it does.
+// flush waits until all marked values are in the file, and reports whether they are.
 func (s *saved) flush(ctx context.Context) bool {
 	if s.store == nil {
 		return false
@@ -125,7 +125,7 @@ func (s *saved) flush(ctx context.Context) bool {
 	return err == nil
 }
 
-// stats returns a function for the metrics of the state file, or nil without one.
+// stats returns a function for the metrics of the state file, or nil without a state file.
 func (s *saved) stats() func() metrics.State {
 	if s.store == nil {
 		return nil
@@ -136,15 +136,16 @@ func (s *saved) stats() func() metrics.State {
 	}
 }
 
-// restore restores what the previous engine has left, as far as resume says so. The controller must have its units, and the engine
-// no probes. It returns the state of what is resumed, without what is shared by the engines of a cluster: the cluster has that.
+// restore restores the state that the previous engine left, as far as resume allows. The controller must have its units, and
+// the engine no probes yet. It returns the state to resume from. Memories of shared targets are left out of s.restarts, since
+// the cluster has them.
 func (s *saved) restore(resume string, isShared func(target string) bool) store.Restored {
 	s.restarts = map[string]restart.Memory{}
 	s.always.Restore(s.left, s.log)
 	if resume == config.Forget {
 		return store.Restored{}
 	}
-	for id, m := range s.left.Memories { // targets that the engine only probes are remembered by their probes
+	for id, m := range s.left.Memories { // targets that the engine only probes have no other memory
 		s.restarts[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
 	}
 	s.resumed.Restore(s.left, s.log)
@@ -156,7 +157,7 @@ func (s *saved) restore(resume string, isShared func(target string) bool) store.
 	return s.left
 }
 
-// finish restores what needs the probes of the engine, and forgets what the previous one has left.
+// finish restores the subjects that need the engine's probes, and discards the previous engine's state.
 func (s *saved) finish() {
 	s.afterwards.Restore(s.left, s.log)
 	s.left, s.restarts, s.penalties = store.Restored{}, nil, nil
@@ -183,7 +184,7 @@ func historySubject(of engine.Records) store.Subject {
 	}
 }
 
-// uptimeSubject are the states of targets in the last days.
+// uptimeSubject stores the states of targets in the last days.
 func (s *saved) uptimeSubject(of engine.Records) store.Subject {
 	return store.Subject{
 		Prefix: keyUptime, Lasting: true,
@@ -227,7 +228,7 @@ func pausesSubject(of *pause.Keeper) store.Subject {
 	}
 }
 
-// notifySubject is what receivers were told. The histories must have been restored before.
+// notifySubject stores the notices sent to receivers. The histories must be restored before it.
 func notifySubject(of *notify.Notifiers) store.Subject {
 	return store.Subject{
 		Prefix: keyNotify, Lasting: true, Value: of.Value, Names: of.Keys,
@@ -235,10 +236,10 @@ func notifySubject(of *notify.Notifiers) store.Subject {
 	}
 }
 
-// raw returns a value that is JSON.
+// raw wraps a value that is already JSON.
 func raw(text []byte, ok bool) (any, bool) { return json.RawMessage(text), ok }
 
-// sentSubject are the latest times in datagrams: those that were recorded must not count again, however long ago.
+// sentSubject stores the latest times in datagrams. They never expire, so that a recorded datagram cannot be replayed.
 func sentSubject(of *beatprobe.Registry) store.Subject {
 	return store.Subject{
 		Prefix: keySent, Lasting: true,
@@ -274,7 +275,7 @@ func (s *saved) restartsSubject(of *restart.Controller) store.Subject {
 	}
 }
 
-// penaltySubject is what the flaps of targets have added up to, however long ago: they have decayed since.
+// penaltySubject stores the flap penalties of targets, whatever their age: they have decayed since.
 func (s *saved) penaltySubject(of engine.Records) store.Subject {
 	return store.Subject{
 		Prefix: keyPenalty, Lasting: true,
@@ -289,7 +290,7 @@ func (s *saved) penaltySubject(of engine.Records) store.Subject {
 	}
 }
 
-// outcomesSubject are the outcomes of probes, of targets whose probes have had different ones.
+// outcomesSubject stores the outcomes of probes, for targets that have a probe with different outcomes.
 func (s *saved) outcomesSubject(of *engine.Engine) store.Subject {
 	return store.Subject{
 		Prefix: keyOutcomes,
@@ -306,7 +307,7 @@ func (s *saved) outcomesSubject(of *engine.Engine) store.Subject {
 	}
 }
 
-// restoreOutcomes gives the engine the outcomes of those probes of a target that are as they were.
+// restoreOutcomes restores the outcomes of a target's probes, except probes whose endpoint or handler has changed.
 func (s *saved) restoreOutcomes(to *engine.Engine, target string, texts map[string]string) {
 	t, _ := to.Target(target)
 	for _, p := range t.Probes {
@@ -324,7 +325,7 @@ func (s *saved) restoreOutcomes(to *engine.Engine, target string, texts map[stri
 	}
 }
 
-// outcomes returns the outcomes of a target as texts by probe, or nil if none of its probes has had different ones.
+// outcomes returns the outcomes of a target's probes as texts by probe ID, or nil if every probe has had only one outcome.
 func outcomes(all []engine.ProbeOutcomes) map[string]string {
 	differ := func(of engine.ProbeOutcomes) bool { return len(of.Runs) > 1 }
 	if !slices.ContainsFunc(all, differ) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What a service manager is told, in the words of sd_notify(3).
+// States that are sent to a service manager: see sd_notify(3).
 const (
 	isReady     = "READY=1"
 	isReloading = "RELOADING=1"
@@ -19,23 +19,22 @@ const (
 	isAlive     = "WATCHDOG=1"
 )
 
-// notifyTimeout bounds how long a service manager that does not read is waited for.
+// notifyTimeout limits how long a notification waits for a service manager that does not read.
 const notifyTimeout = 100 * time.Millisecond
 
-// aliveReports is how often the engine reports within the service manager's limit that it is alive: a
-// report that is missing because the loop was late once must not end the engine.
+// aliveReports is the number of alive reports within the service manager's limit. With several reports, one that is missing
+// because of a late loop does not end the engine.
 const aliveReports = 4
 
-// serviceManager tells systemd, or another service manager with its protocol, what the engine
-// does. The zero value has none, and tells nothing. The connection is opened once, since
-// descriptors may be short later; any goroutine may use it.
+// serviceManager notifies systemd, or another service manager with the same protocol, of the engine's state. The zero value
+// notifies nobody. The connection is opened once, since descriptors may run short later. It is safe for concurrent use.
 type serviceManager struct {
 	conn  net.Conn      // nil for none
-	limit time.Duration // after how long without isAlive it ends the engine; 0 for never
+	limit time.Duration // time without isAlive after which it ends the engine; 0 for none
 }
 
-// openServiceManager connects to the service manager that the environment names. What the engine starts does
-// not inherit these variables.
+// openServiceManager connects to the service manager named in the environment. Child processes of the engine do not inherit
+// these variables.
 func openServiceManager() (m serviceManager, err error) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
@@ -51,8 +50,8 @@ func openServiceManager() (m serviceManager, err error) {
 	return m, nil
 }
 
-// watchdogLimit returns the limit of sd_watchdog_enabled(3) for a process, or 0 if there is none: in
-// microseconds, for the process with an ID, or for each one if the ID is empty.
+// watchdogLimit returns the watchdog limit of this process, or 0 for none, as defined by sd_watchdog_enabled(3): usec is in
+// microseconds, and pid is the process that it applies to, or empty for any process.
 func watchdogLimit(usec, pid string) time.Duration {
 	n, err := strconv.ParseInt(usec, 10, 64)
 	isOther := pid != "" && pid != strconv.Itoa(os.Getpid())
@@ -62,8 +61,7 @@ func watchdogLimit(usec, pid string) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// notify tells the service manager a state. What it does not take in time is lost: probing
-// goes on without it.
+// notify sends a state to the service manager. A state that it does not accept in time is lost, and probing continues.
 func (m *serviceManager) notify(state string) {
 	if m.conn == nil {
 		return
@@ -73,8 +71,8 @@ func (m *serviceManager) notify(state string) {
 	}
 }
 
-// reportAlive reports to a service manager with a limit that the engine is alive, until ctx is done. It
-// reports nothing while alive returns an error.
+// reportAlive regularly reports to a service manager with a limit that the engine is alive, until ctx is done. It skips the
+// report while alive returns an error.
 func (m *serviceManager) reportAlive(ctx context.Context, alive func() error) {
 	if m.limit == 0 {
 		return

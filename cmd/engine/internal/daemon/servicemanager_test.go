@@ -32,7 +32,7 @@ func TestTheLimitOfTheServiceManagerIsThatOfThisProcess(t *testing.T) {
 		{"-1", own, 0},
 		{"1s", own, 0},
 		{"9223372036854775", own, 9223372036854775 * time.Microsecond},
-		{"9223372036854776", own, 0}, // more than a time.Duration holds
+		{"9223372036854776", own, 0}, // overflows a time.Duration
 	} {
 		if got := watchdogLimit(test.usec, test.pid); got != test.want {
 			t.Errorf("WATCHDOG_USEC=%q WATCHDOG_PID=%q: %v, want %v", test.usec, test.pid, got, test.want)
@@ -40,7 +40,7 @@ func TestTheLimitOfTheServiceManagerIsThatOfThisProcess(t *testing.T) {
 	}
 }
 
-// countReports runs reportAlive with a limit of a minute, and counts what the service manager reads.
+// countReports runs reportAlive with a limit of one minute, and counts the reports that the service manager receives.
 func countReports(t *testing.T, ctx context.Context, alive func() error) (reportsIn func(time.Duration) int64, ended <-chan struct{}) {
 	t.Helper()
 	own, managers := net.Pipe()

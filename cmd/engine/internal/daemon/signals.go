@@ -11,18 +11,17 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// signals are those that sonde run handles, from its first moment on. Each kind has a
-// channel of its own, so that many of one kind cannot make another one be lost.
+// signals are the signals that sonde run handles from its start on. Each kind has its own channel, so that many signals of one
+// kind cannot cause the loss of another kind.
 type signals struct {
 	reload chan os.Signal // SIGHUP; capacity 1: one reload reads all changes
 	stop   chan os.Signal // SIGTERM and SIGINT; capacity 2: the second one kills
 	quit   chan os.Signal // SIGQUIT
-	others chan os.Signal // have no effect
+	others chan os.Signal // ignored
 }
 
-// catchSignals begins to catch signals. SIGPIPE and the others are caught, not ignored,
-// because processes that the engine starts would inherit ignored signals. Without it, a
-// closed pipe as standard error would end the program.
+// catchSignals begins to catch signals. SIGPIPE and the others are caught, not ignored, because processes that the engine
+// starts would inherit ignored signals. If SIGPIPE were not caught, a closed pipe as standard error would end the program.
 func catchSignals() *signals {
 	s := &signals{
 		reload: make(chan os.Signal, 1),
@@ -37,19 +36,18 @@ func catchSignals() *signals {
 	return s
 }
 
-// release gives all signals back their default effects.
+// release restores the default effects of all signals.
 func (s *signals) release() {
 	for _, c := range []chan os.Signal{s.reload, s.stop, s.quit, s.others} {
 		ossignal.Stop(c)
 	}
 }
 
-// maxStacks bounds the text of writeStacks, in bytes.
+// maxStacks limits the text that writeStacks writes, in bytes.
 const maxStacks = 1 << 20
 
-// exitOnQuit ends the program at the first SIGQUIT, with the stacks of all goroutines
-// in the log. It is a goroutine of its own, since SIGQUIT is for an engine that hangs.
-// Go's own SIGQUIT would hang too, if standard error is not read.
+// exitOnQuit exits the program at the first SIGQUIT and logs the stacks of all goroutines. It runs in its own goroutine, since
+// SIGQUIT is meant for an engine that hangs. Go's own handling of SIGQUIT would also hang if standard error is not read.
 func (s *signals) exitOnQuit(log *cli.LogQueue) {
 	go func() {
 		quit := <-s.quit
@@ -65,8 +63,8 @@ func writeStacks(log *cli.LogQueue) {
 	_, _ = log.Write(append(stacks[:runtime.Stack(stacks, true)], '\n'))
 }
 
-// exitAt ends the program when it receives a signal, unless run returns before. It is for
-// the time when no processes are left, or should be, and the engine stops.
+// exitAt exits the program when it receives a signal, unless run returns first. It is used while the engine stops and no
+// processes should be left.
 func (d *daemon) exitAt(signal <-chan os.Signal) {
 	go func() {
 		select {
@@ -77,7 +75,7 @@ func (d *daemon) exitAt(signal <-chan os.Signal) {
 	}()
 }
 
-// exit ends the program, since the engine has not stopped, unless run has returned.
+// exit exits the program because the engine has not stopped in time. It does nothing if run has returned.
 func (d *daemon) exit(s os.Signal) {
 	select {
 	case <-d.ended:
@@ -89,17 +87,16 @@ func (d *daemon) exit(s os.Signal) {
 	os.Exit(exitCode(s))
 }
 
-// exitCode is that of a program that a signal ends, as shells show it.
+// exitCode returns the exit code of a program that was ended by a signal, as in shells.
 func exitCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
 
 // killTimeout is how long the engine may take to stop after the second signal. Its parts
 // need less: see restart/process and api.Server.Serve.
 const killTimeout = 20 * time.Second
 
-// handleSignals handles signals, jobs and changes of the directory of pods until
-// ctx is done: SIGHUP reloads the configuration, the first SIGTERM or SIGINT calls
-// shutdown, and a second one kills the processes that still run. It returns an error
-// with the exit code of a kill.
+// handleSignals handles signals, jobs and changes in the directory of pods until ctx is done. SIGHUP reloads the configuration,
+// the first SIGTERM or SIGINT calls shutdown, and the second one kills the processes that still run. It returns an error with
+// the exit code of a kill.
 func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	ticks, stop := d.targets.pods.Ticks()
 	defer stop()
@@ -109,7 +106,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	var killed error
 	for stopping := false; ; {
 		reload, jobs := d.signals.reload, d.jobs
-		if loads.current != nil && !stopping { // others wait until that has ended
+		if loads.current != nil && !stopping { // new reloads wait until the current one has finished
 			reload, jobs = nil, nil
 		}
 		select {

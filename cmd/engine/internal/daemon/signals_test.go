@@ -24,8 +24,8 @@ func (killable) Run(ctx context.Context, began func(restart.Begun), _ <-chan tim
 	return restart.Exit{Code: 137}
 }
 
-// TestAProgramThatGoesOnAfterItsEngineIsNotEnded has a second signal, which would end this
-// test if the engine did not stop in time.
+// TestAProgramThatGoesOnAfterItsEngineIsNotEnded sends a second signal, which would end this test if the engine did not stop in
+// time.
 func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := idle(t)

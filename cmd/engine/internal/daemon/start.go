@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// starter loads the configuration that an engine starts with.
+// starter loads the configuration at the start of an engine.
 type starter struct {
 	*flags
 	paths   []string
@@ -25,14 +25,14 @@ type starter struct {
 
 	openStore OpenStore // of a cluster block
 
-	found map[string]discover.Elements // by the engine before
+	found map[string]discover.Elements // by the previous engine
 
-	state string         // the state file that the files name; empty for none, or if they are too broken to say it
-	kept  *accepted.Kept // what is beside it; nil for none
+	state string         // the state file according to the files; empty for none, or if the files are too broken to tell
+	kept  *accepted.Kept // the configuration kept beside state; nil for none
 }
 
-// findKept reads the configuration that was accepted last, whose place the configuration of the files says, even
-// if it has errors.
+// findKept reads the last accepted configuration. Its path follows from the configuration of the files, even if that has
+// errors.
 func (s *starter) findKept(r loadResult) loadResult {
 	if r.config == nil || r.config.Engine.State == "" {
 		return r
@@ -45,8 +45,8 @@ func (s *starter) findKept(r loadResult) loadResult {
 	return r
 }
 
-// load returns the configuration of the files. If the engine that used the same state file is to go on,
-// it returns the configuration that this engine had accepted where a reload would be rejected.
+// load returns the configuration of the files. If this engine resumes the state of a previous one, and a reload of the files
+// would be rejected, load returns the configuration that the previous engine had accepted.
 func (s *starter) load() loadResult {
 	r := s.read()
 	if s.force {
@@ -96,15 +96,14 @@ func (r loadResult) warn(format string, args ...any) loadResult {
 	return r
 }
 
-// isLeft reports whether an engine that starts goes on with what an earlier one has left: its state,
-// unless that is too old, or its processes.
+// isLeft reports whether an earlier engine left anything to resume: a state that is not too old, or running processes.
 func isLeft(state string, maxAge time.Duration) bool {
-	info, err := os.Stat(state) // it is written every ten seconds
+	info, err := os.Stat(state) // the state file is written every ten seconds
 	return err == nil && time.Since(info.ModTime()) <= maxAge || len(process.RunningIn(handlers.ProcessDir(state))) > 0
 }
 
-// startEffect returns what an engine would do to targets if it started with another configuration
-// than the one before. Only what runs can be restarted.
+// startEffect returns the effect on targets of starting with the configuration after instead of before. Only running targets
+// can be restarted.
 func startEffect(before, after *config.Config, running []string) restart.Effect {
 	e := restart.Effect{Units: len(before.Targets), Run: len(running)}
 	for name, t := range before.Targets {
@@ -125,27 +124,27 @@ func startEffect(before, after *config.Config, running []string) restart.Effect 
 	return e
 }
 
-// sameDriver reports whether an instance of a target goes on in the other configuration.
+// sameDriver reports whether an instance of a target continues to run when configuration a is replaced by b.
 func sameDriver(a, b config.Target) bool {
 	before, err := driverRevision(a)
 	after, afterErr := driverRevision(b)
 	return err == nil && afterErr == nil && before == after
 }
 
-// driverRevision identifies how a target is started.
+// driverRevision returns a string that identifies how a target is started.
 func driverRevision(t config.Target) (string, error) {
 	text, err := json.Marshal([]any{fmt.Sprintf("%T", t.Driver), t.Driver})
 	return string(text), err
 }
 
-// rejection is why an engine does not start with the configuration of the files.
+// rejection is the reason why an engine does not start with the configuration of the files.
 type rejection struct {
-	accepted time.Time // when the configuration was accepted that it starts with
+	accepted time.Time // when the configuration in use was accepted
 	diags    config.Diagnostics
-	err      error // if there is no error in diags
+	err      error // set if diags has no error
 }
 
-// logRejection logs that the files were rejected at the start, and counts it as a rejected reload.
+// logRejection logs that the files were rejected at the start, and records that as a rejected reload.
 func (d *daemon) logRejection(r *rejection) {
 	if r == nil {
 		return

@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// A file that cannot be read is rejected like one with errors.
+// An unreadable file is rejected like a file with errors.
 func TestAStartDoesNotNeedAFileThatCannotBeRead(t *testing.T) {
 	const block = "discover \"http\" {\n  url = \"http://127.0.0.1:9\"\n  target \"found\" {\n    address = each.value.address\n  }\n}\n"
 	found := map[string]discover.Elements{"http/found": {"10.0.0.7": {Address: "10.0.0.7"}}}
@@ -99,7 +99,7 @@ func (k *keeping) accept(text string) {
 	synctest.Wait()
 }
 
-// took returns the time that a function needs.
+// took returns the duration of a function call.
 func took(f func()) time.Duration {
 	began := time.Now()
 	f()

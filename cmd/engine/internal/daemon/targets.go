@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// targets are the part with the probes and units of targets: those of the engine, of the controller of restarts, and of the fleet.
+// targets is the part with the probes and units of targets, in the engine, the controller of restarts and the fleet.
 type targets struct {
 	engine    *engine.Engine
 	restarts  *restart.Controller
@@ -33,21 +33,21 @@ type targets struct {
 	resume    string // config.Engine.Resume
 	log       *slog.Logger
 
-	pods      *manifests.Dir // as it was read last; nil for none
-	isResumed bool           // the state of the previous engine was restored: a configuration is in use
+	pods      *manifests.Dir // as last read; nil for none
+	isResumed bool           // the state of the previous engine was restored and a configuration is in use
 	runs      atomic.Bool    // the engine's loop runs
-	change    *targetsChange // that is planned; nil for none
+	change    *targetsChange // the planned change; nil for none
 }
 
-// desired is what a configuration asks for, with the pods.
+// desired is the state that a configuration, including the pods, requires.
 type desired struct {
 	config *config.Config
-	set    probe.Set               // the probes that only this engine makes
+	set    probe.Set               // the probes that only this engine runs
 	units  map[string]restart.Unit // of the targets that are not shared
-	shared fleet.Targets           // by the engines of the cluster; empty without one
+	shared fleet.Targets           // shared by the engines of the cluster; empty without a cluster
 }
 
-// has reports whether there is a target.
+// has reports whether a target exists.
 func (n *desired) has(target string) bool {
 	_, isOwn := n.units[target]
 	return isOwn || n.isShared(target)
@@ -64,7 +64,7 @@ func (n *desired) change() engine.Change {
 	return engine.Change{Set: n.set, All: true, Dependencies: dependencies(n.config), Dampings: dampings(n.config)}
 }
 
-// checkLabels returns errors about the labels of targets, which the engine needs for targets without probes.
+// checkLabels returns errors about the labels of targets. The engine needs the labels even of targets without probes.
 func (n *desired) checkLabels() error {
 	wrong := map[string]error{}
 	for name := range n.units {
@@ -79,7 +79,7 @@ func (n *desired) checkLabels() error {
 	return errors.Join(errs...)
 }
 
-// desired returns what a configuration asks for.
+// desired returns the state that a configuration requires.
 func (t *targets) desired(c *config.Config) (*desired, error) {
 	all := t.pods.Add(c)
 	units, err := t.processes.units(all)
@@ -95,28 +95,28 @@ func (t *targets) desired(c *config.Config) (*desired, error) {
 // part returns the targets as a part of the agent.
 func (t *targets) part() agent.Part { return agent.Part{Name: "targets", Plan: t.plan, Run: t.run} }
 
-// run runs the engine: instances end before, see daemon.runTargets.
+// run runs the engine. Instances end before it does: see daemon.runTargets.
 func (t *targets) run(ctx context.Context) error {
 	t.runs.Store(true)
 	defer t.runs.Store(false)
 	return t.engine.Run(ctx)
 }
 
-// targetsChange is a change of targets.
+// targetsChange is a planned change to the targets.
 type targetsChange struct {
 	targets   *targets
 	next      *desired
-	hadDir    bool            // there was a directory of processes before
+	hadDir    bool            // a directory of processes existed before
 	planned   *engine.Planned // of the engine's own probes
 	shared    sharedChange    // with other engines
 	changes   engine.Changes  // of all probes
-	resumed   *restart.Reload // what the first configuration changes that goes on with state; nil for others
+	resumed   *restart.Reload // the changes of the first configuration that resumes state; nil for other configurations
 	effect    restart.Effect
 	instances map[string]string // see instanceChanges
 }
 
-// plan plans the targets. The lock of the engine's probes is held until the change is committed or discarded. The first
-// plan restores the state of the previous engine: after an error the program ends.
+// plan plans the targets. The lock of the engine's probes is held until the change is committed or discarded. The first plan
+// also restores the state of the previous engine; if the plan fails, the program ends.
 func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 	hadDir := t.processes.dir != nil
 	defer func() {
@@ -153,7 +153,7 @@ func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 	return agent.Change{Commit: planned.commit, Discard: planned.discard}, nil
 }
 
-// commit puts the change into use.
+// commit applies the change.
 func (c *targetsChange) commit() {
 	t, next := c.targets, c.next
 	if c.resumed != nil {
@@ -179,21 +179,21 @@ func (c *targetsChange) commit() {
 	}
 }
 
-// discard gives back what the plan has made, and the lock of the engine's probes.
+// discard releases the resources of the plan and the lock of the engine's probes.
 func (c *targetsChange) discard() {
 	c.planned.Discard()
 	c.targets.change = nil
 	c.targets.forget(c.hadDir)
 }
 
-// preview returns what becomes of all probes.
+// preview returns the changes to all probes, sorted by ID.
 func (c *targetsChange) preview() []engine.ProbeChange {
 	all := slices.Concat(c.planned.Preview().Probes, c.shared.probes.Probes)
 	slices.SortFunc(all, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
 	return all
 }
 
-// forget gives back what desired has made for a configuration that does not come into use.
+// forget releases the resources that desired created for a configuration that was not put into use.
 func (t *targets) forget(hadDir bool) {
 	if !hadDir {
 		t.processes.removeDir()
@@ -204,7 +204,7 @@ func (t *targets) forget(hadDir bool) {
 // isConfigured reports whether a target has a driver now.
 func (t *targets) isConfigured(target string) bool { return t.restarts.Driver(target) != nil }
 
-// bothEffects returns the effects on different targets as one.
+// bothEffects combines the effects on the engine's own targets and on shared ones.
 func bothEffects(own, shared restart.Effect) restart.Effect {
 	own.Units += shared.Units
 	own.Added = append(own.Added, shared.Added...)
@@ -212,9 +212,9 @@ func bothEffects(own, shared restart.Effect) restart.Effect {
 	return own
 }
 
-// restore prepares the first configuration: its maintenances begin before the engine has the targets, and the controller goes on
-// with the units that the previous engine had. It returns the memories of the probes that are as they were, and the penalties, which are
-// to be applied with the probes. Nothing runs yet that could see it.
+// restore prepares the first configuration. It starts maintenances before the engine has the targets, and lets the controller
+// resume the units of the previous engine. It returns the memories of unchanged probes, and the penalties to apply with the
+// probes. No part runs yet that could observe an intermediate state.
 func (t *targets) restore(c *config.Config, next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
 	if err := t.restarts.Apply(next.units); err != nil {
 		return nil, nil // CheckApply has reported the error
@@ -255,8 +255,8 @@ func (t *targets) planMaintenances(next *config.Config) (agent.Change, error) {
 	return agent.Change{Commit: func() { t.pauses.Maintain(all, t.upcoming(next)) }}, err
 }
 
-// upcoming returns the labels of the targets that the engine gets later, at any time: from other engines, or when an instance
-// of a target without probes is reported; none if there are no maintenances, which are all that needs them.
+// upcoming returns the labels of the targets that the engine gets later: from other engines, or when an instance of a target
+// without probes is reported. It returns nil if there are no maintenances, which alone need the labels.
 func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
 	if len(next.Maintenances) == 0 {
 		return nil
@@ -269,7 +269,7 @@ func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
 	return labelsOf(next, func(target string) bool { return !probed[target] || t.sharing.isShared(target) })
 }
 
-// dependencies returns which targets depend on which others.
+// dependencies returns by target the targets that it depends on.
 func dependencies(c *config.Config) map[string][]string {
 	all := map[string][]string{}
 	for name, t := range c.Targets {
@@ -280,7 +280,7 @@ func dependencies(c *config.Config) map[string][]string {
 	return all
 }
 
-// dampings returns which targets are damped when they flap.
+// dampings returns by target the damping of targets that flap.
 func dampings(c *config.Config) map[string]probe.Damping {
 	all := map[string]probe.Damping{}
 	for name, t := range c.Targets {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// What the state file has of the states of targets is read back, and the time since it was written is unknown.
+// The states of targets in the state file are restored, and the time since the last write counts as unknown.
 func TestTheStateFileKeepsTheStatesOfTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := engine.New(engine.Config{})

@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	// watchPeriod is how often the files of a configuration are looked at.
+	// watchPeriod is how often the files of a configuration are checked.
 	watchPeriod = time.Second
 
-	// maxUnsettled is how many periods in a row files may change until they are compared all the same.
+	// maxUnsettled is the number of periods in a row in which files may keep changing before they are compared anyway.
 	maxUnsettled = 10
 )
 
-// fileWatch finds that the files of a configuration have changed since they were read. It looks at
-// them: that finds what editors, configuration management and Kubernetes do (files that are
-// replaced, links that are turned to another directory), on every file system, and takes no
-// descriptors.
+// fileWatch detects that the files of a configuration have changed since they were read. It polls them. Polling detects the
+// changes of editors, configuration management and Kubernetes (replaced files, links to another directory) on every file
+// system, and needs no descriptors.
 type fileWatch struct {
 	inputs *handlers.Inputs
 	paths  []string // of the configuration
 
-	read atomic.Pointer[accepted.Inputs] // what was read last; nil: the watch is off
+	read atomic.Pointer[accepted.Inputs] // the inputs that were read last; nil if the watch is off
 }
 
-// use turns the watch on or off, as the configuration in use says, and notes what was read last,
-// whether it was put into use or rejected.
+// use turns the watch on or off, as set in the configuration in use. in are the inputs that were read last, whether they were
+// put into use or rejected.
 func (w *fileWatch) use(on bool, in *accepted.Inputs) {
 	if !on {
 		in = nil
@@ -45,8 +44,8 @@ func (w *fileWatch) use(on bool, in *accepted.Inputs) {
 // isOn reports whether the watch is on.
 func (w *fileWatch) isOn() bool { return w.read.Load() != nil }
 
-// run calls changed when files have changed and have then been still for a period, or have not been
-// still for long, until ctx is done.
+// run calls changed when files have changed and then stayed unchanged for one period, or have kept changing for maxUnsettled
+// periods, until ctx is done.
 func (w *fileWatch) run(ctx context.Context, changed func()) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
@@ -69,7 +68,7 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 			unsettled++
 		default:
 			compared = now
-			if unsettled == maxUnsettled { // one more change may have the same stamp
+			if unsettled == maxUnsettled { // a further change may have the same stamp
 				compared = nil
 			}
 			unsettled = 0
@@ -81,21 +80,21 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 	}
 }
 
-// isOther reports whether the files have other content than when they were read.
+// isOther reports whether the content of the files differs from the content that was read.
 func (w *fileWatch) isOther(read *accepted.Inputs) bool {
 	for _, path := range w.inputs.Paths(w.paths) {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			return false // a pipe: it can be read once
+			return false // a pipe can be read only once
 		}
 	}
 	sources, files, _ := w.inputs.Read(w.paths)
 	return !read.Again(sources, files).Equal(read)
 }
 
-// stamp is a file, or what a link leads to, as it was looked at last.
+// stamp is the result of the last stat of a file, or of the file that a link leads to.
 type stamp struct {
 	name string
-	info os.FileInfo // nil: it cannot be looked at
+	info os.FileInfo // nil if stat has failed
 }
 
 func stampOf(path string) stamp {
@@ -103,10 +102,10 @@ func stampOf(path string) stamp {
 	return stamp{path, info}
 }
 
-// isDir reports whether it is a directory, whose own stamp changes with files that are no sources.
+// isDir reports whether s is a directory, whose own stamp also changes with files that are not sources.
 func (s stamp) isDir() bool { return s.info != nil && s.info.IsDir() }
 
-// isAs reports whether nothing has changed from one look at a file to another one.
+// isAs reports whether a file is unchanged between two stamps.
 func (s stamp) isAs(o stamp) bool {
 	if s.name != o.name || s.info == nil || o.info == nil {
 		return s == o

@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// watched is a fileWatch of a directory, as an engine has it that reads hosts.json by file() and
-// looks for the file maintenance. Each reload is noted.
+// watched is a fileWatch of a directory, for an engine that reads hosts.json with file() and checks whether the file
+// maintenance exists. It counts reloads.
 type watched struct {
 	*fileWatch
 	t       *testing.T
@@ -24,7 +24,7 @@ type watched struct {
 	reloads atomic.Int32
 }
 
-// watch runs test with a watch of the directory, within a bubble.
+// watch runs test in a bubble, with a watch of the directory.
 func watch(t *testing.T, dir string, test func(w *watched)) {
 	w := &watched{fileWatch: &fileWatch{inputs: &handlers.Inputs{}, paths: []string{dir}}, t: t, dir: dir}
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func (w *watched) load() {
 	w.use(true, in)
 }
 
-// expect waits until a change would have been seen, and checks how many reloads there were.
+// expect waits until a change would have been detected, and checks the number of reloads.
 func (w *watched) expect(what string, want int) {
 	w.t.Helper()
 	time.Sleep(3 * watchPeriod)
@@ -119,7 +119,7 @@ func TestChangedFilesAreReadAgainOnce(t *testing.T) {
 	})
 }
 
-// Kubernetes mounts a ConfigMap as links by way of ..data, which it turns to another directory.
+// Kubernetes mounts a ConfigMap as links through ..data, which it then points to another directory.
 func TestAChangedConfigMapIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"..1", "..2"} {
@@ -156,7 +156,8 @@ func TestFilesThatChangeAllTheTimeAreReadNowAndThen(t *testing.T) {
 			w.write("a.hcl", "# "+strconv.Itoa(n))
 			time.Sleep(watchPeriod / 100)
 		}
-		if n, most := w.reloads.Swap(0), int32(changes/100/2+1); n == 0 || n > most { // some look still: time goes faster than a file's
+		// Some stats see no change: time in the bubble runs faster than file times.
+		if n, most := w.reloads.Swap(0), int32(changes/100/2+1); n == 0 || n > most {
 			w.t.Errorf("%d reloads, want from 1 to %d", n, most)
 		}
 		w.write("a.hcl", "# the last change")

@@ -1,4 +1,4 @@
-// Package embedded has the plugins that make build puts into the program, compressed.
+// Package embedded embeds the compressed plugins that make build puts into the program.
 package embedded
 
 import (
@@ -9,12 +9,12 @@ import (
 	"io/fs"
 )
 
-// built has the plugins that were built before this package.
+// built contains the plugins that were built before this package.
 //
 //go:embed module
 var built embed.FS
 
-// The errors of a program that was built without a plugin.
+// Errors of a program that was built without a plugin.
 var (
 	ErrNoStarlark = errors.New("scripts need an interpreter that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
 	ErrNoGRPC     = errors.New("grpc probes need a plugin that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
@@ -23,7 +23,7 @@ var (
 // Starlark returns the plugin that runs scripts, or ErrNoStarlark.
 func Starlark() ([]byte, error) { return read(built, "starlark", ErrNoStarlark) }
 
-// GRPC returns the plugin that makes grpc probes, or ErrNoGRPC.
+// GRPC returns the plugin for grpc probes, or ErrNoGRPC.
 func GRPC() ([]byte, error) { return read(built, "grpc", ErrNoGRPC) }
 
 func read(files fs.FS, name string, missing error) ([]byte, error) {

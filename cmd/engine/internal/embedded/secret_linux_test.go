@@ -22,8 +22,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// spreading is a script that has copies of its arguments and of an answer all over its memory, when
-// it waits for a second answer. Its argument "end" says how it ends then.
+// spreading is a script that spreads copies of its arguments and of a response over its memory, then waits for a second
+// response. Its argument "end" selects how it ends after that.
 const spreading = `
 def attempt(t):
     c = t.dial("tcp", t.port())
@@ -39,7 +39,7 @@ def attempt(t):
     return t.succeed(answer)
 `
 
-// The memory of an instance is a mapping of a file in memory, so that all of them can be searched.
+// The memory of an instance is a mapping of an in-memory file, so all instances' memories can be searched.
 func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 	tier.CI(t)
 	module, err := Starlark()
@@ -55,7 +55,7 @@ func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var before []string // what no memory may have any more
+	var before []string // texts that no memory may contain any more
 	for n, end := range []string{"returns", "error", "memory", "cancelled", "returns"} {
 		password, answer := fmt.Sprintf("password-%d-of-a-target", n), fmt.Sprintf("answer-%d-of-a-target", n)
 		s := newScriptServer(t, answer)
@@ -76,7 +76,7 @@ func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 		if got := testsync.Receive(t, "the password", s.received); got != password {
 			t.Errorf("got the password %q, want %q", got, password)
 		}
-		// The script computes after it has read the answer. When it waits again, both are in its memory.
+		// The script computes after it has read the response. When it waits again, both secrets are in its memory.
 		testsync.Until(t, "the secrets in the memory of the attempt", func() bool {
 			return countInMemories(t, password) > 1000 && countInMemories(t, answer) > 1000
 		})
@@ -97,7 +97,7 @@ func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 	}
 }
 
-// scriptServer answers a line at once, and with a second line when it is released.
+// scriptServer sends one line immediately, and a second line when it is released.
 type scriptServer struct {
 	target   probe.Target
 	received chan string
@@ -142,8 +142,8 @@ func wantInNoMemory(t *testing.T, when string, secrets []string) {
 	}
 }
 
-// countInMemories returns how often a text is in the memories of the instances of this process: in
-// the mappings of their images, and in those that follow them, which are what they have grown by.
+// countInMemories returns how often a text occurs in the memories of this process's instances: in the mappings of their images,
+// and in the mappings after those, into which they have grown.
 func countInMemories(t *testing.T, text string) (n int) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")

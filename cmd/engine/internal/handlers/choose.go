@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Choose returns the probes that the arguments select, sorted.
+// Choose returns the probes selected by the arguments, sorted.
 func Choose(c *config.Config, target string, which []string) ([]probe.ID, error) {
 	targets, err := chooseTargets(slices.Sorted(maps.Keys(c.Targets)), target)
 	if err != nil {
@@ -39,8 +39,7 @@ func Choose(c *config.Config, target string, which []string) ([]probe.ID, error)
 	return nil, noProbe(targets[0], which, all)
 }
 
-// chooseTargets returns those of the known targets, which are sorted, that have a name or
-// match its wildcards.
+// chooseTargets returns the known targets that have a name or match its wildcards. known must be sorted.
 func chooseTargets(known []string, name string) ([]string, error) {
 	if slices.Contains(known, name) {
 		return []string{name}, nil
@@ -59,7 +58,7 @@ func chooseTargets(known []string, name string) ([]string, error) {
 	return matching, nil
 }
 
-// quoted returns a space and the argument, if there is one.
+// quoted returns a space and the quoted first argument, or "" if there is none.
 func quoted(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -67,10 +66,10 @@ func quoted(args []string) string {
 	return fmt.Sprintf(" %q", args[0])
 }
 
-// maxExamples bounds the names in an error that has examples of them.
+// maxExamples limits the number of example names in an error.
 const maxExamples = 3
 
-// noTarget returns the error about a name that is none of the known targets.
+// noTarget returns the error about a name that is not a known target.
 func noTarget(target string, known []string) error {
 	if i := strings.LastIndex(target, ":"); i >= 0 && slices.Contains(known, target[:i]) { // an ID from the output, such as web:liveness
 		return fmt.Errorf("there is no target %q; target and probe are two arguments: %s %s", target, target[:i], target[i+1:])

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// found returns containers by name, each with labels separated by line breaks, and a port if it is not 0.
+// found returns containers by name, with labels separated by line breaks, and with a port unless it is 0.
 func found(port uint16, labels map[string]string) discover.Elements {
 	all := discover.Elements{}
 	for name, lines := range labels {
@@ -85,7 +85,7 @@ func TestLabelsOfAContainerAreItsProbes(t *testing.T) {
 	}
 }
 
-// A container whose labels are wrong is named with the label; the others go on.
+// A warning names the container and the wrong label; other containers are not affected.
 func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 	for labels, want := range map[string]string{
 		"":                          "container bad: no label says how it is probed",
@@ -129,7 +129,8 @@ func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 	}
 }
 
-// Labels are from strangers: whatever they are, the configuration stays valid, and each container is a target of its own name or left out.
+// Labels are untrusted: whatever their content, the configuration stays valid, and each container becomes a target of its own
+// name or is left out.
 func FuzzLabelsOfContainers(f *testing.F) {
 	for _, seed := range []string{"sonde.liveness.http=/\nsonde.liveness.port=80", "sonde.liveness.exec=[\"a\"", "sonde.label.a=${b}\nsonde.x.tcp=%{if}", "sonde.\x00.tcp=1", "sonde..=\nsonde.liveness.=1"} {
 		f.Add("web", seed)

@@ -16,15 +16,15 @@ type execConfig struct {
 	OnHost bool `hcl:"on_host,optional" doc:"runs the command on the machine of the engine although the target is a container. By default it runs inside the container, with its environment, directory and user" default:"false"`
 }
 
-// exec runs a command inside the container of a target that is one, and otherwise on this machine.
+// exec runs a command inside the container of its target, or on this machine if the target is not a container.
 type exec struct {
-	probe.Handler // on this machine
+	probe.Handler // runs the command on this machine
 	config        execprobe.Config
 	runtimes      *container.Runtimes // nil without an engine
-	inside        sync.Map            // probe.Handler by probe.Target.Runtime
+	inside        sync.Map            // maps probe.Target.Runtime to a probe.Handler
 }
 
-// newExec returns a constructor of handlers that share the runtimes; nil without an engine.
+// newExec returns a constructor of handlers that share the runtimes. runtimes is nil without an engine.
 func newExec(runtimes *container.Runtimes) func(execConfig) (probe.Handler, error) {
 	return func(c execConfig) (probe.Handler, error) {
 		local, err := execprobe.New(c.Config)

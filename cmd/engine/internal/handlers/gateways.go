@@ -21,13 +21,13 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// block is a block of a gateway or of a notify block that says how it is kept up to date, or told.
+// block is a block inside a gateway or notify block that selects the output.
 type block[M any] struct {
 	settings config.Settings
-	make     M // makes an output of the settings
+	make     M // creates an output from the settings
 }
 
-// settingsOf returns what blocks can contain, by name.
+// settingsOf returns the settings of blocks, by name.
 func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
 	all := make(map[string]config.Settings, len(blocks))
 	for name, b := range blocks {
@@ -36,7 +36,7 @@ func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
 	return all
 }
 
-// outputs are the blocks of gateways, by name.
+// outputs are the output blocks of gateways, by name.
 var outputs = map[string]block[func(settings any) gateway.Output]{
 	"agent":      outputOf(agent.Config.Check, agent.New),
 	"consul":     outputOf(httpgateway.Consul.Check, httpgateway.Consul.Output),
@@ -52,13 +52,13 @@ func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) blo
 	return block[func(settings any) gateway.Output]{config.SettingsOf(check), func(settings any) gateway.Output { return build(settings.(C)) }}
 }
 
-// needingPort returns a block whose gateway leaves out members without a port.
+// needingPort marks a block whose gateway omits members without a port.
 func needingPort[M any](b block[M]) block[M] {
 	b.settings.NeedsPort = true
 	return b
 }
 
-// GatewaySpecs returns what keeps the gateways of a configuration up to date.
+// GatewaySpecs returns the specs of a configuration's gateways, by name.
 func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
 	specs := make(map[string]gateway.Spec, len(gateways))
 	for name, g := range gateways {
@@ -71,20 +71,20 @@ func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
 	return specs
 }
 
-// resource is what only one gateway can have at once.
+// resource is a resource that only one gateway can use at a time.
 type resource struct {
-	argument string // of the gateway's block, which says it
+	argument string // of the gateway's block, which sets the resource
 	name     string // for errors; equal for the same resource
-	anyHost  bool   // of a listener, which has its port at all addresses of this machine
-	port     uint16 // of a listener; otherwise 0
+	anyHost  bool   // of a listener that uses its port at all addresses of this machine
+	port     uint16 // of a listener; 0 for other resources
 }
 
-// overlaps reports whether only one gateway can have both resources.
+// overlaps reports whether r and o cannot be used by two gateways at the same time.
 func (r resource) overlaps(o resource) bool {
 	return r.name == o.name || r.port != 0 && r.port == o.port && (r.anyHost || o.anyHost)
 }
 
-// remedies says what to write instead of an argument whose resource another gateway has.
+// remedies are the hints for arguments whose resource is in use by another gateway.
 var remedies = map[string]string{
 	"directory": "write another directory, or leave the group out of one of the gateways",
 	"listen":    "write another address or port, or one gateway with groups instead of both",
@@ -93,7 +93,7 @@ var remedies = map[string]string{
 	"socket":    "write the backend of this gateway's servers, or one gateway with groups instead of both",
 }
 
-// gatewayConflict is config.Options.GatewayConflict.
+// gatewayConflict implements config.Options.GatewayConflict.
 func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 	others := resources(a)
 	_, isEngine := a.Settings.(config.Engine)
@@ -112,7 +112,7 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 	return nil
 }
 
-// resources returns what no other gateway can have at once.
+// resources returns the exclusive resources of a gateway.
 func resources(g config.Gateway) (all []resource) {
 	switch settings := g.Settings.(type) {
 	case config.Engine:
@@ -151,8 +151,7 @@ func resources(g config.Gateway) (all []resource) {
 	return all
 }
 
-// listenerOf returns the listener of an output with the argument listen, unless the system chooses
-// its port.
+// listenerOf returns the listener of an output with the argument listen. ok is false if the system chooses its port.
 func listenerOf(settings any) (l resource, ok bool) {
 	v := reflect.ValueOf(settings)
 	if v.Kind() != reflect.Struct {
@@ -166,7 +165,7 @@ func listenerOf(settings any) (l resource, ok bool) {
 	return resource{}, false
 }
 
-// listenerAt returns the listener at an address, unless the system chooses its port.
+// listenerAt returns the listener at an address. ok is false if the system chooses its port.
 func listenerAt(listen string) (l resource, ok bool) {
 	host, port, err := net.SplitHostPort(listen)
 	n, portErr := strconv.ParseUint(port, 10, 16)
@@ -174,7 +173,7 @@ func listenerAt(listen string) (l resource, ok bool) {
 		return resource{}, false
 	}
 	if host = dial.HostID(host); host == "localhost" {
-		host = "127.0.0.1" // where Go listens then
+		host = "127.0.0.1" // Go listens there for localhost
 	}
 	address, err := netip.ParseAddr(host)
 	return resource{
@@ -183,7 +182,7 @@ func listenerAt(listen string) (l resource, ok bool) {
 	}, true
 }
 
-// absolute returns a path as another one to the same file is likely to be written, too.
+// absolute returns the absolute form of a path, so that different spellings of the same path are equal.
 func absolute(path string) string {
 	if full, err := filepath.Abs(path); err == nil {
 		return full

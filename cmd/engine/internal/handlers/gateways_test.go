@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/gateway/render"
 )
 
-// What only one gateway may use at once is known whatever else its block says.
+// Exclusive resources are found whatever the other arguments of a block are.
 func TestGatewaysHaveTheResourcesOfTheirArguments(t *testing.T) {
 	out, err := filepath.Abs("out")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestOnlyOneGatewayCanHaveAResource(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		a, b config.Gateway
-		want string // which argument of b is wrong
+		want string // the wrong argument of b
 	}{
 		"one address":                       {gateway(listen("127.0.0.1:80")), gateway(httpgateway.Oracle{Listen: "127.0.0.1:080"}), "listen"},
 		"localhost":                         {gateway(listen("127.0.0.1:80")), gateway(listen("localhost:80")), "listen"},

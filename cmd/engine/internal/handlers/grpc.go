@@ -5,7 +5,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// grpcSchema has the settings of the plugin, which is not read before it is used.
+// grpcSchema is the schema of grpc blocks. It is declared here because the plugin is not read before its first use.
 var grpcSchema = config.Schema{
 	Doc: "asks a gRPC server for its health (grpc.health.v1)",
 	Fields: []config.Field{
@@ -23,7 +23,8 @@ var grpcSchema = config.Schema{
 	},
 }
 
-// GRPC returns the handler of grpc blocks in a configuration without a plugin of that name. It may dial the probed target only.
+// GRPC returns the built-in handler of grpc blocks, for configurations without a plugin of that name. It may dial only the
+// probed target.
 func (p *Plugins) GRPC(e config.Engine) (config.Handler, error) {
 	module, err := embedded.GRPC()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// builtGRPC returns the plugin that is built in.
+// builtGRPC returns the built-in plugin.
 func builtGRPC(t *testing.T) []byte {
 	t.Helper()
 	module, err := embedded.GRPC()
@@ -32,7 +32,7 @@ func TestTheBuiltInPluginHasTheSettingsOfGRPCBlocks(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the fields of a schema, and of the blocks in it. The plugin says in its text what holds without a field.
+// fieldsOf returns the fields of a schema and of its blocks. The plugin describes the defaults in its documentation.
 func fieldsOf(s config.Schema) (all []string) {
 	for _, f := range s.Fields {
 		doc := f.Doc
@@ -74,7 +74,7 @@ func TestGRPCProbesNeedNoPluginBlock(t *testing.T) {
 	}
 }
 
-// A plugin block goes before what is built in, here with another grant.
+// A plugin block takes precedence over the built-in plugin, here with another grant.
 func TestAPluginBlockGoesBeforeTheBuiltInPlugin(t *testing.T) {
 	p := NewPlugins(t.Context(), WaitForNone, Silent)
 	text := "plugin \"grpc\" {\n  source = \"none.wasm\"\n}\n" + withGRPC

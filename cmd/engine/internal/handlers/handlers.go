@@ -3,15 +3,15 @@
 //	handlers.go the built-in handlers, drivers and settings
 //	gateways.go the outputs of gateways
 //	notifiers.go  the outputs of notifiers
-//	choose.go   the probes of a configuration that arguments name
+//	choose.go   selects probes of a configuration by arguments
 //	load.go     the flags --var and --var-file, and loading
-//	exec.go     exec blocks, which run inside the container of a target that is one
-//	warnings.go what blocks of the built-in handlers and drivers probably do not mean
-//	statefile.go  the directory of a state file, and that of the processes that go with it
+//	exec.go     exec blocks, which run inside the target's container if it has one
+//	warnings.go warnings about probable mistakes in blocks of the built-in handlers and drivers
+//	statefile.go  the directory of a state file and its directory of processes
 //	plugins.go  the modules that a configuration has loaded
-//	grpc.go     the module of grpc blocks, which is built in
-//	installed.go  the plugins that packages have installed
-//	scripts.go  script blocks, by the plugin that runs them
+//	grpc.go     the built-in module of grpc blocks
+//	installed.go  plugins installed by packages
+//	scripts.go  script blocks, and the plugin that runs them
 package handlers
 
 import (
@@ -33,9 +33,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// Options returns what a configuration can contain without plugins: the handler
-// blocks of a probe, the blocks container, process, restart and unit of a target, those of a gateway and of a notifier, and the arguments
-// that packages restart and wasmhost declare.
+// Options returns the blocks and arguments of a configuration without plugins: the handler blocks of probes, the blocks
+// container, process, restart and unit of targets, the output blocks of gateways and notifiers, and the arguments that packages
+// restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
 		Handlers: Builtin(nil, nil),
@@ -52,7 +52,7 @@ func Options() config.Options {
 		Listen:          api.DefaultListen,
 		EngineSettings:  config.SettingsOf(restart.Config.Check),
 		TargetSettings:  config.SettingsOf(restart.Unit.Check),
-		PluginSettings:  config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
+		PluginSettings:  config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load validates them
 	}
 }
 
@@ -77,8 +77,8 @@ func containerDriver() config.Driver {
 	return d
 }
 
-// checkContainer returns what is wrong with a container block. A container that the engine makes outlives it, and is found by
-// the path of its state file.
+// checkContainer validates a container block. A container that the engine creates outlives the engine, and is found again by
+// the path of the state file.
 func checkContainer(c container.Config, engine config.Context) error {
 	if err := c.Check(); err != nil || !c.Owns() || engine.State != "" {
 		return err
@@ -100,8 +100,7 @@ func restartDriver() config.Driver {
 	return d
 }
 
-// checkProcess returns what is wrong with a process block. Processes that outlive the engine
-// are found beside its state file.
+// checkProcess validates a process block. Processes that outlive the engine are found in a directory beside the state file.
 func checkProcess(c process.Config, engine config.Context) error {
 	if err := c.Check(); err != nil || !c.Adopt || engine.State != "" {
 		return err
@@ -109,11 +108,11 @@ func checkProcess(c process.Config, engine config.Context) error {
 	return probe.FieldErrorf("adopt", "needs a state file: set state in the engine block")
 }
 
-// errNoPlugins is the error about a block of the built-in plugin where none can be loaded.
+// errNoPlugins is the error about a block of the built-in plugin if plugins cannot be loaded.
 var errNoPlugins = errors.New("plugins cannot be used here")
 
-// Builtin returns the built-in handler blocks by name; that of grpc has no plugin. Beats receives the beats of their targets; nil
-// without an engine. Runtimes are those of containers; nil without an engine.
+// Builtin returns the built-in handler blocks by name. The grpc block has no plugin yet. beats receives the beats of targets,
+// and runtimes are the container runtimes; both are nil without an engine.
 func Builtin(beats *beatprobe.Registry, runtimes *container.Runtimes) map[string]config.Handler {
 	exec, http, tcp := config.Of(newExec(runtimes)), config.Of(httpprobe.New), config.Of(tcpprobe.New)
 	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP

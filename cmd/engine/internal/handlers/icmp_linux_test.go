@@ -34,7 +34,7 @@ func TestICMPBlocksAreChecked(t *testing.T) {
 	}
 }
 
-// validate warns where the process may not send, and only there.
+// validate warns only if the process is not allowed to send.
 func TestICMPWithoutPermissionIsWarnedOf(t *testing.T) {
 	o := Options()
 	lookUp(&o)

@@ -15,11 +15,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// installedDir is the folder of the plugins that packages install, seen from the folder of the program: /usr/lib/sonde/plugins for
-// /usr/bin/sonde.
+// installedDir is the folder of plugins installed by packages, relative to the folder of the program: /usr/lib/sonde/plugins
+// for /usr/bin/sonde.
 const installedDir = "../lib/sonde/plugins"
 
-// ownGrant is what plugins without a plugin block may do: dial the probed target.
+// ownGrant is the grant of plugins without a plugin block: to dial the probed target.
 var ownGrant = wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}
 
 // installedPlugins returns the plugins that are installed beside this program, by name.
@@ -39,8 +39,8 @@ func installedPlugins() map[string]string {
 	return all
 }
 
-// addInstalled adds the handlers of installed plugins to those that are built in. Each is loaded when a configuration uses it. Its
-// schema is read, from a file of megabytes, only if one of the sources has its name.
+// addInstalled adds the handlers of installed plugins to the built-in ones. A plugin is loaded when a configuration uses it.
+// Its schema, which is inside a file of several megabytes, is read only if a source contains its name.
 func (p *Plugins) addInstalled(builtin map[string]config.Handler, sources []config.Source) {
 	installed := installedPlugins()
 	maps.DeleteFunc(installed, func(name, _ string) bool { _, exists := builtin[name]; return exists })
@@ -59,7 +59,8 @@ func (p *Plugins) addInstalled(builtin map[string]config.Handler, sources []conf
 	}
 }
 
-// schemaOf returns the schema of a plugin by its manifest. It is empty if the plugin cannot be used, which loading it says.
+// schemaOf returns the schema in a plugin's manifest. It is empty if the plugin is unusable; loading the plugin reports the
+// error.
 func schemaOf(path string) config.Schema {
 	module, err := files.ReadRegular(path, wasmhost.DefaultModuleSize)
 	if err != nil {

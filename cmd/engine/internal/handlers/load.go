@@ -18,16 +18,16 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// DefaultConfig is read when no configuration is named.
+// DefaultConfig is the configuration file that is read by default.
 const DefaultConfig = "config.hcl"
 
-// Inputs are the flags that give values to a configuration's variables.
+// Inputs are the flags for variables and compose files, and options for parsing a configuration.
 type Inputs struct {
 	vars    []config.Var
 	files   []string
-	compose []string // compose files
+	compose []string // paths of compose files
 
-	// AllowEmpty permits a configuration without targets.
+	// AllowEmpty allows a configuration without targets.
 	AllowEmpty bool
 
 	// Beats receives the beats of targets; nil without an engine.
@@ -36,15 +36,14 @@ type Inputs struct {
 	// Runtimes are the container runtimes that targets and probes share; nil without an engine.
 	Runtimes *container.Runtimes
 
-	// NoCluster makes a cluster block an error: the engine of this program cannot be a member of one.
+	// NoCluster makes a cluster block an error, since the engine of this program cannot be a member of a cluster.
 	NoCluster bool
 
-	// RunsTargets is that of config.Options.
+	// RunsTargets sets config.Options.RunsTargets.
 	RunsTargets bool
 
-	// LookUp has programs, directories and users looked up on this machine: one that does not
-	// exist is a warning. An engine does not wait for that, since a disk or a directory of
-	// users may hang, and with it only the targets that need it may fail.
+	// LookUp makes Parse look up programs, directories and users on this machine and warn about missing ones. An engine does
+	// not set it, since a disk or a directory of users may hang, and then only the targets that need it should fail.
 	LookUp bool
 }
 
@@ -62,7 +61,7 @@ func (in *Inputs) RegisterCompose(c *cobra.Command) {
 // reading is the first step of a command with a configuration.
 const reading = "reading the configuration"
 
-// StartProgress shows what a command with a configuration waits for: see cli.Progress.
+// StartProgress shows the step that a command with a configuration waits for: see cli.Progress.
 func StartProgress(c *cobra.Command) *cli.Progress {
 	return cli.StartProgress(c.ErrOrStderr(), reading)
 }
@@ -79,7 +78,8 @@ func (in *Inputs) Load(c *cobra.Command, paths []string, p *Plugins) (*config.Co
 	return loaded, append(diags, more...)
 }
 
-// Read reads the texts of a configuration, and the files with variables. What a compose file becomes is one of the texts.
+// Read reads the sources of a configuration, and the files with variables. Each compose file is converted to one of the
+// sources.
 func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags config.Diagnostics) {
 	if len(paths) > 0 || len(in.compose) == 0 {
 		sources, diags = config.Read(OrDefault(paths))
@@ -92,7 +92,7 @@ func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags co
 	return sources, files, append(diags, more...)
 }
 
-// readCompose reads a compose file as the text of a configuration.
+// readCompose converts a compose file to a configuration source.
 func readCompose(path string) (config.Source, config.Diagnostics) {
 	refuse := func(err error) (config.Source, config.Diagnostics) {
 		return config.Source{}, config.Diagnostics{{Summary: err.Error()}}
@@ -116,7 +116,7 @@ func readCompose(path string) (config.Source, config.Diagnostics) {
 	return config.Source{Name: path + " (as HCL)", Bytes: doc.Bytes()}, diags
 }
 
-// Paths returns the paths that a configuration is read from, among them those of compose files.
+// Paths returns the paths of a configuration, including compose files.
 func (in *Inputs) Paths(paths []string) []string {
 	if len(in.compose) == 0 {
 		return OrDefault(paths)
@@ -124,7 +124,7 @@ func (in *Inputs) Paths(paths []string) []string {
 	return slices.Concat(paths, in.compose)
 }
 
-// Files returns the names of the files that are read with those of Paths.
+// Files returns the names of the other files that are read together with Paths.
 func (in *Inputs) Files() []string {
 	names := slices.Clone(in.files)
 	for _, path := range in.compose {
@@ -133,7 +133,7 @@ func (in *Inputs) Files() []string {
 	return names
 }
 
-// Parse parses sources that have been read.
+// Parse parses sources and files with variables that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Handlers = Builtin(in.Beats, in.Runtimes)
@@ -153,13 +153,13 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	if in.LookUp {
 		lookUp(&o)
 	}
-	if p.Previous == nil { // a reload does not read the state's disk, which may hang
+	if p.Previous == nil { // not at a reload: the disk of the state file may hang
 		o.EngineSettings.Warn = warnOfEngineFiles
 	}
 	return config.Parse(sources, o)
 }
 
-// OrDefault returns the paths of a configuration, or the default path for none.
+// OrDefault returns paths, or the default path if there are none.
 func OrDefault(paths []string) []string {
 	if len(paths) == 0 {
 		return []string{DefaultConfig}
@@ -167,10 +167,10 @@ func OrDefault(paths []string) []string {
 	return paths
 }
 
-// HasCompose reports whether there are compose files.
+// HasCompose reports whether compose files are set.
 func (in *Inputs) HasCompose() bool { return len(in.compose) > 0 }
 
-// setVar adds name=value.
+// setVar adds a variable, given as name=value.
 func (in *Inputs) setVar(s string) error {
 	name, value, found := strings.Cut(s, "=")
 	if !found || name == "" {

@@ -30,7 +30,7 @@ func TestTheFlagOfVariablesHidesTheirValues(t *testing.T) {
 	}
 }
 
-// What an engine looks up may hang, and one target would keep all others from being probed.
+// An engine must not look up anything that may hang, since one target would then keep all others from being probed.
 func TestOnlyValidateLooksUpWhatATargetNeeds(t *testing.T) {
 	sources := []config.Source{{Name: "config.hcl", Bytes: []byte(`
 target "worker" {
@@ -74,7 +74,7 @@ target "other" {
 	}
 }
 
-// What asks for the end of a response matches where only a part has come, in targets and in probe modules.
+// An expression for the end of a response also matches a partial response, in targets and in probe modules.
 func TestAnExpectationOfTheEndIsWarnedOf(t *testing.T) {
 	for expression, isWarned := range map[string]bool{
 		"OK$": true, `OK\z`: true, "(?m)^OK$": true, "^[^E]*$": true, "(OK$|READY)": true, `(OK\b)`: true, "(?:OK|READY)$": true,

@@ -7,11 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// validate warns of a network that this machine lacks, once for each.
+// validate warns about each network that this machine lacks, once.
 func TestANetworkThatThisMachineLacksIsWarnedOf(t *testing.T) {
 	for network, want := range map[string]string{
 		"":                           "",
-		`source = "192.0.2.1"`:       "", // an attempt finds out
+		`source = "192.0.2.1"`:       "", // detected by an attempt
 		`interface = "lo"`:           "",
 		`interface = "absent0"`:      "interface cannot be used: interface absent0: no such device",
 		`namespace = "sonde-absent"`: "namespace cannot be used: network namespace sonde-absent: no such file or directory",

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/notify/webhook"
 )
 
-// notifyOutputs are the blocks of notify blocks, by name.
+// notifyOutputs are the output blocks of notify blocks, by name.
 var notifyOutputs = map[string]block[func(settings any, spec *notify.Spec)]{
 	"alertmanager": notifyOutputOf(alertmanager.Config.Check),
 	"run":          notifyOutputOf(run.Config.Check),
@@ -19,7 +19,7 @@ func notifyOutputOf[C interface{ Fill(*notify.Spec) }](check func(C) error) bloc
 	return block[func(settings any, spec *notify.Spec)]{config.SettingsOf(check), func(settings any, spec *notify.Spec) { settings.(C).Fill(spec) }}
 }
 
-// NotifySpecs returns whom the notifiers of a configuration tell, and about whom.
+// NotifySpecs returns the specs of a configuration's notifiers, by name.
 func NotifySpecs(notifiers map[string]config.Notifier) map[string]notify.Spec {
 	specs := make(map[string]notify.Spec, len(notifiers))
 	for name, n := range notifiers {

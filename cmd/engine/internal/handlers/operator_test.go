@@ -15,8 +15,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
 
-// operatorFiles has configurations that people write who come from other tools, or whose
-// files were damaged, each with its answer.
+// operatorFiles contains configurations as written by people who know other tools, and damaged files, each with the expected
+// diagnostics.
 const operatorFiles = "../../../../config/testdata/operator"
 
 func TestOperatorsMistakesAreAnswered(t *testing.T) {
@@ -41,7 +41,7 @@ func TestOperatorsMistakesAreAnswered(t *testing.T) {
 	}
 }
 
-// answer returns the diagnostics of a file as sonde validate shows them.
+// answer returns the diagnostics of a file in the format of sonde validate.
 func answer(t *testing.T, name string) string {
 	in := Inputs{LookUp: true}
 	_, diags := in.Load(&cobra.Command{}, []string{name}, NewPlugins(t.Context(), WaitForNone, Silent))

@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// A push refuses relative paths of arguments whose fields say that they have one.
+// A push rejects relative paths in arguments whose fields are marked as paths.
 func TestArgumentsWithPathsOnTheMachineOfAnEngineSaySo(t *testing.T) {
-	notPushed := []string{"engine", "cluster", "plugin", "script"} // or read from the files that are
+	notPushed := []string{"engine", "cluster", "plugin", "script"} // or read from the pushed files
 	paths := 0
 	var check func(in string, s config.Schema)
 	check = func(in string, s config.Schema) {

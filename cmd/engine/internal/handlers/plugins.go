@@ -24,28 +24,27 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// Plugins holds the modules of one configuration. It must not be used concurrently while
-// the configuration is loaded; it does not change afterwards.
+// Plugins holds the modules of one configuration. It must not be used concurrently while the configuration is loaded; after
+// that it does not change.
 type Plugins struct {
-	// Previous are the modules of the configuration that is in use; nil for none. A
-	// module with the same bytes, grants and limits is reused, unless it is unusable: what
-	// it needed may be there now.
+	// Previous are the modules of the configuration in use; nil for none. A module with the same bytes, grants and limits is
+	// reused, except an unusable one, whose missing requirement may be met by now.
 	Previous *Plugins
 
-	// Inputs records what the configuration is read from; nil for no record.
+	// Inputs records the inputs of the configuration; nil for no record.
 	Inputs *accepted.Inputs
 
-	// Describe is config.Options.Describe.
+	// Describe sets config.Options.Describe.
 	Describe bool
 
-	// Progress shows what a command waits for; nil: nothing is shown.
+	// Progress shows the step that a command waits for; nil to show nothing.
 	Progress *cli.Progress
 
-	ctx    context.Context // ends the wait for the compiler
+	ctx    context.Context // cancels waiting for the compiler
 	wait   wait
 	logger func(config.Engine) *slog.Logger
 	loaded map[string]module // by key
-	notes  []string          // warnings of the interpreter about the script that is checked
+	notes  []string          // warnings of the interpreter about the script that is being checked
 }
 
 // module is a loaded module.
@@ -54,7 +53,7 @@ type module struct {
 	revision string // of its handlers
 }
 
-// isUnusable reports whether it is known that a module cannot be compiled.
+// isUnusable reports whether the compilation of a module has failed.
 func (m module) isUnusable() bool {
 	select {
 	case <-m.Ready():
@@ -68,18 +67,18 @@ func (m module) isUnusable() bool {
 type wait uint8
 
 const (
-	WaitForNone   wait = iota // no module; those that check their settings do so later
-	WaitForChecks             // all modules; those that check their settings must be able to
+	WaitForNone   wait = iota // no module; settings are checked later
+	WaitForChecks             // all modules; modules must be able to check their settings
 	WaitForAll                // all modules
 )
 
-// NewPlugins returns the plugins of a configuration that is about to be loaded. The
-// function logger is called with the engine block of the configuration.
+// NewPlugins returns the plugins for a configuration that is about to be loaded. logger is called with the configuration's
+// engine block.
 func NewPlugins(ctx context.Context, wait wait, logger func(config.Engine) *slog.Logger) *Plugins {
 	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
 }
 
-// Silent is the logger of a command that does not show what plugins log.
+// Silent returns a logger that discards the logs of plugins.
 func Silent(config.Engine) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Warnings returns the logger of a command that shows the warnings of plugins.
@@ -90,10 +89,10 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 	return func(config.Engine) *slog.Logger { return log }
 }
 
-// wasmMagic is what every WebAssembly module begins with.
+// wasmMagic is the start of every WebAssembly module.
 const wasmMagic = "\x00asm"
 
-// open is config.Options.Plugin.
+// open implements config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (sha256 string, load func() (config.Handler, error), err error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
 	read := files.ReadRegular
@@ -108,13 +107,13 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (sha256 string, loa
 		}
 		return "", nil, wrong
 	}
-	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // whose hash nobody should write down
+	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // return no hash of it
 		return "", nil, probe.FieldErrorf("source", "is not a WebAssembly module")
 	}
 	return cli.SHA256(bytes), func() (config.Handler, error) { return p.Handler(e, block, bytes) }, nil
 }
 
-// Handler loads a module and returns the handler block that it adds.
+// Handler loads a module and returns its handler block.
 func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (config.Handler, error) {
 	host, err := p.load(e, hostConfig(block, bytes), block.Source)
 	if err != nil {
@@ -133,7 +132,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 		Revision: host.revision,
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(v)
-			if err == nil && p.wait == WaitForChecks { // to find what is wrong, and not to attempt
+			if err == nil && p.wait == WaitForChecks { // only to check the settings; no attempt is made
 				err = h.Unchecked()
 			}
 			if err != nil {
@@ -144,12 +143,12 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	}, nil
 }
 
-// load returns a module that is loaded already, or loads it. Modules are the same if their
-// names, bytes and settings are equal.
+// load returns a module, and loads it unless it is already loaded. Two modules are the same if their names, bytes and settings
+// are equal.
 func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (module, error) {
 	sum := cli.SHA256(c.Module)
 	settings := []any{c.Name, sum, c.OnTrap, c.Grant, c.Limits, c.Compile}
-	if c.KeepAlive != nil { // what earlier engines have stored of plugins without it is still about them
+	if c.KeepAlive != nil { // added only if set, so that hashes stored by earlier engines stay valid
 		settings = append(settings, c.KeepAlive)
 	}
 	text, err := json.Marshal(settings)
@@ -178,8 +177,8 @@ func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (modul
 	return p.loaded[key], nil
 }
 
-// share returns a plugin with another name that uses a module's code and instances. It is that of the
-// configuration in use if there is one.
+// share returns a plugin with another name that uses a module's code and instances. It reuses the plugin of the configuration
+// in use if there is one.
 func (p *Plugins) share(m module, name string) module {
 	key := cli.SHA256([]byte(m.revision + " " + name))
 	s, found := p.loaded[key]
@@ -193,8 +192,8 @@ func (p *Plugins) share(m module, name string) module {
 	return s
 }
 
-// LoadModule loads a module, and caches its compiled code in a directory, by default in
-// the user's cache directory. An unusable default is logged; any other is an error.
+// LoadModule loads a module, and caches its compiled code in dir. If dir is nil, it uses the user's cache directory. It logs a
+// warning if that default is unusable, and returns an error if dir is.
 func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
 	c.CacheDir = cacheDir(dir)
 	host, err := wasmhost.Load(c)
@@ -210,7 +209,7 @@ func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {
 	return wasmhost.Load(c)
 }
 
-// LimitMemory puts the engine's limit of the memory of all plugins into use.
+// LimitMemory applies the engine's memory limit for all plugins.
 func LimitMemory(e config.Engine) {
 	wasmhost.SetTotalMemory(cmp.Or(e.PluginMemory, wasmhost.DefaultTotalMemory))
 }
@@ -227,19 +226,17 @@ func cacheDir(configured *string) string {
 	return filepath.Join(dir, "sonde", "plugins")
 }
 
-// closeTimeout bounds how long Close waits.
+// closeTimeout limits how long Close waits.
 const closeTimeout = 2 * time.Second
 
-// Close closes all modules. It waits for attempts and the compiler for closeTimeout at
-// most.
+// Close closes all modules. It waits for attempts and the compiler, at most closeTimeout.
 func (p *Plugins) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	p.closeUnused(ctx, nil)
 }
 
-// Release closes the modules that other plugins do not use, without waiting for
-// attempts and the compiler.
+// Release closes the modules that others does not use, without waiting for attempts and the compiler.
 func (p *Plugins) Release(others *Plugins) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -254,7 +251,7 @@ func (p *Plugins) closeUnused(ctx context.Context, others *Plugins) {
 	}
 }
 
-// Stats returns the numbers of all modules.
+// Stats returns the statistics of all modules.
 func (p *Plugins) Stats() []stats.Plugin {
 	var all []stats.Plugin
 	for _, m := range p.loaded {
@@ -263,8 +260,7 @@ func (p *Plugins) Stats() []stats.Plugin {
 	return all
 }
 
-// schema returns a manifest's settings as the fields of a block. The manifest has
-// been checked.
+// schema converts a manifest's settings to the fields of a block. The manifest must be valid.
 func schema(doc string, settings []abi.Setting) config.Schema {
 	types := map[abi.Type]config.Type{
 		abi.TypeString: config.String, abi.TypeInt: config.Int, abi.TypeNumber: config.Float, abi.TypeBool: config.Bool,
@@ -273,7 +269,7 @@ func schema(doc string, settings []abi.Setting) config.Schema {
 	s := config.Schema{Doc: doc}
 	for _, one := range settings {
 		f := config.Field{Name: one.Name, Type: types[one.Type], Required: one.Required, Sensitive: one.Sensitive, Doc: one.Doc}
-		f.Default, _ = one.Value() // Check has called it
+		f.Default, _ = one.Value() // cannot fail: Check has called it
 		if one.Type == abi.TypeBlock {
 			inside := schema(one.Doc, one.Block)
 			f.Block = &inside
@@ -283,7 +279,7 @@ func schema(doc string, settings []abi.Setting) config.Schema {
 	return s
 }
 
-// hostConfig returns what the host grants a module, and its limits.
+// hostConfig returns a module's configuration with its grants and limits.
 func hostConfig(p config.Plugin, module []byte) wasmhost.Config {
 	c, _ := p.Settings.(wasmhost.Config)
 	c.Name, c.Module = p.Name, module

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// A command that only checks a configuration finds what is wrong also if no module is in the cache.
+// A command that only validates a configuration finds errors even if no module is in the cache.
 func TestSettingsAreCheckedWithAColdCache(t *testing.T) {
 	const run = `(memory 1) (func $run (result i32) i32.const 1)
 		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
@@ -53,7 +53,7 @@ func TestSettingsAreCheckedWithAColdCache(t *testing.T) {
 	}
 }
 
-// Whether a module can be compiled may depend on what the machine has just now.
+// Whether a module can be compiled may depend on the current resources of the machine.
 func TestAnUnusableModuleIsLoadedAgainByTheNextReload(t *testing.T) {
 	module, err := abi.WriteManifest(wattest.Assemble(`(memory 1) (func $run (result i32) i32.const 1)
 		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), abi.Manifest{Name: "steady", ABI: 1})

@@ -20,12 +20,12 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// sharedScripts is the name, in logs and metrics, of the plugin whose code and instances all scripts
-// without grants and limits of their own share: a copy of the interpreter takes 50 MB with one instance. Each
-// script is a plugin with its own name all the same. A plugin block cannot have this name.
+// sharedScripts is the name, in logs and metrics, of the plugin whose code and instances are shared by all scripts without
+// their own grants and limits: a copy of the interpreter takes 50 MB with one instance. Each script is still a plugin with its
+// own name. A plugin block cannot have this name.
 const sharedScripts = "default scripts"
 
-// The settings of the interpreter that are not those of a handler block: the block ScriptBlock, with these arguments.
+// Settings of the interpreter that are not arguments of a handler block: the block ScriptBlock, with these arguments.
 const (
 	ScriptBlock    = "script"
 	scriptSource   = "source"
@@ -35,9 +35,8 @@ const (
 	scriptMaxSteps = "max_steps"
 )
 
-// script is config.Options.Script. It waits until the interpreter is compiled, which takes
-// some seconds unless its code is in the cache, so that an error in a script is found before
-// anything starts.
+// script implements config.Options.Script. It waits until the interpreter is compiled, which takes a few seconds unless its
+// code is cached, so that an error in a script is reported before anything starts.
 func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, error) {
 	module, err := embedded.Starlark()
 	if err != nil {
@@ -49,7 +48,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	if shares {
 		c.Name = sharedScripts
 	}
-	if p.wait == WaitForChecks { // what the interpreter says about the script is shown with its place
+	if p.wait == WaitForChecks { // warnings of the interpreter are collected, to be shown with their positions
 		c.Logger = slog.New(&scriptLog{slog.DiscardHandler, &p.notes})
 	}
 	host, err := p.load(e, c, block.Origin.File)
@@ -81,7 +80,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	return config.Handler{
 		Schema:   schema(m.Doc, fields),
 		InScript: warnings,
-		// Not where the script starts: a probe keeps its state when lines above are changed.
+		// The script's position is not included, so that a probe keeps its state when lines above are changed.
 		Revision: host.revision + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(ScriptValues(v, block))
@@ -93,7 +92,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	}, nil
 }
 
-// ScriptValues returns the settings of a handler block with those of its script.
+// ScriptValues returns the settings of a handler block together with those of its script.
 func ScriptValues(values map[string]any, block config.Script) map[string]any {
 	script := map[string]any{
 		scriptSource: block.Source, scriptFile: block.Origin.File,
@@ -110,11 +109,10 @@ func ScriptValues(values map[string]any, block config.Script) map[string]any {
 	return all
 }
 
-// position is the beginning of an error after the name of the file: ":12:5: ".
+// position matches the position in an error, after the name of the file: ":12:5: ".
 var position = regexp.MustCompile(`^:([0-9]+):([0-9]+): `)
 
-// scriptError returns an error of the interpreter about a script as one of the
-// configuration.
+// scriptError converts an error of the interpreter about a script to an error of the configuration.
 func scriptError(file string, err error) error {
 	var field *probe.FieldError
 	if !errors.As(err, &field) {
@@ -132,19 +130,19 @@ func scriptError(file string, err error) error {
 	return err
 }
 
-// inScript returns what a text says about a place in a file, which it begins with.
+// inScript parses a text that begins with a position in a file. ok is false if it does not.
 func inScript(file, text string) (*config.ScriptError, bool) {
 	rest, ok := strings.CutPrefix(text, file)
 	at := position.FindStringSubmatch(rest)
 	if !ok || at == nil {
 		return nil, false
 	}
-	line, _ := strconv.Atoi(at[1]) // the pattern has digits only
+	line, _ := strconv.Atoi(at[1]) // cannot fail: the pattern matches digits only
 	column, _ := strconv.Atoi(at[2])
 	return &config.ScriptError{Line: line, Column: column, Problem: rest[len(at[0]):]}, true
 }
 
-// scriptLog is the log of the interpreter while a configuration is checked: warnings become notes.
+// scriptLog is the log of the interpreter while a configuration is checked. It collects warnings as notes.
 type scriptLog struct {
 	slog.Handler
 	notes *[]string

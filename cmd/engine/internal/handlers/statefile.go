@@ -11,24 +11,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// processesEnding is what the name of a state file's directory of processes ends with.
+// processesEnding is the suffix of a state file's directory of processes.
 const processesEnding = ".processes"
 
-// ProcessDir returns the name for process.OpenDirectory of an engine with a state file, or ""
-// without one. It is beside the file that a symbolic link names.
+// ProcessDir returns the name for process.OpenDirectory of an engine with a state file, or "" without a state file. If the
+// state file is a symbolic link, the directory is beside the link's target.
 func ProcessDir(state string) string {
 	if state == "" {
 		return ""
 	}
 	target, err := files.FollowLinks(state, func(string) error { return nil })
-	if err != nil { // a circle of links, which cannot be opened
+	if err != nil { // a cycle of links, which cannot be opened
 		target = state
 	}
 	return target + processesEnding
 }
 
-// warnOfEngineFiles returns warnings about the files of an engine block without which an engine would not start here. The
-// configuration may be for another machine.
+// warnOfEngineFiles returns warnings about files of an engine block with which the engine would not start on this machine. They
+// are not errors, since the configuration may be for another machine.
 func warnOfEngineFiles(v config.Values) error {
 	text := func(name string) string { s, _ := v[name].(string); return s }
 	return errors.Join(warnOfState(text("state")), warnOfToken(text("token_file")))
@@ -51,13 +51,13 @@ func warnOfState(state string) error {
 	return &probe.FieldError{Field: "state", Problem: fmt.Sprintf("is in %s, which does not exist", absolute(dir)), Hint: "create the directory before the engine starts: mkdir -p " + dir}
 }
 
-// isDir reports whether a path is one of a directory on this machine.
+// isDir reports whether a path is a directory on this machine.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return path != "" && err == nil && info.IsDir()
 }
 
-// warnOfToken warns of a file with the token of the API that is absent, or that any user of this machine can read.
+// warnOfToken warns if the file with the API's token is missing or can be read by all users of this machine.
 func warnOfToken(name string) error {
 	if name == "" {
 		return nil

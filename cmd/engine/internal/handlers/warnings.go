@@ -29,7 +29,7 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// lookUp makes options warn of programs, directories, users, log files and permissions that this machine lacks.
+// lookUp makes the options warn of missing programs, directories, users, log files and permissions on this machine.
 func lookUp(o *config.Options) {
 	exec := o.Handlers["exec"]
 	exec.Warn = warnOfExec
@@ -39,7 +39,7 @@ func lookUp(o *config.Options) {
 	o.Handlers["icmp"] = icmp
 	o.WarnOfNetwork = warnOfNetwork
 	for name, driver := range o.Drivers {
-		if name == "container" || name == "unit" { // has its command and files elsewhere
+		if name == "container" || name == "unit" { // their commands and files are elsewhere
 			continue
 		}
 		driver.Warn = warnOfDriver
@@ -50,15 +50,14 @@ func lookUp(o *config.Options) {
 	o.Notifiers["run"], o.Gateways["render"] = run, render
 }
 
-// warnOfNotifyRun returns a warning about each of the program and the user of a notifier's command that this machine
-// does not have.
+// warnOfNotifyRun warns if the program or the user of a notifier's command does not exist on this machine.
 func warnOfNotifyRun(v config.Values) error {
 	c := commandOf(v)
-	c.Words = []string{command.Literal(c.Words[0])} // it is not expanded
+	c.Words = []string{command.Literal(c.Words[0])} // the command is not expanded
 	return missing(c)
 }
 
-// warnOfRender returns warnings about a path that is a directory, and the program of a gateway's command if this machine does not have it.
+// warnOfRender warns if the path is a directory, or if the program of a gateway's command does not exist on this machine.
 func warnOfRender(v config.Values) error {
 	var err error
 	if path, _ := v["path"].(string); isDir(path) {
@@ -71,9 +70,8 @@ func warnOfRender(v config.Values) error {
 	return errors.Join(err, missing(c))
 }
 
-// warnOfDriver returns a warning about each of the program, the directory and the user
-// of a process or restart block that this machine does not have. It also warns of a limit of the
-// engine's log, to which no lines go.
+// warnOfDriver warns if the program, the directory or the user of a process or restart block does not exist on this machine. It
+// also warns of arguments without effect, and of unusable environment and log files.
 func warnOfDriver(v config.Values) error {
 	err := missing(commandOf(v))
 	if v["log"] != nil && v["lines_per_second"] != nil {
@@ -91,11 +89,11 @@ func warnOfDriver(v config.Values) error {
 	return errors.Join(err, warnOfLog(v))
 }
 
-// warnOfLog returns a warning about a log file that could not be written, or that another user may replace.
+// warnOfLog warns about a log file that cannot be written, or that another user may replace.
 func warnOfLog(v config.Values) error {
 	log, _ := v["log"].(config.Values)
 	file, _ := log["file"].(string)
-	if !filepath.IsAbs(file) { // which is an error
+	if !filepath.IsAbs(file) { // reported as an error
 		return nil
 	}
 	if wrong := logfile.Check(file); wrong != nil {
@@ -109,7 +107,7 @@ func warnOfLog(v config.Values) error {
 	return nil
 }
 
-// noEffect says of arguments of a target why they have none beside a restart block, and what to write instead.
+// noEffect lists arguments of a target that have no effect with a restart block, with the reason and a remedy.
 var noEffect = []struct{ field, why, remedy string }{
 	{"stop_signal", stoppedByCommand, "remove it"},
 	{"restart_exit_codes", "since the exit of what the restart block restarts is not known", "remove it"},
@@ -119,8 +117,8 @@ var noEffect = []struct{ field, why, remedy string }{
 
 const stoppedByCommand = "since the command of the restart block stops the target"
 
-// warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are
-// all that would run it. It also warns of arguments that are about a process of the engine.
+// warnOfNoRestart warns of a restart block whose command never runs because of restart_policy, since only probes run it. It
+// also warns of arguments that apply only to a process of the engine.
 func warnOfNoRestart(v config.Values) error {
 	var warnings []error
 	if v["restart_policy"] == restart.Never.String() {
@@ -136,7 +134,8 @@ func warnOfNoRestart(v config.Values) error {
 	return errors.Join(warnings...)
 }
 
-// warnOfProcessTarget warns of a back-off between instances of which there is only one, and of a pre_stop that is cut off.
+// warnOfProcessTarget warns of arguments that restart_policy makes ineffective, and of a pre_stop that the grace period cuts
+// off.
 func warnOfProcessTarget(v config.Values) error {
 	var warnings []error
 	if v["restart_policy"] == restart.Never.String() && v["back_off"] != nil {
@@ -159,7 +158,7 @@ func warnOfProcessTarget(v config.Values) error {
 	return errors.Join(warnings...)
 }
 
-// warnOfUnitTarget is warnOfProcessTarget for a target that systemd stops.
+// warnOfUnitTarget is like warnOfProcessTarget, for a target that systemd stops.
 func warnOfUnitTarget(v config.Values) error {
 	warnings := []error{warnOfProcessTarget(v)}
 	for field, setting := range map[string]string{"termination_grace_period": "TimeoutStopSec=", "stop_signal": "KillSignal=", "pre_stop": "ExecStop="} {
@@ -170,10 +169,10 @@ func warnOfUnitTarget(v config.Values) error {
 	return errors.Join(warnings...)
 }
 
-// warnOfExec is warnOfDriver for an exec block. The directory and the user of the target
-// are those of its process block, which has warnings of its own.
+// warnOfExec is like warnOfDriver, for an exec block. It does not warn about the directory and the user of the target, which
+// belong to the process block and have their own warnings.
 func warnOfExec(v config.Values, t probe.Target) error {
-	if t.Runtime != "" && v["on_host"] != true { // it runs inside a container
+	if t.Runtime != "" && v["on_host"] != true { // the command runs inside a container
 		return nil
 	}
 	c := commandOf(v)
@@ -200,8 +199,8 @@ func commandOf(v config.Values) command.Command {
 	return c
 }
 
-// missing returns what a command lacks on this machine. It says which one that is, since
-// the configuration may be for another one.
+// missing returns errors about programs, directories and users of a command that this machine lacks. They name this machine,
+// since the configuration may be for another one.
 func missing(c command.Command) error {
 	errs := config.Separate(c.Missing())
 	for _, one := range errs {
@@ -221,27 +220,27 @@ func missing(c command.Command) error {
 	return errors.Join(append(errs, shellWords(c.Words))...)
 }
 
-// forShell matches the words of a command that only a shell understands: operators, and variables. A word with
-// spaces may be anything.
+// forShell matches words of a command that only a shell interprets: operators and variables. It does not match words with
+// spaces.
 var forShell = regexp.MustCompile(`^(&&|\|\|?|>>|[12]?>>?/\S+|2>&1|\$[A-Za-z_]\w*(/\S*)?)$`)
 
-// shellWords returns a warning about words that a shell would understand, in a command that has none.
+// shellWords warns about words for a shell in a command that does not run a shell.
 func shellWords(words []string) error {
 	if flag := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }); flag >= 0 {
 		return unusedWords(words, flag) // the script of a shell: sh -c, bash -lc
 	}
 	i := slices.IndexFunc(words, forShell.MatchString)
-	if i < 1 || filepath.Base(words[0]) == "expr" { // which has operators of its own
+	if i < 1 || filepath.Base(words[0]) == "expr" { // expr has operators of its own
 		return nil
 	}
 	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),
 		Hint: `write command = ["/bin/sh", "-c", "…"] with all of it in one string`}
 }
 
-// shells are the programs whose option -c is followed by a script, and by its arguments.
+// shells are the programs whose option -c is followed by a script and its arguments.
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh"}
 
-// unusedWords returns a warning about words behind the script of a shell, which the script does not use: it has no $.
+// unusedWords warns about words after a shell's script that the script does not use, since it contains no $.
 func unusedWords(words []string, flag int) error {
 	if flag != 1 || len(words) < 4 || !slices.Contains(shells, filepath.Base(words[0])) || strings.Contains(words[2], "$") {
 		return nil
@@ -250,7 +249,7 @@ func unusedWords(words []string, flag int) error {
 		Hint: "write the script in one string: command = [" + strconv.Quote(words[0]) + `, "-c", ` + strconv.Quote(strings.Join(words[2:], " ")) + "]"}
 }
 
-// machine names this machine.
+// machine returns a phrase that names this machine.
 func machine() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -259,12 +258,11 @@ func machine() string {
 	return "machine " + name
 }
 
-// methods are the HTTP methods in use: those of RFC 9110, PATCH, and those of WebDAV that
-// read.
+// methods are the HTTP methods in use: those of RFC 9110, PATCH, and the read-only ones of WebDAV.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"}
 
-// warnOfHTTP returns warnings about an http block: a URL as path, an unknown method, and
-// the port of https without TLS.
+// warnOfHTTP returns warnings about an http block: a URL as path, an unknown method, the port of https without TLS, and the
+// host.
 func warnOfHTTP(v config.Values, _ probe.Target) error {
 	var warnings probe.FieldErrors
 	path, _ := v["path"].(string)
@@ -306,8 +304,8 @@ func warnOfTCP(v config.Values, _ probe.Target) error {
 	})
 }
 
-// endsEarly reports whether an expression ends with $, \z or \b, which also match where the rest has not come yet. After a line break
-// there is a rest only if another line follows.
+// endsEarly reports whether an expression ends with $, \z or \b. These also match at the end of a response that is still
+// incomplete. After a line break they are harmless: more text follows only if there is another line.
 func endsEarly(re *syntax.Regexp) bool {
 	last := len(re.Sub) - 1
 	switch re.Op {
@@ -338,7 +336,7 @@ func endsInBreak(re *syntax.Regexp) bool {
 // warnOfHostName returns warnings about the host of an icmp block.
 func warnOfHostName(v config.Values, _ probe.Target) error { return warnOfHost(v) }
 
-// warnOfICMP returns warnings about an icmp block: one if this process may not send echo requests.
+// warnOfICMP returns warnings about an icmp block, including one if this process is not allowed to send echo requests.
 func warnOfICMP(v config.Values, _ probe.Target) error {
 	err := icmpprobe.Permission()
 	if err == nil {

@@ -28,13 +28,12 @@ type flags struct {
 	runtime     string
 	address     string
 	entrypoints entrypoints
-	dns         string   // the file of the plugin dns
+	dns         string   // file of the dns plugin
 	allow       []string // for modules of blackbox_exporter
-	lax         bool     // likewise
+	lax         bool     // for modules of blackbox_exporter and checks of other tools
 }
 
-// Command returns sonde import. Its exit code is 1 when a manifest cannot be read;
-// then nothing is written.
+// Command returns the command sonde import. If a manifest cannot be read, the exit code is 1 and nothing is written.
 func Command() *cobra.Command {
 	f := flags{entrypoints: entrypoints{}}
 	c := &cobra.Command{
@@ -107,7 +106,7 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 	return write(c, im.doc.Bytes(), im.warnings, check(c, im.doc.Bytes()))
 }
 
-// toolOf returns what imports the file of another tool, or nil for manifests.
+// toolOf returns the function that imports the file of another tool, or nil for manifests.
 func toolOf(text []byte) func(*cobra.Command, *flags, source) error {
 	switch {
 	case blackboximport.Recognizes(text):
@@ -126,7 +125,7 @@ func toolOf(text []byte) func(*cobra.Command, *flags, source) error {
 	return nil
 }
 
-// importBlackbox writes the modules of a configuration of blackbox_exporter.
+// importBlackbox converts the modules of a blackbox_exporter configuration.
 func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	dns, err := plugin(f.dns)
 	if err != nil {
@@ -146,7 +145,7 @@ func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	}
 }
 
-// writePeer writes what the configuration of another tool has become.
+// writePeer writes the converted configuration of another tool.
 func writePeer(c *cobra.Command, doc *document.Document, warnings []string, err error) error {
 	if err != nil {
 		show(c, "error", []error{err})
@@ -155,7 +154,7 @@ func writePeer(c *cobra.Command, doc *document.Document, warnings []string, err 
 	return write(c, doc.Bytes(), warnings, check(c, doc.Bytes()))
 }
 
-// refuse adds the modules that have errors, and what these are. It reports whether there is another one.
+// refuse adds the modules with errors, and their errors, to refused. It reports whether it added any.
 func refuse(refused map[string]string, diags config.Diagnostics) (isNew bool) {
 	for _, d := range diags {
 		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(d.Where, "probe_module "))
@@ -168,7 +167,7 @@ func refuse(refused map[string]string, diags config.Diagnostics) (isNew bool) {
 	return isNew
 }
 
-// plugin returns the file that the flag --dns-plugin names, with its hash. Without the flag there is none.
+// plugin returns the file of the flag --dns-plugin with its hash. Without the flag it returns none.
 func plugin(file string) (blackboximport.Plugin, error) {
 	if file == "" {
 		return blackboximport.Plugin{}, nil
@@ -177,14 +176,13 @@ func plugin(file string) (blackboximport.Plugin, error) {
 	if err != nil {
 		return blackboximport.Plugin{}, fmt.Errorf("--dns-plugin: %w", err)
 	}
-	if file, err = filepath.Abs(file); err != nil { // the configuration can be moved anywhere
+	if file, err = filepath.Abs(file); err != nil { // so that the configuration can be moved
 		return blackboximport.Plugin{}, err
 	}
 	return blackboximport.Plugin{File: file, SHA256: cli.SHA256(module)}, nil
 }
 
-// maxProblem bounds an error or a warning that is shown, in bytes: it can quote a
-// manifest.
+// maxProblem limits a displayed error or warning, which may quote a manifest, in bytes.
 const maxProblem = 16 << 10
 
 // show writes errors or warnings, and their number, to standard error.
@@ -198,12 +196,12 @@ func show[T any](c *cobra.Command, kind string, problems []T) {
 	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", cli.Plural(len(problems), kind))
 }
 
-// write writes a configuration that has passed the checks of sonde validate, and warnings; or what the checks have found.
+// write writes warnings and a configuration, or only the errors that check has found.
 func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagnostics) error {
 	lines := strings.Split(string(text), "\n")
 	var errs []error
 	for _, d := range diags {
-		if !d.IsWarning { // with its line, since nobody has the file
+		if !d.IsWarning { // with the line, since the user does not have the file
 			line := lines[min(max(d.Range.Start.Line-1, 0), len(lines)-1)]
 			errs = append(errs, fmt.Errorf("what would be written is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
 		}
@@ -220,7 +218,7 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 	return err
 }
 
-// check makes the checks of sonde validate.
+// check runs the checks of sonde validate.
 func check(c *cobra.Command, text []byte) config.Diagnostics {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
 	defer p.Close()

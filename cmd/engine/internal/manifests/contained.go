@@ -9,16 +9,16 @@ import (
 	runtime "github.com/sonde-probe/sonde/restart/container"
 )
 
-// The values of the flag --runtime.
+// Values of the flag --runtime.
 const (
 	asProcess = "process"
 	inDocker  = "docker"
 )
 
-// contained returns a container as one of a container runtime, and what keeps the runtime from making it.
+// contained converts a container to one of a container runtime. It also returns the obstacles that prevent this.
 func contained(m kube.Manifest, c kube.Container) (container, []string) {
 	in := m.Contained(c.Name)
-	c.Target.Runtime = inDocker // commands of probes run inside
+	c.Target.Runtime = inDocker // commands of probes run inside the container
 	p, obstacles := lifecycle(c, func(words []string) []string { return words })
 	p.In = &runtime.Config{
 		Image: c.Image, Pull: in.Pull, Command: expanded(c.Command, c.Target.Env), Args: expanded(c.Args, c.Target.Env), Env: c.Target.Env, Dir: c.Target.Dir,
@@ -32,7 +32,7 @@ func contained(m kube.Manifest, c kube.Container) (container, []string) {
 	return p, obstacles
 }
 
-// writeState writes the engine block that containers of the engine need.
+// writeState writes the engine block with the state file that containers created by the engine need.
 func (im *importer) writeState() {
 	engine := im.doc.Block("engine")
 	engine.Comment("Containers go on without the engine, and the next one finds them by this file.")
@@ -40,7 +40,7 @@ func (im *importer) writeState() {
 	im.doc.Newline()
 }
 
-// contained writes the target of a container that the engine makes: as a comment if the manifest does not say all of it.
+// contained writes the target of a container that the engine creates, as a comment if the manifest is not sufficient.
 func (im *importer) contained(m kube.Manifest, c container) {
 	doc := document.New()
 	if c.Sidecar {
@@ -96,7 +96,7 @@ func writeContainer(target *document.Body, c container) {
 	body.BlockOf("resources", limits...)
 }
 
-// expanded returns words with the references that the kubelet replaces.
+// expanded returns words with the references that the kubelet replaces expanded.
 func expanded(words []string, env map[string]string) []string {
 	all := make([]string, len(words))
 	for i, word := range words {

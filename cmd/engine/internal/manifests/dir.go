@@ -16,22 +16,22 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// Dir is a directory of pod manifests, as it was read last. It must not be used concurrently.
+// Dir is a directory of pod manifests, as last read. It must not be used concurrently.
 type Dir struct {
 	reader
 	path      string
 	files     map[string]*file // by name
-	lastError string           // of reading the directory, as it was logged; empty: it was read
-	ignored   string           // names of files that are no manifests, as they were logged
+	lastError string           // last logged error of reading the directory; empty after a successful read
+	ignored   string           // last logged names of files that are not manifests
 }
 
 // file is a manifest file of the directory.
 type file struct {
-	info    os.FileInfo // from before it was read
+	info    os.FileInfo // from before the read
 	read    time.Time
 	sum     [sha256.Size]byte
-	valid   bool     // it had valid content
-	targets []target // of its latest valid content
+	valid   bool     // a version of the file was valid
+	targets []target // of the last valid version
 }
 
 // Copy returns a copy, which can be refreshed while the original is used.
@@ -41,16 +41,15 @@ func (d *Dir) Copy() *Dir {
 	return &c
 }
 
-// Bounds on a directory of pods. The kubelet's default is 110 pods.
+// Limits on a directory of pods. The kubelet's default is 110 pods.
 const (
 	maxFiles = 1000
 	maxBytes = 32 << 20 // of all files
 )
 
-// Refresh reads the files that have changed, and reports whether the targets have.
-// The targets of an invalid file stay as they are, and so do all while the directory
-// cannot be read; both are logged once, as are files that are no manifests by their
-// names.
+// Refresh reads the files that have changed, and reports whether the targets have changed. An invalid file keeps its previous
+// targets, and if the directory cannot be read, all targets are kept. Both are logged once, and so are files whose names are
+// not those of manifests.
 func (d *Dir) Refresh(now time.Time) (changed bool, err error) {
 	files, err := d.list()
 	if err != nil {
@@ -101,8 +100,8 @@ func (d *Dir) list() (map[string]os.FileInfo, error) {
 	return files, d.checkSize(files)
 }
 
-// warnOfIgnored logs files and directories that are not read because of their names,
-// when there are others than before. Those that begin with a dot are hidden on purpose.
+// warnOfIgnored logs files and directories that are skipped because of their names, whenever that list has changed. Names that
+// begin with a dot are not logged, since those files are hidden on purpose.
 func (d *Dir) warnOfIgnored(names []string) {
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
 	shown := cli.SomeNames(names)
@@ -126,8 +125,7 @@ func (d *Dir) checkSize(files map[string]os.FileInfo) error {
 	return nil
 }
 
-// refreshFile reads a file that may have changed, and reports whether its targets
-// have.
+// refreshFile reads a file if it may have changed, and reports whether its targets have changed.
 func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	old := d.files[name]
 	if old != nil && files.IsSame(old.info, info) && old.read.Sub(info.ModTime()) > settleTime {
@@ -135,7 +133,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	}
 	text, err := files.ReadRegular(name, kube.MaxManifestBytes)
 	if err != nil {
-		text = []byte(err.Error()) // so that the sum below tells a new error from the last one
+		text = []byte(err.Error()) // so that sum detects a new error
 	}
 	f := &file{info: info, read: now, sum: sha256.Sum256(text)}
 	d.files[name] = f
@@ -164,7 +162,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 	return false
 }
 
-// warnOfPorts logs the ports of a file's containers that others use, too.
+// warnOfPorts logs the ports of a file's containers that other containers also use.
 func (d *Dir) warnOfPorts(f *file) {
 	used := ports{}
 	for _, other := range d.files {
@@ -187,6 +185,6 @@ func (d *Dir) warnOfPorts(f *file) {
 	}
 }
 
-// settleTime is how old a change must be when a file is read, so that a later change
-// has another modification time: some file systems round it to two seconds.
+// settleTime is how old a modification must be when a file is read, so that a later modification gets another time: some file
+// systems round times to two seconds.
 const settleTime = 2 * time.Second

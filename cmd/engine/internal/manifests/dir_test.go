@@ -36,7 +36,7 @@ func newPodsAt(t *testing.T) *podsAt {
 	return p
 }
 
-// write writes a file with a modification time some time ago.
+// write writes a file whose modification time is ago in the past.
 func (p *podsAt) write(t *testing.T, name, text string, ago time.Duration) {
 	t.Helper()
 	name = filepath.Join(p.path, name)
@@ -48,8 +48,7 @@ func (p *podsAt) write(t *testing.T, name, text string, ago time.Duration) {
 	}
 }
 
-// refresh returns the commands that run after Refresh, or "-" when nothing has
-// changed.
+// refresh calls Refresh and returns the commands that then run, or "-" if nothing has changed.
 func (p *podsAt) refresh(t *testing.T) string {
 	t.Helper()
 	changed, err := p.Refresh(p.now)
@@ -169,7 +168,7 @@ func TestFirstVersionOfAFileThatIsRejectedRunsNoPods(t *testing.T) {
 func TestCompatibilityReachesTheProbesOfPods(t *testing.T) {
 	for compatibility, want := range map[probe.Compatibility]struct {
 		agent   string
-		outcome probe.Outcome // of a response with a body that is cut short
+		outcome probe.Outcome // of a truncated response
 	}{probe.Mended: {"sonde-probe", probe.Failure}, probe.Kubelet: {"kube-probe/1.36", probe.Unknown}} {
 		agents := make(chan string, 10)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,7 +277,8 @@ func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 	}
 }
 
-// What something else runs at the ports of the manifest is probed, but for commands, which would say nothing of it.
+// Containers that run elsewhere are probed at the ports of the manifest, except by commands, which would not probe the
+// container.
 func TestContainersThatCannotRunAsProcessesAreProbed(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// entrypoints is the flag --entrypoint: the program and the first arguments of an
-// image's entrypoint, by the image's name without tag and digest, or its end after a slash. They may be empty.
+// entrypoints is the value of the flag --entrypoint. It maps an image's name without tag and digest, or the end of that name
+// after a slash, to the program and first arguments of the image's entrypoint, which may be empty.
 type entrypoints map[string][]string
 
 // register adds the flag to a command.
@@ -21,8 +21,8 @@ func (e entrypoints) register(c *cobra.Command) {
 	c.Flags().Func("entrypoint", "`image=program` and its arguments, the entrypoint of an image for containers without a command; can be repeated", e.set)
 }
 
-// command returns the program and the arguments of a container. When only the
-// image knows them, and there is no other obstacle, the error names the flag.
+// command returns the program and the arguments of a container. If they are known only from the image, and there is no other
+// obstacle, the error suggests the flag.
 func (e entrypoints) command(c kube.Container) ([]string, error) {
 	if len(c.Command) > 0 {
 		return slices.Concat(c.Command, c.Args), nil
@@ -45,7 +45,7 @@ func (e entrypoints) command(c kube.Container) ([]string, error) {
 	return nil, err
 }
 
-// of looks up the name of an image, then the name without the registry, and so on without each further element from the left.
+// of looks up the name of an image, then repeatedly the name without its leftmost element, such as the registry.
 func (e entrypoints) of(image string) (words []string, known bool) {
 	for image != "" && !known {
 		words, known = e[image]
@@ -63,7 +63,7 @@ func repository(image string) string {
 	return image
 }
 
-// set adds image=words. There may be no words.
+// set adds an entrypoint, given as image=words. The words may be empty.
 func (e entrypoints) set(s string) error {
 	image, words, found := strings.Cut(s, "=")
 	if !found || image == "" {

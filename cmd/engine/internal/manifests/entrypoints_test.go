@@ -12,7 +12,7 @@ func TestEntrypointOfTheImageRunsWithoutACommand(t *testing.T) {
 	known := entrypoints{"busybox": {}, "shop/web": {"/web", "-v"}, "localhost:5000/db": {"/db"}}
 	for _, test := range []struct {
 		of   kube.Container
-		want []string // nil: it cannot be known
+		want []string // nil if unknown
 	}{
 		{kube.Container{Image: "nginx", Command: []string{"a", "b"}, Args: []string{"c"}}, []string{"a", "b", "c"}},
 		{kube.Container{Image: "nginx", Args: []string{"c"}}, nil},

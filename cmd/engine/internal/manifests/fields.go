@@ -8,15 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// probeFields are the fields of a container that make its probes. When one of them
-// is misspelt, the manifest has a probe fewer than its author expects.
+// probeFields are the fields of a container that define its probes. If one of them is misspelt, the container lacks a probe.
 var probeFields = []string{
 	"livenessProbe", "readinessProbe", "startupProbe", "httpGet", "tcpSocket", "command", "httpHeaders", "containerPort",
 	"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds",
 }
 
-// gates lists the gates of a manifest's pods. In Kubernetes such a pod is not ready, or not even started, until a controller has set
-// conditions or removed gates. Nothing does so here.
+// gates lists the gates of a manifest's pods. In Kubernetes, such a pod is not ready, or not even started, until a controller
+// sets conditions or removes gates. Here nothing does that.
 func gates(m kube.Manifest) (readiness, scheduling string) {
 	var ready, schedule []string
 	for _, g := range m.Pod.Spec.ReadinessGates {
@@ -28,8 +27,7 @@ func gates(m kube.Manifest) (readiness, scheduling string) {
 	return strings.Join(ready, ", "), strings.Join(schedule, ", ")
 }
 
-// listFields lists fields that are not supported, with a suggestion for those that
-// are probably misspelt.
+// listFields lists unsupported fields, with suggestions for those that are probably misspelt.
 func listFields(fields []string) string {
 	texts := make([]string, len(fields))
 	for i, field := range fields {

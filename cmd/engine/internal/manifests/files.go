@@ -1,5 +1,5 @@
-// Package manifests turns Kubernetes manifests into targets: for sonde import, which writes them as a configuration, and
-// for sonde run --pods, which runs the pods of a directory as processes, as the kubelet runs its static pods.
+// Package manifests converts Kubernetes manifests to targets: for sonde import, which writes them as a configuration, and for
+// sonde run --pods, which runs the pods of a directory as processes, as the kubelet runs its static pods.
 //
 //	files.go       reads files, directories and standard input
 //	entrypoints.go the flag --entrypoint: entrypoints of images
@@ -9,18 +9,18 @@
 //	ports.go       finds port conflicts
 //	fields.go      lists unsupported fields
 //
-// Of sonde import:
+// For sonde import:
 //
-//	command.go  the command, and the check of what it writes
+//	command.go  the command, and the check of its output
 //	importer.go writes manifests and their containers
 //	contained.go writes container blocks
 //	probe.go    writes probes
 //
-// Of sonde run --pods:
+// For sonde run --pods:
 //
-//	pods.go     the flags, and how the pods are added to a configuration
-//	dir.go      reads the files that change
-//	read.go     turns the containers of a manifest into targets
+//	pods.go     the flags, and adding pods to a configuration
+//	dir.go      reads changed files
+//	read.go     converts the containers of a manifest to targets
 package manifests
 
 import (
@@ -38,11 +38,11 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// loopback is the address of the containers of a pod for each other, and for
-// probes of a pod that runs as processes.
+// loopback is the address at which the containers of a pod reach each other, and at which a pod that runs as processes is
+// probed.
 const loopback = "127.0.0.1"
 
-// source is a file that was read.
+// source is the content of a file.
 type source struct {
 	Name string
 	Text []byte
@@ -72,7 +72,7 @@ func readFiles(stdin io.Reader, paths []string) (all []source, errs []error) {
 	return all, errs
 }
 
-// list returns a file, or the manifest files of a directory, sorted by name.
+// list returns a file itself, or the manifest files of a directory, sorted by name.
 func list(path string) ([]string, error) {
 	if path == cli.Stdin {
 		return []string{path}, nil
@@ -97,7 +97,7 @@ func list(path string) ([]string, error) {
 	return names, err
 }
 
-// isManifest reports whether a file of a directory is taken for a manifest.
+// isManifest reports whether a file in a directory counts as a manifest, judging by its name.
 func isManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
@@ -114,7 +114,7 @@ func readFile(stdin io.Reader, name string) ([]byte, error) {
 	return text, nil
 }
 
-// unreadable returns an error of reading a file or a directory as users see it.
+// unreadable returns the user-visible error about an unreadable file or directory.
 func unreadable(path string, err error) error {
 	var inPath *os.PathError
 	if errors.As(err, &inPath) {

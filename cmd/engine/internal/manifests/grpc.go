@@ -10,23 +10,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// grpcPlugin makes the handlers of grpc probes of pods, with the plugin that is built in.
+// grpcPlugin creates the handlers of pods' grpc probes, using the built-in plugin.
 type grpcPlugin struct{ plugin config.Handler }
 
-// LoadGRPC loads the plugin for grpc probes with those of a configuration, so that it stays loaded as long as they do. One that is
-// loaded already is reused. Without the plugin, only grpc probes cannot be made.
+// LoadGRPC loads the plugin for grpc probes together with a configuration's plugins, so that both stay loaded equally long. It
+// reuses a plugin that is already loaded. If this program has no such plugin, only grpc probes cannot be created.
 func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 	h, err := p.GRPC(e)
 	if errors.Is(err, embedded.ErrNoGRPC) {
 		return nil
 	}
-	if err == nil && f.grpc.plugin.Make == nil { // pods are read meanwhile, and a later configuration may not come into use
+	if err == nil && f.grpc.plugin.Make == nil { // only once: pods are read concurrently
 		f.grpc.plugin = h
 	}
 	return err
 }
 
-// handler makes the handler of a grpc probe, with the plugin's own defaults.
+// handler creates the handler of a grpc probe, with the plugin's own defaults.
 func (g *grpcPlugin) handler(action kube.Action) (probe.Handler, error) {
 	if g.plugin.Make == nil {
 		return nil, embedded.ErrNoGRPC

@@ -9,8 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// newHandlers returns the constructors of handlers for probes in manifests, with the
-// compatibility of the engine.
+// newHandlers returns the constructors of handlers for probes in manifests. The handlers have the given compatibility.
 func newHandlers(grpc *grpcPlugin, compatibility probe.Compatibility) kube.Handlers {
 	return kube.Handlers{
 		"exec": func(a kube.Action) (probe.Handler, error) {
@@ -26,7 +25,7 @@ func newHandlers(grpc *grpcPlugin, compatibility probe.Compatibility) kube.Handl
 	}
 }
 
-// escaped returns words in which no reference is expanded.
+// escaped escapes the references in words, so that none is expanded.
 func escaped(all []string) []string {
 	words := make([]string, len(all))
 	for i, word := range all {

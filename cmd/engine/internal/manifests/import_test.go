@@ -45,7 +45,7 @@ func testManifests(t *testing.T) []string {
 	return names
 }
 
-// flagsOf returns the flags that a manifest is imported with.
+// flagsOf returns the flags for importing a manifest.
 func flagsOf(name string) []string {
 	if base := filepath.Base(name); strings.HasPrefix(base, "tutorial-") {
 		return []string{"--entrypoint", "busybox=", "--entrypoint", "e2e-test-images/agnhost=/agnhost", "--entrypoint", "goproxy=/goproxy"}
@@ -66,15 +66,15 @@ func runImport(stdin io.Reader, args ...string) (stdout, stderr string, err erro
 	return outBuf.String(), errBuf.String(), err
 }
 
-// TestManifestsBecomeReadableHCL compares what sonde import writes, and its warnings,
-// with golden files that were reviewed.
+// TestManifestsBecomeReadableHCL compares the output and the warnings of sonde import with reviewed golden files.
 func TestManifestsBecomeReadableHCL(t *testing.T) {
 	for _, name := range testManifests(t) {
 		testGolden(t, name, name+".golden", flagsOf(name)...)
 	}
 }
 
-// TestManifestsBecomeContainers does so for containers of a container runtime. All manifests become a valid configuration.
+// TestManifestsBecomeContainers does the same for containers of a container runtime. Every manifest becomes a valid
+// configuration.
 func TestManifestsBecomeContainers(t *testing.T) {
 	reviewed := []string{"contained.yaml", "native-sidecar.yaml", "node-exporter.yaml", "start-order.yaml", "tutorial-exec.yaml", "wordpress.yaml"}
 	for _, name := range testManifests(t) {
@@ -101,7 +101,7 @@ func testGolden(t *testing.T, name, file string, flags ...string) {
 	})
 }
 
-// warningLines returns warnings as comments, as a golden file has them.
+// warningLines formats warnings as comments, as in a golden file.
 func warningLines(stderr string) string {
 	var s strings.Builder
 	for line := range strings.Lines(stderr) {
@@ -113,7 +113,7 @@ func warningLines(stderr string) string {
 	return s.String()
 }
 
-// recorded is a handler that keeps its configuration.
+// recorded is a handler that records its configuration.
 type recorded[C any] struct {
 	probe.Handler
 	config C
@@ -128,7 +128,7 @@ func withHandlers(h map[string]config.Handler) config.Options {
 	return o
 }
 
-// recorders are the built-in handlers, as handlers that keep their configuration.
+// recorders returns the built-in handler blocks with handlers that record their configuration.
 func recorders() map[string]config.Handler {
 	return map[string]config.Handler{
 		"exec": config.Of(record[execprobe.Config]),
@@ -138,14 +138,13 @@ func recorders() map[string]config.Handler {
 	}
 }
 
-// grpcConfig are the settings of a grpc block that a manifest can have.
+// grpcConfig holds the settings of a grpc block that a manifest can set.
 type grpcConfig struct {
 	Port    string `hcl:"port"`
 	Service string `hcl:"service,optional"`
 }
 
-// TestManifestsMeanTheSameAsHCL compares the configuration, as it is parsed, with the
-// manifest.
+// TestManifestsMeanTheSameAsHCL compares the parsed configuration with the manifest.
 func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 	for _, name := range testManifests(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -183,8 +182,7 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 	}
 }
 
-// compareContainer compares a container with its target, and returns how many
-// probes they have in common.
+// compareContainer compares a container with its target, and returns the number of their common probes.
 func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, stderr string) int {
 	t.Helper()
 	target, there := loaded.Targets[c.Target.Name]

@@ -20,18 +20,18 @@ type importer struct {
 	flags    *flags
 	handlers kube.Handlers
 	doc      *document.Document
-	sources  map[string]string // by target: the container that it was made of
+	sources  map[string]string // the container of each target, by the target's name
 	ports    ports
 	warnings []string
 	errs     []error
 
-	first bool   // no manifest has been written
-	from  string // the manifest or container that is being written: "web.yaml:1: Deployment shop/web"
+	first bool   // no manifest has been written yet
+	from  string // the current manifest or container: "web.yaml:1: Deployment shop/web"
 }
 
 func newImporter(f *flags) *importer {
 	im := &importer{flags: f, handlers: newHandlers(new(grpcPlugin), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: ports{}, first: true}
-	if _, err := embedded.GRPC(); err == nil { // which checks the probe when the configuration is checked
+	if _, err := embedded.GRPC(); err == nil { // the plugin validates the probe when the configuration is checked
 		im.handlers["grpc"] = func(kube.Action) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im
@@ -94,7 +94,7 @@ func (im *importer) unsupported(body *document.Body, fields []string) {
 	}
 }
 
-// container writes the target of a container of a manifest.
+// container writes the target of a manifest's container.
 func (im *importer) container(m kube.Manifest, c container) {
 	im.doc.Newline()
 	if len(c.Target.Name) > probe.MaxTargetName {
@@ -140,7 +140,7 @@ func (im *importer) container(m kube.Manifest, c container) {
 	im.probes(target, c.Container, place.command != nil)
 }
 
-// sidecar warns of what a sidecar does as a target that it would not do in a pod.
+// sidecar warns if a sidecar behaves differently as a target than in a pod.
 func (im *importer) sidecar(m kube.Manifest, c container) {
 	if slices.ContainsFunc(c.Probes, func(p kube.Probe) bool { return p.Rule.Kind == probe.Readiness }) {
 		im.warn(&im.doc.Body, "The other containers do not wait until this sidecar has started: start_after would wait until it is ready.")
@@ -150,12 +150,12 @@ func (im *importer) sidecar(m kube.Manifest, c container) {
 	}
 }
 
-// placement says where a container runs.
+// placement is where a container runs.
 type placement struct {
-	command []string // as a process of the engine; nil: elsewhere
-	reason  string   // why the engine does not run it, to follow "and" in a sentence
-	address string   // where it runs elsewhere
-	guessed bool     // the address is not known
+	command []string // of the engine's process; nil if the container runs elsewhere
+	reason  string   // why the engine does not run it; follows "and" in a sentence
+	address string   // if it runs elsewhere
+	guessed bool     // the address is a guess
 }
 
 func (im *importer) placement(c container) placement {
@@ -168,8 +168,7 @@ func (im *importer) placement(c container) placement {
 	return placement{command: c.Argv}
 }
 
-// address writes the address and the ports of a container, and puts the address into
-// its target.
+// address writes the address and the ports of a container, and sets the address of its target.
 func (im *importer) address(body *document.Body, c *kube.Container, place placement) {
 	body.Comment("Image %s", c.Image)
 	c.Target.Address = cmp.Or(place.address, c.Target.Address, loopback)
@@ -180,7 +179,7 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 		} else {
 			body.Set("address", place.address)
 		}
-		c.Target.Env = nil // the variables are those of its process
+		c.Target.Env = nil // the variables are those of the container's process
 	}
 	writePorts(body, c.Target)
 }
@@ -196,7 +195,7 @@ func writePorts(body *document.Body, t probe.Target) {
 	}
 }
 
-// writeProcess writes how the engine runs a container as a process.
+// writeProcess writes the settings to run a container as a process.
 func writeProcess(body *document.Body, c container) {
 	writeUnit(body, c)
 	body.Newline()
@@ -209,7 +208,7 @@ func writeProcess(body *document.Body, c container) {
 	writePreStop(body, c.Unit.PreStop)
 }
 
-// writeUnit writes when the engine starts, stops and restarts a container.
+// writeUnit writes the settings for starting, stopping and restarting a container.
 func writeUnit(body *document.Body, c container) {
 	if c.Unit.Policy != restart.Always {
 		body.Set("restart_policy", c.Unit.Policy.String())
@@ -243,5 +242,5 @@ func writePreStop(body *document.Body, p *restart.PreStop) {
 	}
 }
 
-// seconds returns a duration of whole seconds as text.
+// seconds formats a duration in whole seconds.
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", d/time.Second) }

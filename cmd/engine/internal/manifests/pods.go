@@ -13,9 +13,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Flags are the flags of sonde run about static pods.
+// Flags are the flags of sonde run for static pods.
 type Flags struct {
-	Path string // of the directory; empty: there are no static pods
+	Path string // of the directory; empty for no static pods
 
 	entrypoints entrypoints
 	grpc        grpcPlugin
@@ -28,26 +28,25 @@ func (f *Flags) Register(c *cobra.Command) {
 	f.entrypoints.register(c)
 }
 
-// Open reads the directory for the first time. The probes have the compatibility of the
-// engine. It returns nil when no directory is named.
+// Open reads the directory for the first time. The probes have the engine's compatibility. It returns nil if no directory is
+// set.
 func (f *Flags) Open(compatibility probe.Compatibility, log *slog.Logger) (*Dir, error) {
 	if f.Path == "" {
 		return nil, nil
 	}
 	r := reader{entrypoints: f.entrypoints, handlers: newHandlers(&f.grpc, compatibility), log: log}
 	d := &Dir{path: f.Path, reader: r, files: map[string]*file{}}
-	if _, err := d.list(); err != nil { // there are no pods that Refresh could keep
+	if _, err := d.list(); err != nil { // checked first, since Refresh would log that it keeps the current pods
 		return nil, err
 	}
 	_, err := d.Refresh(time.Now())
 	return d, err
 }
 
-// pollPeriod is how often the directory is read. The kubelet reads every 20 seconds,
-// and is notified of changes by the system in between.
+// pollPeriod is how often the directory is read. The kubelet reads it every 20 seconds, and is notified of changes in between.
 const pollPeriod = time.Second
 
-// Ticks returns a channel with the times to call Refresh. A nil Dir has none.
+// Ticks returns a channel that ticks when Refresh is due. For a nil Dir the channel is nil.
 func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
 	if d == nil {
 		return nil, func() {}
@@ -56,15 +55,14 @@ func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
 	return t.C, t.Stop
 }
 
-// target is a container that runs as a process, or, without a driver, is only probed.
+// target is a container that runs as a process, or is only probed if it has no driver.
 type target struct {
 	container kube.Container
 	target    config.Target
 	probes    probe.Set
 }
 
-// targets returns the containers of all files, sorted by file and then in the order
-// of the file.
+// targets returns the containers of all files, sorted by file name and then in the order of the file.
 func (d *Dir) targets() []target {
 	var all []target
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
@@ -73,8 +71,8 @@ func (d *Dir) targets() []target {
 	return all
 }
 
-// Add returns a configuration with the pods added to it. A container with the name
-// of another target is rejected. A nil Dir adds nothing.
+// Add returns a copy of the configuration with the pods added. A container with the name of another target is rejected. A nil
+// Dir adds nothing.
 func (d *Dir) Add(c *config.Config) *config.Config {
 	if d == nil {
 		return c

@@ -8,13 +8,12 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// ports finds containers that use the same port of this machine. In a cluster each
-// pod has its own ports; processes here share them. The keys are ports, the values
-// names of targets.
+// ports maps ports of this machine to the names of targets, to find containers that use the same port. In a cluster each pod
+// has its own ports; processes on one machine share them.
 type ports map[uint16]string
 
-// add adds the ports of a container that runs as a process. It returns a sentence
-// about a port that another container uses, too, or "".
+// add adds the ports of a container that runs as a process. It returns a sentence about a port that another container also
+// uses, or "".
 func (p ports) add(c kube.Container) (conflict string) {
 	for _, port := range portsOf(c) {
 		if other, used := p[port]; used && other != c.Target.Name {
@@ -25,8 +24,8 @@ func (p ports) add(c kube.Container) (conflict string) {
 	return conflict
 }
 
-// portsOf returns the ports that a container listens on according to its manifest:
-// those with names, and those that its probes connect to. They are sorted.
+// portsOf returns the ports on which a container listens according to its manifest: named ports, and the ports of its probes.
+// They are sorted.
 func portsOf(c kube.Container) []uint16 {
 	ports := slices.Collect(maps.Values(c.Target.Ports))
 	for _, p := range c.Probes {

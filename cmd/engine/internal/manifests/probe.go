@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probes writes the probes of a container, which the engine runs, or not.
+// probes writes the probes of a container. runs reports whether the engine runs the container.
 func (im *importer) probes(target *document.Body, c kube.Container, runs bool) {
 	for _, p := range c.Probes {
 		target.Newline()
@@ -19,13 +19,13 @@ func (im *importer) probes(target *document.Body, c kube.Container, runs bool) {
 	}
 }
 
-// probe writes a probe: as a comment if it cannot be used.
+// probe writes a probe, as a comment if the probe cannot be used.
 func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe, runs bool) {
 	if p.Handler == "exec" && !runs {
 		im.warn(target, "The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
 	}
 	if !runs {
-		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
+		p.Rule.TerminationGracePeriod = 0 // the engine terminates nothing
 	}
 	err := checkProbe(im.handlers, p, c.Target)
 	if err == nil && isForeign(p.Host) && p.Host != c.Target.Address {
@@ -41,13 +41,13 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 	target.CommentOut(unused)
 }
 
-// isForeign reports whether a host is neither this machine nor an address of a private network, where that of a node is.
+// isForeign reports whether a host is neither this machine nor a private address, such as that of a node.
 func isForeign(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host != "" && !dial.IsLoopback(host) && (err != nil || !a.IsPrivate())
 }
 
-// writeProbe writes a probe of a target with these variables.
+// writeProbe writes a probe of a target. env are the target's variables.
 func writeProbe(target *document.Body, p kube.Probe, env map[string]string) {
 	body := target.Block("probe", p.Rule.Kind.String())
 	writeHandler(body, p, env)
@@ -93,7 +93,7 @@ func writeHandler(body *document.Body, p kube.Probe, env map[string]string) {
 	}
 }
 
-// port returns a port as its number, or as a name.
+// port returns a port number as an int, or a port name as is.
 func port(s string) any {
 	if n, err := strconv.Atoi(s); err == nil {
 		return n
@@ -101,7 +101,7 @@ func port(s string) any {
 	return s
 }
 
-// headers returns a text for each header that has one value, and a list for others.
+// headers returns a string for each header with one value, and a list for other headers.
 func headers(h map[string][]string) map[string]any {
 	values := make(map[string]any, len(h))
 	for name, texts := range h {

@@ -14,26 +14,26 @@ import (
 	runtime "github.com/sonde-probe/sonde/restart/container"
 )
 
-// container is a container, and how it runs as a process of this machine, or in its container runtime.
+// container is a container, with the settings to run it as a process of this machine or in its container runtime.
 type container struct {
 	kube.Container
-	Argv    []string        // of the process; nil: there is none
-	In      *runtime.Config // how a container runtime makes it; nil: none does
-	Lost    []string        // sentences about what it goes without there
+	Argv    []string        // of the process; nil for none
+	In      *runtime.Config // for a container runtime; nil for none
+	Lost    []string        // sentences about features that are lost in the runtime
 	Reason  string          // why it does not run; "" if it does
-	Unit    restart.Unit    // how it is stopped and restarted
-	LeftOut string          // what of the manifest is left out, and why; "" for nothing
+	Unit    restart.Unit    // for stopping and restarting it
+	LeftOut string          // parts of the manifest that are left out, and why; "" for none
 }
 
-// containers returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
-// A pod without an address has that of processes of this machine. What has to wait for an init container that cannot run cannot run either, and
-// nothing waits for a sidecar that cannot.
+// containers returns the containers of a manifest in the order in which they start: init containers and sidecars, then all
+// others. A pod without an address gets the loopback address. If an init container cannot run, the containers that must wait
+// for it cannot run either. If a sidecar cannot run, no container waits for it.
 func (e entrypoints) containers(m kube.Manifest) ([]container, error) {
 	m.SetAddress(loopback)
 	return inOrder(m, e.process)
 }
 
-// inOrder is containers, by a function that returns how a container runs, and what keeps it from running.
+// inOrder implements containers. convert returns how a container runs, and the obstacles that prevent it from running.
 func inOrder(m kube.Manifest, convert func(kube.Container) (container, []string)) ([]container, error) {
 	containers, err := m.Containers()
 	if err != nil {
@@ -61,7 +61,7 @@ func inOrder(m kube.Manifest, convert func(kube.Container) (container, []string)
 	return all, nil
 }
 
-// process returns a container as a process, and what keeps it from running here by itself.
+// process converts a container to a process. It also returns the obstacles that prevent it from running here.
 func (e entrypoints) process(c kube.Container) (p container, obstacles []string) {
 	argv, err := e.command(c)
 	if err != nil {
@@ -72,7 +72,8 @@ func (e entrypoints) process(c kube.Container) (p container, obstacles []string)
 	return p, slices.Concat(obstacles, c.Obstacles, more)
 }
 
-// lifecycle returns how a container is stopped and restarted, and what keeps it from running. Words returns the command of a hook.
+// lifecycle returns the settings for stopping and restarting a container, and the obstacles that prevent it from running. words
+// converts the command of a hook.
 func lifecycle(c kube.Container, words func([]string) []string) (p container, obstacles []string) {
 	p.Container = c
 	p.Unit = restart.Unit{

@@ -13,16 +13,15 @@ import (
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
-// reader turns pod manifests into targets that run as processes.
+// reader converts pod manifests to targets that run as processes.
 type reader struct {
 	entrypoints entrypoints
 	handlers    kube.Handlers
 	log         *slog.Logger
 }
 
-// read returns the containers of a file that can run as processes. It logs why
-// others cannot, and which fields are not supported. When the file has errors, it
-// returns them with the targets from before.
+// read returns the containers of a file that can run as processes or be probed. It logs why other containers cannot, and which
+// fields are not supported. If the file has errors, it returns them together with the previous targets.
 func (r *reader) read(name string, text []byte, before []target) ([]target, []error) {
 	all, errs := kube.Read(name, text)
 	var targets []target
@@ -64,7 +63,7 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		r.log.Warn("scheduling gates do not count, the pod is started", "pod", m.Namespace+"/"+m.Name, "gates", scheduling)
 	}
 	var targets []target
-	var gone []string // sidecars that are rejected: nothing waits for them
+	var gone []string // rejected sidecars: no container waits for them
 	for _, c := range containers {
 		c.StartAfter = slices.DeleteFunc(c.StartAfter, func(target string) bool { return slices.Contains(gone, target) })
 		t, err := r.container(c)
@@ -90,7 +89,7 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	return targets, nil
 }
 
-// stopSidecars has the sidecars of a pod end with the last of its regular containers, in the reverse order of their starts.
+// stopSidecars makes the sidecars of a pod stop after the last of its regular containers, in the reverse order of their starts.
 func stopSidecars(targets []target) {
 	var after []string
 	for i := len(targets) - 1; i >= 0; i-- { // sidecars come first
@@ -109,11 +108,12 @@ func stopSidecars(targets []target) {
 	}
 }
 
-// container returns a container as a target, which is only probed if it cannot run as a process, or an error for one that can be
-// neither.
+// container converts a container to a target. A container that cannot run as a process is only probed; if it cannot be probed
+// either, container returns an error.
 func (r *reader) container(c container) (target, error) {
 	if c.Argv == nil {
-		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" }) // a command of this machine says nothing of it
+		// A command on this machine would not probe the container.
+		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" })
 		if len(c.Probes) == 0 {
 			return target{}, errors.New(c.Reason)
 		}

@@ -10,7 +10,7 @@ import (
 
 var conditionParts = regexp.MustCompile(`^\s*(.+?)\s*(==|!=|<=|>=|<|>)\s*(.*?)\s*$`)
 
-// conditions reads the conditions of the endpoint. It returns after how long an attempt fails, or "".
+// conditions converts the conditions of the endpoint. It returns the response time above which an attempt fails, or "".
 func (p *gatusProbe) conditions() (failAfter string) {
 	for _, text := range p.endpoint.Conditions {
 		parts := conditionParts.FindStringSubmatch(text)
@@ -44,7 +44,7 @@ func (p *gatusProbe) conditions() (failAfter string) {
 	return failAfter
 }
 
-// statusIs reads a condition of the status. Several are and-ed.
+// statusIs converts a condition on the status. Only one such condition is supported.
 func (p *gatusProbe) statusIs(operator, value string) bool {
 	wanted := []string{value}
 	if list, isList := functionOf(value, "any"); isList {
@@ -63,7 +63,7 @@ func (p *gatusProbe) statusIs(operator, value string) bool {
 			accepted[status] = accepted[status] || compare(status, operator, n)
 		}
 	}
-	if operator == "!=" && len(wanted) > 1 || p.hasStatus { // one condition is enough for nearly everyone
+	if operator == "!=" && len(wanted) > 1 || p.hasStatus { // one condition is enough in almost all configurations
 		return false
 	}
 	p.hasStatus, p.status = true, ranges(100, len(accepted), func(n int) bool { return accepted[n] })
@@ -86,7 +86,7 @@ func compare(a int, operator string, b int) bool {
 	return a >= b
 }
 
-// ranges returns the numbers of a range that are wanted as lists of statuses have them: "204" and "200-399".
+// ranges returns the wanted numbers from from to end, exclusive, in the format of lists of statuses: "204" and "200-399".
 func ranges(from, end int, isWanted func(n int) bool) (all []string) {
 	for ; from < end; from++ {
 		to := from
@@ -104,14 +104,14 @@ func ranges(from, end int, isWanted func(n int) bool) (all []string) {
 	return all
 }
 
-// functionOf returns what is in the brackets of a function such as any(200, 204).
+// functionOf returns the argument list of a function call such as any(200, 204).
 func functionOf(value, name string) (inside string, ok bool) {
 	inside, isFunction := strings.CutPrefix(value, name+"(")
 	inside, isClosed := strings.CutSuffix(inside, ")")
 	return inside, isFunction && isClosed
 }
 
-// bodyIs reads a condition of the whole body.
+// bodyIs converts a condition on the whole body.
 func (p *gatusProbe) bodyIs(operator, value string) bool {
 	name := map[string]string{"==": "body_regex", "!=": "body_not_regex"}[operator]
 	expression, isText := textExpression(value)
@@ -122,7 +122,7 @@ func (p *gatusProbe) bodyIs(operator, value string) bool {
 	return true
 }
 
-// jsonIs reads a condition of a value of the body.
+// jsonIs converts a condition on a value in a JSON body.
 func (p *gatusProbe) jsonIs(path, value string) bool {
 	name := "json_equals"
 	if _, isPattern := functionOf(value, "pat"); isPattern {
@@ -140,7 +140,7 @@ func (p *gatusProbe) jsonIs(path, value string) bool {
 	return true
 }
 
-// textExpression returns the regular expression of a text, or of a pattern such as pat(*up*).
+// textExpression returns the regular expression for a text, or for a pattern such as pat(*up*).
 func textExpression(value string) (string, bool) {
 	pattern, isPattern := functionOf(value, "pat")
 	if !isPattern {

@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// monitTimeout is the time that monit gives a connection, in seconds.
+// monitTimeout is monit's default timeout of a connection, in seconds.
 const monitTimeout = 5
 
-// connection writes what a statement "if failed" tests of a connection.
+// connection writes the probe for the connection test in an "if failed" statement.
 func (s *service) connection(d *draft, kind string, t statement) {
 	end := len(t)
 	for i, word := range t {
@@ -35,14 +35,14 @@ func (s *service) connection(d *draft, kind string, t statement) {
 	test.loseOthers()
 }
 
-// connection is a test of a connection.
+// connection is a connection test.
 type connection struct {
 	statement
 	d       *draft
-	isKnown map[int]bool // words that were understood
+	isKnown map[int]bool // indexes of the words that were understood
 }
 
-// value returns the word after one of some keywords.
+// value returns the word after one of several keywords.
 func (c *connection) value(keywords ...string) string {
 	for i, t := range c.statement {
 		if t.is(keywords...) && i+1 < len(c.statement) {
@@ -58,7 +58,7 @@ func (c *connection) value(keywords ...string) string {
 	return ""
 }
 
-// flag reports whether one of some keywords is there.
+// flag reports whether the test contains one of several keywords.
 func (c *connection) flag(keywords ...string) (given bool) {
 	for i, t := range c.statement {
 		if t.is(keywords...) {
@@ -68,7 +68,7 @@ func (c *connection) flag(keywords ...string) (given bool) {
 	return given
 }
 
-// know marks words that say nothing about the connection, and the numbers beside them.
+// know marks keywords that do not concern the connection, and the numbers before "cycles" and "times", as understood.
 func (c *connection) know(keywords ...string) {
 	for i, t := range c.statement {
 		_, err := strconv.Atoi(t.text)
@@ -79,7 +79,7 @@ func (c *connection) know(keywords ...string) {
 	}
 }
 
-// loseOthers notes the words that were not understood.
+// loseOthers records the words that were not understood.
 func (c *connection) loseOthers() {
 	var others []string
 	for i, t := range c.statement {
@@ -136,7 +136,7 @@ func (c *connection) handler(probe *document.Body) {
 	c.tls(body, isTLS)
 }
 
-// tls writes the conditions of a certificate.
+// tls writes the tls block, with the condition on the certificate.
 func (c *connection) tls(body *document.Body, isTLS bool) {
 	if days := c.validity(); days > 0 {
 		body.BlockOf("tls", document.Argument{Name: "min_validity", Value: strconv.Itoa(24*days) + "h"})
@@ -145,7 +145,7 @@ func (c *connection) tls(body *document.Body, isTLS bool) {
 	}
 }
 
-// validity returns for how many days the certificate must be valid, "certificate valid for 30 days", or 0.
+// validity returns the number of days for which the certificate must be valid, as in "certificate valid for 30 days", or 0.
 func (c *connection) validity() (days int) {
 	for i, t := range c.statement {
 		isKnown := t.is("certificate", "valid", "days") || t.is("for", ">") && c.statement[i-1].is("valid")
@@ -160,7 +160,7 @@ func (c *connection) validity() (days int) {
 	return days
 }
 
-// http writes the conditions of a response.
+// http writes the request and the conditions on the response.
 func (c *connection) http(body *document.Body, isTLS bool) {
 	if isTLS {
 		body.Set("scheme", "https")

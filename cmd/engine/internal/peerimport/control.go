@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// token is a word of a file of monit. A quoted one is no keyword.
+// token is a word of a monit file. A quoted word is not a keyword.
 type token struct {
 	text    string
 	quoted  bool
 	line    int
 	source  string // the file
-	at, end int    // where the word is in it
+	at, end int    // position of the word in source
 }
 
-// is reports whether the token is one of some keywords, in any case.
+// is reports whether the token is one of several keywords, ignoring case.
 func (t token) is(keywords ...string) bool {
 	return !t.quoted && slices.Contains(keywords, strings.ToLower(t.text))
 }
 
-// noise are the words that monit allows anywhere, for the sake of reading.
+// noise are the filler words that monit allows anywhere for readability.
 var noise = []string{"is", "as", "are", "on", "only", "with", "within", "and", "has", "using", "use", "the", "sum", "than", "usage"}
 
 // tokens returns the words of a file.
@@ -47,7 +47,7 @@ func tokens(text string) (all []token, err error) {
 
 const separators = " \t\r\n,"
 
-// wordEnd returns where the word, quote, comment or separator at i ends, or -1 for a quote without an end.
+// wordEnd returns the end of the word, quote, comment or separator at i, or -1 if a quote is not closed.
 func wordEnd(text string, i int) (end int, isQuoted bool) {
 	length := func(n int) int {
 		if n < 0 {
@@ -74,16 +74,16 @@ func wordEnd(text string, i int) (end int, isQuoted bool) {
 	return length(strings.IndexAny(text[i:], separators+"={}")), false
 }
 
-// statement is a statement of a file of monit, with its first word.
+// statement is a statement of a monit file, including its first word.
 type statement []token
 
-// text returns the statement as it is written, in one line.
+// text returns the source text of the statement, on one line.
 func (s statement) text() string {
 	first, last := s[0], s[len(s)-1]
 	return strings.Join(strings.Fields(first.source[first.at:last.end]), " ")
 }
 
-// after returns the word after the first of some keywords, or "".
+// after returns the word after the first of several keywords, or "".
 func (s statement) after(keywords ...string) string {
 	for i, t := range s[:max(len(s)-1, 0)] {
 		if t.is(keywords...) {
@@ -97,12 +97,12 @@ func (s statement) after(keywords ...string) string {
 	return ""
 }
 
-// has reports whether one of some keywords is in the statement.
+// has reports whether the statement contains one of several keywords.
 func (s statement) has(keywords ...string) bool {
 	return slices.ContainsFunc(s, func(t token) bool { return t.is(keywords...) })
 }
 
-// statements splits the words of a file.
+// statements splits the words of a file into statements.
 func statements(all []token) (split []statement) {
 	for i, t := range all {
 		if i == 0 || begins(all, i, t) {
@@ -113,7 +113,7 @@ func statements(all []token) (split []statement) {
 	return split
 }
 
-// begins reports whether a statement begins with a word.
+// begins reports whether the word at i begins a statement.
 func begins(all []token, i int, t token) bool {
 	before := all[i-1]
 	switch {

@@ -16,13 +16,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// gatusFile is what is read of a configuration of gatus.
+// gatusFile holds the supported parts of a gatus configuration.
 type gatusFile struct {
 	Endpoints []endpoint     `json:"endpoints"`
 	Rest      map[string]any `json:"-"`
 }
 
-// endpoint is an endpoint of gatus.
+// endpoint is an endpoint of a gatus configuration.
 type endpoint struct {
 	Enabled    *bool             `json:"enabled"`
 	Name       string            `json:"name"`
@@ -44,7 +44,7 @@ type endpoint struct {
 const (
 	gatusInterval  = time.Minute
 	gatusTimeout   = 10 * time.Second
-	gatusFailures  = 3 // of an alert
+	gatusFailures  = 3 // until an alert
 	gatusSuccesses = 2
 )
 
@@ -58,7 +58,7 @@ func isGatus(text []byte) bool {
 	return yaml.Unmarshal(text, &f) == nil && len(f.Endpoints) > 0 && (f.Endpoints[0].URL != "" || len(f.Endpoints[0].Conditions) > 0)
 }
 
-// gatus writes the endpoints of a configuration of gatus.
+// gatus converts the endpoints of a gatus configuration.
 func (w *writer) gatus(text []byte) error {
 	var f gatusFile
 	if err := yaml.Unmarshal(text, &f); err != nil {
@@ -110,7 +110,7 @@ func (w *writer) endpoint(e *endpoint) {
 	p.write()
 }
 
-// usesEnvironment reports whether the endpoint has references such as ${TOKEN}.
+// usesEnvironment reports whether the endpoint contains references to variables such as ${TOKEN}.
 func usesEnvironment(e *endpoint) bool {
 	all := append([]string{e.URL, e.Body}, e.Conditions...)
 	for _, value := range e.Headers {
@@ -119,7 +119,7 @@ func usesEnvironment(e *endpoint) bool {
 	return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(strings.ReplaceAll(s, "$$", ""), "$") })
 }
 
-// gatusProbe is the probe of an endpoint that is being written.
+// gatusProbe is the probe of an endpoint that is being converted.
 type gatusProbe struct {
 	*draft
 	endpoint *endpoint
@@ -127,15 +127,15 @@ type gatusProbe struct {
 	body     *document.Body // of the probe
 	handler  *document.Body
 
-	status      []string // that are accepted
-	hasStatus   bool     // some are not
+	status      []string // accepted statuses
+	hasStatus   bool     // there is a condition on the status
 	minValidity string
-	asserted    map[string]any // conditions of the body, by arguments of http
+	asserted    map[string]any // conditions on the body, by argument of the http block
 }
 
 func (p *gatusProbe) write() {
 	p.asserted = map[string]any{}
-	rest := p.conditions() // those of the probe
+	rest := p.conditions() // the condition on the response time applies to the probe
 	p.rule(rest)
 	switch p.url.Scheme {
 	case "http", "https":
@@ -152,7 +152,7 @@ func (p *gatusProbe) write() {
 	}
 }
 
-// rule writes when the probe is attempted and fails.
+// rule writes the times and thresholds of the probe.
 func (p *gatusProbe) rule(failAfter string) {
 	interval, timeout := gatusInterval, gatusTimeout
 	for text, d := range map[string]*time.Duration{p.endpoint.Interval: &interval, p.text("timeout"): &timeout} {
@@ -186,19 +186,19 @@ func count(value any, normal int) int {
 	return normal
 }
 
-// text returns a text of the client.
+// text returns a text setting of the client.
 func (p *gatusProbe) text(name string) string {
 	s, _ := p.endpoint.Client[name].(string)
 	return s
 }
 
-// flag returns whether a flag of the client is set.
+// flag returns a boolean setting of the client.
 func (p *gatusProbe) flag(name string) bool {
 	set, _ := p.endpoint.Client[name].(bool)
 	return set
 }
 
-// port writes the port of the URL, or the normal one. It is left out of the check when there is none.
+// port writes the port of the URL, or the default port normal. Without either, the endpoint is left out.
 func (p *gatusProbe) port(normal string) {
 	number := cmp.Or(p.url.Port(), normal)
 	if _, isPort := port(number); !isPort {
@@ -208,7 +208,7 @@ func (p *gatusProbe) port(normal string) {
 	p.handler.Set("port", number)
 }
 
-// http writes the handler of a URL with http or https.
+// http writes the handler block for the schemes http and https.
 func (p *gatusProbe) http() {
 	p.handler = p.body.Block("http")
 	isTLS := p.url.Scheme == "https"
@@ -240,7 +240,7 @@ func (p *gatusProbe) http() {
 	p.tls(isTLS)
 }
 
-// tcp writes the handler of a URL with tcp or tls.
+// tcp writes the handler block for the schemes tcp and tls.
 func (p *gatusProbe) tcp() {
 	p.handler = p.body.Block("tcp")
 	p.port("")
@@ -257,7 +257,7 @@ func (p *gatusProbe) tcp() {
 	p.tls(p.url.Scheme == "tls")
 }
 
-// tls writes the conditions of a certificate.
+// tls writes the tls block, with the condition on the certificate.
 func (p *gatusProbe) tls(isTLS bool) {
 	if p.minValidity != "" && !isTLS {
 		p.lose("the certificate of %s", p.endpoint.URL)
@@ -275,7 +275,7 @@ func (p *gatusProbe) tls(isTLS bool) {
 	}
 }
 
-// client warns of settings of the client that are not converted.
+// client warns about settings of the client that are not converted.
 func (p *gatusProbe) client(known ...string) {
 	for _, name := range slices.Sorted(maps.Keys(p.endpoint.Client)) {
 		if !slices.Contains(known, name) {

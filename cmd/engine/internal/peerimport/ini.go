@@ -9,23 +9,23 @@ import (
 // section is a section of a file in the format of Python's configparser, as supervisord reads it.
 type section struct {
 	name   string
-	values map[string]string // by keys in lower case
-	used   map[string]bool   // the keys that were read
+	values map[string]string // by lower-case key
+	used   map[string]bool   // keys that were read
 }
 
-// take returns a value, and notes that it was read.
+// take returns a value and marks it as read.
 func (s *section) take(key string) string {
 	s.used[key] = true
 	return strings.TrimSpace(s.values[key])
 }
 
-// given reports whether a key is in the section.
+// given reports whether the section has a key.
 func (s *section) given(key string) bool { _, ok := s.values[key]; return ok }
 
-// parseINI returns the sections of a file.
+// parseINI parses a file into sections.
 func parseINI(text string) (all []*section, err error) {
 	var current *section
-	key := "" // of the value that the next line may go on with
+	key := "" // of the value that an indented line continues
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -53,7 +53,7 @@ func parseINI(text string) (all []*section, err error) {
 	return all, nil
 }
 
-// withoutComment returns a line without its comment, which begins at its start or after white space.
+// withoutComment removes the comment from a line. A comment begins at the start of the line or after white space.
 func withoutComment(line string) string {
 	for i := range len(line) {
 		isComment := line[i] == ';' || line[i] == '#'
@@ -66,7 +66,7 @@ func withoutComment(line string) string {
 
 var errQuote = errors.New("a quote has no end")
 
-// words splits a text as a shell does, without expansions: at the characters of separators outside quotes.
+// words splits a text at separators outside quotes, like a shell without expansions.
 func words(text, separators string) (all []string, err error) {
 	var word strings.Builder
 	isWord := false
@@ -100,7 +100,7 @@ func words(text, separators string) (all []string, err error) {
 	return all, nil
 }
 
-// quoteEnd returns where the quote that begins at i ends, or -1.
+// quoteEnd returns the index of the end of the quote at i, or -1.
 func quoteEnd(text string, i int) int {
 	quote := text[i]
 	for i++; i < len(text); i++ {
@@ -114,7 +114,7 @@ func quoteEnd(text string, i int) int {
 	return -1
 }
 
-// unescaped returns the text in a quote. Single quotes have no escapes.
+// unescaped resolves the escapes in a quoted text. Single quotes have no escapes.
 func unescaped(text string, quote byte) string {
 	if quote == '\'' {
 		return text

@@ -19,10 +19,10 @@ var checkStatement = regexp.MustCompile(`(?im)^\s*check\s+(process|host|program|
 
 func isMonit(text []byte) bool { return checkStatement.Match(text) }
 
-// monitPeriod is the time of a cycle without set daemon.
+// monitPeriod is monit's default length of a cycle, without set daemon.
 const monitPeriod = 30 * time.Second
 
-// monit writes the checks of a monitrc.
+// monit converts the checks of a monitrc.
 func (w *writer) monit(text []byte) error {
 	all, err := tokens(string(text))
 	if err != nil {
@@ -59,20 +59,20 @@ func (w *writer) monit(text []byte) error {
 	return nil
 }
 
-// service is what a check statement and those after it say.
+// service is a check statement together with the statements that belong to it.
 type service struct {
 	kind, name           string
 	check                statement
 	start, stop, restart statement
 	depends, groups      []string
 	tests                []statement
-	others               []statement // that are not converted
-	every                int         // cycles
+	others               []statement // statements that are not converted
+	every                int         // in cycles
 	period               time.Duration
-	probes               map[string]int // names that are used
+	probes               map[string]int // number of probes by kind and name
 }
 
-// add adds a statement after the check.
+// add adds a statement that follows the check.
 func (s *service) add(st statement) {
 	words := func() (all []string) {
 		for _, t := range st[1:] {
@@ -130,7 +130,7 @@ func (s *service) write(w *writer) {
 	}
 }
 
-// process writes how a process is restarted, and the probe that it exists.
+// process writes the restart block of a process, and the probe that checks whether it exists.
 func (s *service) process(d *draft) {
 	d.body.Set("address", "127.0.0.1")
 	if argv := s.restartCommand(d); argv != nil {
@@ -152,7 +152,7 @@ func (s *service) process(d *draft) {
 	s.rule(body, 1, 0)
 }
 
-// restartCommand returns the command that restarts the service, or nil if monit does not.
+// restartCommand returns the command that restarts the service, or nil if monit has no command to start it.
 func (s *service) restartCommand(d *draft) []string {
 	program := func(st statement) (argv []string) {
 		if st == nil {
@@ -187,7 +187,7 @@ func (s *service) restartCommand(d *draft) []string {
 	return []string{"/bin/sh", "-c", command.Escape(shellWords(stop)+"; "+shellWords(start), anyName)}
 }
 
-// program writes the probe of a program.
+// program writes the exec probe of a program.
 func (s *service) program(d *draft) {
 	argv, err := words(s.check.after("path"), " \t\n")
 	if err != nil || len(argv) == 0 {
@@ -208,15 +208,15 @@ func (s *service) program(d *draft) {
 	body := s.probe(part, "readiness", "")
 	body.BlockOf("exec", document.Argument{Name: "command", Value: escapedWords(argv)})
 	timeout, _ := strconv.Atoi(s.check.after("timeout"))
-	s.rule(body, failures, cmp.Or(timeout, 300)) // monit's own
+	s.rule(body, failures, cmp.Or(timeout, 300)) // 300 is monit's default
 }
 
-// test writes what an if statement tests.
+// test writes the probe for an if statement.
 func (s *service) test(d *draft, t statement) {
 	action := strings.ToLower(t.after("then"))
 	switch {
 	case t.has("exist"):
-		return // that is the probe exists
+		return // covered by the probe "exists"
 	case t.has("restarts") && action == "unmonitor":
 		d.warn("Ignored: %s. Restarts become rarer instead: see back_off, and restart_budget of the engine.", t.text())
 		return
@@ -234,7 +234,7 @@ func (s *service) test(d *draft, t statement) {
 	s.connection(d, kind, t)
 }
 
-// probe begins a probe. Those of a kind have different names.
+// probe begins a probe, with a name that is unique among probes of its kind.
 func (s *service) probe(d *draft, kind, name string) *document.Body {
 	if s.probes[kind+name]++; s.probes[kind+name] > 1 {
 		name = cmp.Or(name, "check") + "-" + strconv.Itoa(s.probes[kind+name])
@@ -245,7 +245,7 @@ func (s *service) probe(d *draft, kind, name string) *document.Body {
 	return d.body.Block("probe", kind, name)
 }
 
-// rule writes when a probe is attempted and fails. Timeout is in seconds; 0 for the default of Sonde.
+// rule writes the times and the threshold of a probe. timeout is in seconds; 0 means Sonde's default.
 func (s *service) rule(body *document.Body, failures, timeout int) {
 	body.Set("period", probe.FormatDuration(s.period))
 	if timeout > 0 {
@@ -254,7 +254,7 @@ func (s *service) rule(body *document.Body, failures, timeout int) {
 	body.Set("failure_threshold", failures)
 }
 
-// cycles returns how many failures a test demands: "for 3 cycles", "3 times within 5 cycles", or else 1.
+// cycles returns the number of failures that a test needs, as in "for 3 cycles" or "3 times within 5 cycles", else 1.
 func cycles(t statement) int {
 	for i, word := range t[1:] {
 		n, err := strconv.Atoi(t[i].text)
@@ -285,7 +285,7 @@ func shellWords(argv []string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// shellQuoted returns a word as a shell reads it.
+// shellQuoted quotes a word for a shell if necessary.
 func shellQuoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word

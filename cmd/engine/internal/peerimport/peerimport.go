@@ -1,11 +1,11 @@
-// Package peerimport turns configurations of supervisord, monit and gatus into targets, for sonde import.
+// Package peerimport converts configurations of supervisord, monit and gatus to targets, for sonde import.
 //
-//	peerimport.go   finds out whose configuration a file is, and writes targets
+//	peerimport.go   recognizes the tool of a file, and writes targets
 //	ini.go          files of supervisord: sections, and words in quotes
 //	supervisord.go  programs, which become processes
 //	control.go      files of monit: statements
 //	monit.go        checks of services, hosts and programs
-//	connection.go   what monit checks of a connection
+//	connection.go   monit's tests of connections
 //	gatus.go        endpoints
 //	condition.go    their conditions
 package peerimport
@@ -20,12 +20,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Options are what is not in the file.
+// Options are settings that are not in the file.
 type Options struct {
-	Lax bool // a check is also written without conditions that Sonde does not support
+	Lax bool // also write a check without conditions that Sonde does not support
 }
 
-// tools are those whose configurations are read.
+// tools are the supported tools.
 var tools = []struct {
 	recognizes func(text []byte) bool
 	write      func(w *writer, text []byte) error
@@ -35,7 +35,7 @@ var tools = []struct {
 	{isMonit, (*writer).monit},
 }
 
-// maxBytes bounds a file.
+// maxBytes limits the size of a file.
 const maxBytes = 3 << 20
 
 // Recognizes reports whether a text is a configuration of one of the tools.
@@ -48,8 +48,8 @@ func Recognizes(text []byte) bool {
 	return false
 }
 
-// Write writes a configuration that Recognizes accepts, and returns warnings of what is not converted, which the configuration
-// has as comments. An error is about a text that the tool would not read either.
+// Write converts a configuration that Recognizes accepts. It returns warnings about parts that are not converted, which are
+// also written as comments. It returns an error for a text that the tool would reject as well.
 func Write(name string, text []byte, o Options) (doc *document.Document, warnings []string, err error) {
 	w := &writer{options: o, file: name, doc: document.New(), names: map[string]bool{}}
 	w.doc.Comment("From %s.", name)
@@ -64,7 +64,7 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	return nil, nil, errors.New(name + ": it is no configuration of supervisord, monit or gatus")
 }
 
-// writer writes the targets of one file.
+// writer converts one file.
 type writer struct {
 	options  Options
 	file     string
@@ -73,7 +73,7 @@ type writer struct {
 	warnings []string
 }
 
-// warn writes a comment about something of the file, and adds it to the warnings. Where may be empty.
+// warn writes a comment about a part of the file, and adds it to the warnings. where may be empty.
 func (w *writer) warn(where string, body *document.Body, format string, a ...any) {
 	body.Comment(format, a...)
 	at := w.file + ": "
@@ -83,18 +83,18 @@ func (w *writer) warn(where string, body *document.Body, format string, a ...any
 	w.warnings = append(w.warnings, at+fmt.Sprintf(format, a...))
 }
 
-// draft is a target, or one of its probes, that is being written. It becomes a comment if it turns out that it cannot be converted.
+// draft is a target, or one of its probes, that is being written. If it cannot be converted, it is written as a comment.
 type draft struct {
 	w     *writer
-	where string         // what it is called in the file
-	into  *document.Body // what it becomes a part of
+	where string         // its name in the file
+	into  *document.Body // the body to which it is added
 	doc   *document.Document
 	body  *document.Body // of the target
-	lost  []string       // conditions that it lacks: it passes where the tool's check fails
-	why   string         // it is left out; empty if it is not
+	lost  []string       // unsupported conditions, without which it passes where the tool's check fails
+	why   string         // why it is left out; empty if it is not
 }
 
-// draft begins a target. Where is what it is called in the file.
+// draft begins a target. where is its name in the file.
 func (w *writer) draft(where, name string) *draft {
 	d := &draft{w: w, where: where, into: &w.doc.Body, doc: document.New()}
 	d.body = d.doc.Block("target", name)
@@ -108,27 +108,27 @@ func (w *writer) draft(where, name string) *draft {
 	return d
 }
 
-// warn writes a comment into the target.
+// warn writes a comment into the target, and adds it to the warnings.
 func (d *draft) warn(format string, a ...any) { d.w.warn(d.where, d.body, format, a...) }
 
-// lose notes a condition that Sonde does not support.
+// lose records a condition that Sonde does not support.
 func (d *draft) lose(format string, a ...any) { d.lost = append(d.lost, fmt.Sprintf(format, a...)) }
 
-// leaveOut says why the target becomes a comment. The first reason counts.
+// leaveOut records why the target is written as a comment. Only the first reason counts.
 func (d *draft) leaveOut(format string, a ...any) {
 	if d.why == "" {
 		d.why = fmt.Sprintf(format, a...)
 	}
 }
 
-// part begins a part of the target, which ends by itself.
+// part begins a part of the target, such as a probe, that can be left out on its own.
 func (d *draft) part() *draft {
 	part := &draft{w: d.w, where: d.where, into: d.body, doc: document.New()}
 	part.body = &part.doc.Body
 	return part
 }
 
-// end writes the draft, or a comment.
+// end writes the draft, as a comment if it is left out.
 func (d *draft) end() {
 	d.into.Newline()
 	if lost := strings.Join(d.lost, ", "); lost != "" && d.why == "" {
@@ -146,7 +146,7 @@ func (d *draft) end() {
 	d.into.CommentOut(d.doc)
 }
 
-// port returns a port number.
+// port parses a port number.
 func port(text string) (int, bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n > 0 && n < 1<<16

@@ -34,7 +34,7 @@ func TestConfigurationsOfOtherToolsBecomeTargets(t *testing.T) {
 	}
 }
 
-// convert returns what a text becomes.
+// convert returns the converted text and the warnings.
 func convert(t *testing.T, text string, o peerimport.Options) (string, []string) {
 	t.Helper()
 	doc, warnings, err := peerimport.Write("file", []byte(text), o)
@@ -44,7 +44,7 @@ func convert(t *testing.T, text string, o peerimport.Options) (string, []string)
 	return string(doc.Bytes()), warnings
 }
 
-// isWritten reports whether a line that begins like this is in a document, and is no comment.
+// isWritten reports whether a document contains a line with this start that is not a comment.
 func isWritten(doc, start string) bool {
 	for line := range strings.Lines(doc) {
 		if strings.HasPrefix(strings.TrimSpace(line), start) {

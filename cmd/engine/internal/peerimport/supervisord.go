@@ -14,14 +14,14 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 )
 
-// maxProcesses bounds numprocs of a program.
+// maxProcesses limits numprocs of a program.
 const maxProcesses = 100
 
 var programHeader = regexp.MustCompile(`(?m)^\[program:[^\]]+\]`)
 
 func isSupervisord(text []byte) bool { return programHeader.Match(text) }
 
-// supervisord writes the programs of a supervisord.conf.
+// supervisord converts the programs of a supervisord.conf.
 func (w *writer) supervisord(text []byte) error {
 	sections, err := parseINI(string(text))
 	if err != nil {
@@ -57,12 +57,12 @@ func (w *writer) supervisord(text []byte) error {
 	return nil
 }
 
-// program is a program of supervisord.
+// program is a program section.
 type program struct {
 	*section
 	whole       *section // [supervisord]
 	name, group string
-	number      int // of the process of a program that has several
+	number      int // of the process, for a program with several processes
 }
 
 // program writes the targets of a program, one for each of its processes.
@@ -109,7 +109,7 @@ func (p *program) integer(key string, normal int) (int, error) {
 	return n, nil
 }
 
-// write writes a process.
+// write writes the target of a process.
 func (p *program) write(d *draft) {
 	if p.group != "" {
 		d.body.Set("labels", map[string]string{"group": p.group})
@@ -133,7 +133,7 @@ func (p *program) write(d *draft) {
 			d.warn("Ignored: %s; %s.", key, instead)
 		}
 	}
-	p.take("stopasgroup") // all descendants end with a process
+	p.take("stopasgroup") // in Sonde, all descendants end with a process
 	p.take("killasgroup")
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(p.values)) {
@@ -146,7 +146,7 @@ func (p *program) write(d *draft) {
 	}
 }
 
-// process writes how the process is started.
+// process writes the process block.
 func (p *program) process(d *draft, body *document.Body) {
 	text, err := p.expand(p.take("command"))
 	argv, wrong := words(text, " \t\n")
@@ -172,7 +172,7 @@ func (p *program) process(d *draft, body *document.Body) {
 	p.logs(d, body)
 }
 
-// environment returns the variables of a program: those of all, and its own.
+// environment returns the variables of a program, including those of [supervisord].
 func (p *program) environment(d *draft) map[string]string {
 	env := map[string]string{}
 	for _, text := range []string{p.whole.take("environment"), p.take("environment")} {
@@ -192,14 +192,14 @@ func (p *program) environment(d *draft) map[string]string {
 	return env
 }
 
-// logs writes where the output goes. Without a file it goes to the log of the engine.
+// logs writes the log block. Without one, the output goes to the engine's log.
 func (p *program) logs(d *draft, body *document.Body) {
 	file, err := p.expand(p.take("stdout_logfile"))
 	if err != nil {
 		d.leaveOut("stdout_logfile: %v", err)
 	}
 	size, files := p.take("stdout_logfile_maxbytes"), p.take("stdout_logfile_backups")
-	p.take("redirect_stderr") // log has both streams
+	p.take("redirect_stderr") // log contains both streams
 	if other := p.take("stderr_logfile"); other != "" && other != "AUTO" && other != "NONE" && other != file {
 		d.warn("Ignored: stderr_logfile; log has both streams.")
 	}
@@ -218,11 +218,11 @@ func (p *program) logs(d *draft, body *document.Body) {
 		d.warn("Ignored: stdout_logfile_maxbytes = %s; the file begins anew at the default of max_size.", size)
 	}
 	if n, err := strconv.Atoi(cmp.Or(files, "10")); err == nil {
-		log.Set("max_files", n+1) // with the one that is written
+		log.Set("max_files", n+1) // including the current file
 	}
 }
 
-// sizeOf returns a size as supervisord reads it.
+// sizeOf parses a size in the format of supervisord.
 func sizeOf(text string) (bytes int, ok bool) {
 	unit := 1
 	for i, suffix := range []string{"KB", "MB", "GB"} {
@@ -234,7 +234,7 @@ func sizeOf(text string) (bytes int, ok bool) {
 	return n * unit, err == nil && n <= 1<<20
 }
 
-// sizeText returns a size as a configuration has it, rounded down.
+// sizeText formats a size for a configuration, rounded down to KiB.
 func sizeText(bytes int) string {
 	if bytes%(1<<20) == 0 {
 		return strconv.Itoa(bytes>>20) + "MiB"
@@ -242,7 +242,7 @@ func sizeText(bytes int) string {
 	return strconv.Itoa(bytes>>10) + "KiB"
 }
 
-// policy writes when the process is restarted.
+// policy writes the restart policy of the process.
 func (p *program) policy(d *draft) {
 	codes := cmp.Or(strings.ReplaceAll(p.take("exitcodes"), " ", ""), "0")
 	switch restart := strings.ToLower(cmp.Or(p.take("autorestart"), "unexpected")); restart {

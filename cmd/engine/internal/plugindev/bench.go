@@ -65,13 +65,12 @@ func runBench(c *cobra.Command, b *bench, args []string) error {
 type measured struct {
 	took     []time.Duration
 	outcomes [4]int       // by probe.Outcome
-	example  probe.Result // of an attempt without success
+	example  probe.Result // of an attempt that was not a success
 	lasted   time.Duration
 	stats    stats.Plugin
 }
 
-// measure makes attempts until the time is over, with one goroutine and one handler
-// for each instance.
+// measure makes attempts until the time is over, with one goroutine and one handler for each instance.
 func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *bench) measured {
 	ctx, cancel := context.WithTimeout(ctx, b.duration)
 	defer cancel()

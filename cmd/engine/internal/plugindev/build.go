@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// manifestFile is the manifest of a plugin in a language whose tools cannot add one.
+// manifestFile is the manifest of a plugin in a language whose tools cannot embed one.
 const manifestFile = "manifest.json"
 
 func buildCommand() *cobra.Command {
@@ -48,8 +48,7 @@ func buildCommand() *cobra.Command {
 	return c
 }
 
-// build compiles a plugin, adds its manifest, checks the module and only then
-// writes the file.
+// build compiles a plugin, adds its manifest, and checks the module. Only then does it write the file.
 func build(c *cobra.Command, dir, module, out string) error {
 	temp, err := os.MkdirTemp("", "sonde-build-")
 	if err != nil {
@@ -81,7 +80,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 	return err
 }
 
-// accept returns an error if an engine would reject a module, with a limit of memory, or with 0 its default. The compiled
+// accept returns an error if an engine would reject a module. memory is the memory limit; 0 means the default. The compiled
 // code stays in the cache for other commands.
 func accept(ctx context.Context, module []byte, memory int64) error {
 	c := wasmhost.Config{Module: module, Logger: handlers.Silent(config.Engine{})}
@@ -96,8 +95,8 @@ func accept(ctx context.Context, module []byte, memory int64) error {
 	return nil
 }
 
-// compile compiles the plugin in a folder into the module named output, with the
-// tools of its language, whose output goes to log.
+// compile compiles the plugin in a folder into the module named output, with the tools of its language. Their output goes to
+// log.
 func compile(ctx context.Context, dir, output string, log io.Writer) error {
 	temp, err := os.MkdirTemp("", "sonde-compile-")
 	if err != nil {
@@ -117,8 +116,8 @@ func compile(ctx context.Context, dir, output string, log io.Writer) error {
 	return fmt.Errorf("%s has no plugin source: no go.mod, *.c, *.rs, *.ts or *.star", dir)
 }
 
-// addManifest returns a module with its manifest. That of the folder's manifest
-// file, if there is one, replaces the module's own.
+// addManifest returns a module with its manifest. The folder's manifest file, if there is one, replaces the module's own
+// manifest.
 func addManifest(dir, file string) ([]byte, abi.Manifest, error) {
 	module, err := files.ReadRegular(file, maxModule)
 	if err != nil {
@@ -146,7 +145,7 @@ type compiler struct {
 	ctx  context.Context
 	dir  string
 	temp string    // a folder for intermediate files
-	log  io.Writer // of the tools
+	log  io.Writer // receives the output of tools
 }
 
 // run runs a tool in the plugin's folder, with additional environment variables.
@@ -160,14 +159,14 @@ func (c *compiler) run(env []string, name string, args ...string) error {
 	return nil
 }
 
-// output returns what a tool prints, or "" when it fails.
+// output returns the output of a tool, or "" if it fails.
 func (c *compiler) output(name string, args ...string) string {
 	text, _ := exec.CommandContext(c.ctx, name, args...).Output()
 	return string(text)
 }
 
-// candidates returns the programs to try, in order: only the one that an environment
-// variable names, if it is set.
+// candidates returns the programs to try, in order. If the environment variable is set, it returns only the program named
+// there.
 func candidates(variable string, names ...string) []string {
 	if given := os.Getenv(variable); given != "" {
 		return []string{given}

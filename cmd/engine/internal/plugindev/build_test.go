@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A distribution may have a clang that knows WebAssembly, and no linker of that version.
+// A distribution may have a clang that supports WebAssembly, but no linker of the same version.
 func TestACompilerThatCannotLinkIsNotChosen(t *testing.T) {
 	tools, dir, out := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "plugin.wasm")
 	const knowsWasm = `case "$*" in
@@ -35,7 +35,7 @@ esac
 	}
 }
 
-// What rustc says of a missing linker names no remedy.
+// The error of rustc about a missing linker names no remedy.
 func TestAMissingLinkerOfRustIsNamed(t *testing.T) {
 	tools, dir := t.TempDir(), t.TempDir()
 	for file, text := range map[string]string{

@@ -1,12 +1,12 @@
-// Package plugindev is sonde plugin: the tools of plugin authors.
+// Package plugindev implements sonde plugin: the tools of plugin authors.
 //
 //	command.go   the command
-//	new.go       new: a folder with a plugin that works, from scaffold and sdk
+//	new.go       new: a folder with a working plugin, from scaffold and sdk
 //	build.go     build: compile, add the manifest, check
 //	languages.go the compilers of the languages
-//	inspect.go   inspect: what a module is and needs, without running it
+//	inspect.go   inspect: the properties and needs of a module, without running it
 //	trial.go     the arguments, flags and settings of run, test and bench
-//	run.go       run: attempts, with the calls of the host
+//	run.go       run: attempts, with the host calls
 //	test.go      test: the conformance kit of package tck
 //	bench.go     bench: attempts per second, and memory
 package plugindev
@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// Command returns sonde plugin: the tools of plugin authors.
+// Command returns the command sonde plugin.
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plugin",

@@ -21,10 +21,10 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// maxModule bounds a module that is inspected or built, in bytes.
+// maxModule limits the size of a module that is inspected or built, in bytes.
 const maxModule = 1 << 30
 
-// maxGrantText bounds what is shown of one kind of grant, in bytes.
+// maxGrantText limits the displayed text of one kind of grant, in bytes.
 const maxGrantText = 1000
 
 func inspectCommand() *cobra.Command {
@@ -54,12 +54,12 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
-// inspected is what sonde plugin inspect shows of a file.
+// inspected is the output of sonde plugin inspect for a file.
 type inspected struct {
 	File     string        `json:"file"`
 	Size     bytesize.Size `json:"size"`
 	SHA256   string        `json:"sha256"`
-	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
+	Manifest *abi.Manifest `json:"manifest"` // nil if there is none
 
 	Imports []string     `json:"imports"` // "sonde_v1.dial"
 	Exports []string     `json:"exports"`
@@ -68,10 +68,10 @@ type inspected struct {
 	module []byte
 }
 
-// memoryLimits are those of a module's own memory, in bytes.
+// memoryLimits are the limits of a module's own memory, in bytes.
 type memoryLimits struct {
 	Least int64 `json:"least"`
-	Most  int64 `json:"most,omitempty"` // 0: the module sets no bound
+	Most  int64 `json:"most,omitempty"` // 0 if the module sets no maximum
 }
 
 func inspect(name string) (inspected, error) {
@@ -131,7 +131,7 @@ func (i inspected) head(w io.Writer) {
 	fmt.Fprintf(w, "sha256\t%s\n", i.SHA256)
 }
 
-// line writes a name and its value, or nothing without a value.
+// line writes a name and its value, or nothing if the value is empty.
 func line(w io.Writer, name, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "%s\t%s\n", name, value)
@@ -159,7 +159,7 @@ func (i inspected) calls(w io.Writer) {
 	fmt.Fprintf(w, "exports\t%s\n", strings.Join(i.Exports, ", "))
 }
 
-// cleanAll makes names of a module fit for a terminal.
+// cleanAll sanitizes names of a module for a terminal.
 func cleanAll(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -168,7 +168,7 @@ func cleanAll(names []string) []string {
 	return all
 }
 
-// wants returns the grants that a plugin asks for, as arguments of a grant block.
+// wants returns the grants that a plugin requests, as arguments of a grant block.
 func wants(g abi.Grants) []document.Argument {
 	var arguments []document.Argument
 	for _, grant := range []struct {
@@ -215,7 +215,7 @@ func settingLines(w io.Writer, settings []abi.Setting, indent string) {
 	}
 }
 
-// block returns a plugin block for the file, to be copied into a configuration.
+// block returns a plugin block for the file, which can be copied into a configuration.
 func (i inspected) block() []byte {
 	d := document.New()
 	body := d.Block("plugin", i.Manifest.Name)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// moduleOf returns a plugin whose sonde_run has a body.
+// moduleOf returns a plugin whose sonde_run has the given body.
 func moduleOf(t *testing.T, imports, body string) []byte {
 	t.Helper()
 	module, err := abi.WriteManifest(wattest.Assemble(imports+`(memory 1) (func $run (result i32) `+body+`)
@@ -27,7 +27,7 @@ func moduleOf(t *testing.T, imports, body string) []byte {
 	return module
 }
 
-// Inspect, and commands that check a configuration such as validate, agree on which modules an engine takes.
+// Inspect and commands that check a configuration, such as validate, agree on which modules an engine accepts.
 func TestInspectAndValidateAgree(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for name, test := range map[string]struct {
@@ -65,7 +65,7 @@ func TestInspectAndValidateAgree(t *testing.T) {
 	}
 }
 
-// The first attempt of a plugin whose instances take longer to start than half of the timeout is made all the same.
+// The first attempt of a plugin is made even if its instances take longer to start than half of the timeout.
 func TestAnAttemptWaitsForTheStartOfAnInstance(t *testing.T) {
 	module := moduleOf(t, `(func $start (local $n i32) loop local.get $n i32.const 1 i32.add local.tee $n i32.const 200000000 i32.lt_s br_if 0 end)
 		(export "_initialize" (func $start))`, "i32.const 1")

@@ -10,20 +10,20 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// language is one in which sonde plugin can create and build plugins.
+// language is a language in which sonde plugin can create and build plugins.
 type language struct {
 	name    string
-	pattern string                                     // of files that show that a folder has a plugin in this language
+	pattern string                                     // matches files in a folder with a plugin in this language
 	source  string                                     // the file that an author edits; __NAME__ is the plugin's name
-	needs   string                                     // the tools to build it, for the README.md
+	needs   string                                     // tools to build it, for the README.md
 	testing string                                     // how to test it, for the README.md
 	compile func(c *compiler, source, to string) error // nil for scripts, which are not compiled
 }
 
-// scriptSuffix ends the names of files with a script.
+// scriptSuffix is the file name suffix of scripts.
 const scriptSuffix = ".star"
 
-// languages returns all languages. The first whose pattern matches a folder counts.
+// languages returns all languages. If the patterns of several match a folder, the first one counts.
 func languages() []language {
 	return []language{
 		{
@@ -42,8 +42,8 @@ func compileGo(c *compiler, _, to string) error {
 	return c.run([]string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "run", ".", "-o", to)
 }
 
-// compileC needs no libc: the SDK is one header. It tries each compiler before it chooses one:
-// that a compiler knows the target does not mean that its linker is installed.
+// compileC needs no libc, since the SDK is one header. It tests each compiler before it chooses one: a compiler may know the
+// target without having a linker for it.
 func compileC(c *compiler, source, to string) error {
 	flags := []string{"--target=wasm32", "-std=c11", "-Wall", "-Wextra", "-Os", "-mbulk-memory", "-ffreestanding", "-nostdlib",
 		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=32768"}
@@ -63,10 +63,10 @@ func missing(tool, install, variable string) error {
 	return fmt.Errorf("a tool is missing: %s not found; try %s, or set %s to its path", tool, install, variable)
 }
 
-// rustTarget is the target for modules without WASI. All Rust versions since 1.30 have it.
+// rustTarget is the target for modules without WASI. It exists since Rust 1.30.
 const rustTarget = "wasm32-unknown-unknown"
 
-// compileRust calls rustc instead of cargo: there are no dependencies.
+// compileRust calls rustc instead of cargo, since there are no dependencies.
 func compileRust(c *compiler, source, to string) error {
 	for _, rustc := range candidates("RUSTC", "rustc", "/usr/bin/rustc") {
 		lib := strings.TrimSpace(c.output(rustc, "--print", "target-libdir", "--target", rustTarget))
@@ -90,8 +90,8 @@ func compileRust(c *compiler, source, to string) error {
 	return missing("rustc with the target "+rustTarget, "apt-get install rustc libstd-rust-dev-wasm32 lld-14, or rustup target add "+rustTarget, "RUSTC")
 }
 
-// rustLinker returns the linker to use, or "" for a compiler that has its own, and false if there is none. Debian's
-// compiler has none, and needs that of LLVM.
+// rustLinker returns the linker to use, or "" if the compiler has its own. found is false if there is no linker. Debian's
+// compiler has none, and needs LLVM's.
 func (c *compiler) rustLinker(rustc string) (linker string, found bool) {
 	root := strings.TrimSpace(c.output(rustc, "--print", "sysroot"))
 	if own, err := filepath.Glob(filepath.Join(root, "lib", "rustlib", "*", "bin", "rust-lld*")); err == nil && len(own) > 0 {
@@ -105,8 +105,7 @@ func (c *compiler) rustLinker(rustc string) (linker string, found bool) {
 	return "", false
 }
 
-// compileAS calls the compiler that npm has installed in the plugin's folder, or else
-// that of ASC or the PATH.
+// compileAS calls the compiler that npm installed in the plugin's folder, or else the one in ASC or in PATH.
 func compileAS(c *compiler, source, to string) error {
 	asc := filepath.Join("node_modules", ".bin", "asc")
 	if _, err := os.Stat(filepath.Join(c.dir, asc)); err != nil {

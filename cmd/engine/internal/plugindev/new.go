@@ -18,9 +18,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// scaffold holds the files of new plugins: a folder for each language, and one for all
-// languages. Sdk holds copies of the SDKs in guest, so that a new plugin builds without
-// downloads. The names end in .txt, so that no tool takes them for source files.
+// scaffold contains the files of new plugins: a folder for each language, and one for all languages. sdk contains copies of the
+// SDKs in guest, so that a new plugin builds without downloads. The file names end in .txt, so that no tool treats them as
+// source files.
 //
 //go:embed all:scaffold all:sdk
 var scaffold embed.FS
@@ -55,8 +55,7 @@ func newCommand() *cobra.Command {
 	return c
 }
 
-// newPlugin creates a folder with a plugin in one of the languages. The folder must be empty
-// or not exist.
+// newPlugin creates a folder with a plugin in one of the languages. The folder must be empty or not exist.
 func newPlugin(name, lang, dir string) error {
 	if err := (abi.Manifest{Name: name, ABI: abi.Version}).Check(); err != nil {
 		return cli.UsageError("%q is not a valid plugin name: use a letter a-z, then letters a-z, digits or underscores", name)
@@ -96,7 +95,7 @@ func create(l language, name, dir string) error {
 
 func none(string) bool { return false }
 
-// writeFiles writes the files of an embedded folder, without the .txt of their names.
+// writeFiles writes the files of an embedded folder, without the suffix .txt in their names.
 func writeFiles(from, dir string, words *strings.Replacer, skip func(file string) bool) error {
 	entries, err := scaffold.ReadDir(from)
 	if err != nil {

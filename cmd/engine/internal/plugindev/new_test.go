@@ -12,7 +12,7 @@ import (
 
 var rewriteSDK = flag.Bool("rewrite-sdk", false, "copy the SDKs of guest for sonde plugin new")
 
-// sdks lists the files of guest that are the SDK of each language, without tests.
+// sdks lists by language the files in guest that form its SDK, without tests.
 var sdks = map[string][]string{
 	"go":   {"go.mod", "*.go"},
 	"c":    {"c/*.h"},

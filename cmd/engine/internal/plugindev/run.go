@@ -48,7 +48,7 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// runAttempts makes the attempts that the arguments ask for.
+// runAttempts makes the attempts requested by the arguments.
 func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) ([]cli.Report, error) {
 	ctx, end, err := t.begin(c, args)
 	if err != nil {
@@ -82,8 +82,8 @@ func runAttempts(c *cobra.Command, t *trial, args []string, n int, quiet bool) (
 	return reports, nil
 }
 
-// attemptOnce makes one attempt, without the tries that an engine makes. It makes another one where an instance was
-// still being started, which ends soon after limits.start.
+// attemptOnce makes one attempt, without the retries of an engine. If an instance was still starting, it makes another attempt;
+// the start takes limits.start at most.
 func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, timeout time.Duration) probe.Result {
 	for starting := false; ; {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
@@ -98,7 +98,7 @@ func attemptOnce(ctx context.Context, h probe.Handler, target probe.Target, time
 	}
 }
 
-// callLog records the host calls of one attempt. Several goroutines may call its methods.
+// callLog records the host calls of one attempt. It is safe for concurrent use.
 type callLog struct {
 	mu    sync.Mutex // guards the fields below
 	began time.Time
@@ -106,23 +106,23 @@ type callLog struct {
 	more  int // calls beyond maxCalls
 }
 
-// tracedCall is a call, and when it ended.
+// tracedCall is a call with the time when it returned.
 type tracedCall struct {
 	wasmhost.HostCall
 	at time.Duration
 }
 
-// maxCalls bounds the calls that are shown of an attempt.
+// maxCalls is the maximum number of calls shown for an attempt.
 const maxCalls = 1000
 
-// reset begins the record of the next attempt.
+// reset starts the record of the next attempt.
 func (l *callLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.began, l.calls, l.more = time.Now(), nil, 0
 }
 
-// add is wasmhost.Config.Trace. Calls while an instance starts have no target.
+// add implements wasmhost.Config.Trace. It skips calls without a target, which are made while an instance starts.
 func (l *callLog) add(c wasmhost.HostCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,8 +166,8 @@ func numbers(args []uint64) string {
 	return strings.Join(texts, ", ")
 }
 
-// resultText returns the result of a call, with the names of errors. WASI functions
-// return error numbers, the others negative ones.
+// resultText formats the result of a call, with the names of errors. WASI functions return error numbers, the others negative
+// error numbers.
 func resultText(c wasmhost.HostCall) string {
 	n := c.Result
 	if strings.HasPrefix(c.Function, abi.WASIModule+".") {

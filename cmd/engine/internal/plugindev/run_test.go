@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// The race detector finds a call that is recorded without the lock.
+// The race detector finds calls that are recorded without the lock.
 func TestCallsAreRecordedConcurrently(t *testing.T) {
 	log := &callLog{}
 	var callers sync.WaitGroup

@@ -44,12 +44,12 @@ func runTest(c *cobra.Command, t *trial, args []string, shallow bool) error {
 		Plugin: t.host, Address: t.address, Port: t.port, Timeout: t.timeout, Shallow: shallow,
 		Report: func(done tck.Check) { writeCheck(c.OutOrStdout(), done) },
 	}
-	if m, err := abi.ReadManifest(t.host.Module); err == nil { // of another error tck.Run reports
+	if m, err := abi.ReadManifest(t.host.Module); err == nil { // tck.Run reports any other error
 		if kit.Settings, err = t.values(m.Settings); err != nil {
 			return err
 		}
 	}
-	if t.script != nil { // one error instead of one for each rule, if it cannot be used
+	if t.script != nil { // so that a broken script causes one error instead of one for each rule
 		p, h, _, err := t.open(ctx)
 		if err != nil {
 			return err

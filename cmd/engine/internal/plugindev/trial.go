@@ -27,11 +27,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// trial holds the arguments and flags that run, test and bench share.
+// trial holds the arguments and flags shared by run, test and bench.
 type trial struct {
 	host    wasmhost.Config // the module, its grants and its log
-	script  *config.Script  // that the module runs; nil for any other plugin
-	address string          // empty: no HOST:PORT is given
+	script  *config.Script  // the script that the module runs; nil for any other plugin
+	address string          // empty if no HOST:PORT is given
 	port    uint16
 	echo    bool // use an echo server
 
@@ -55,8 +55,8 @@ func (t *trial) flags(c *cobra.Command) {
 	c.Flags().BoolVarP(&t.verbose, "verbose", "v", false, "show the plugin's log")
 }
 
-// begin checks the arguments FILE.wasm and HOST:PORT, reads the file, and starts the
-// echo server. The context is done after SIGINT or SIGTERM. The caller must call end.
+// begin validates the arguments FILE.wasm and HOST:PORT, reads the file, and starts the echo server. SIGINT and SIGTERM cancel
+// the context. The caller must call end.
 func (t *trial) begin(c *cobra.Command, args []string) (ctx context.Context, end func(), err error) {
 	closeEcho := func() {}
 	t.stderr = c.ErrOrStderr()
@@ -82,7 +82,7 @@ func (t *trial) begin(c *cobra.Command, args []string) (ctx context.Context, end
 	return ctx, func() { stop(); closeEcho() }, nil
 }
 
-// hostPort reads HOST:PORT.
+// hostPort parses HOST:PORT.
 func hostPort(s string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(s)
 	n, portErr := strconv.ParseUint(text, 10, 16)
@@ -92,7 +92,7 @@ func hostPort(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// config returns the module of a file, its grants and its log.
+// config returns the module of a file with its grants and its log.
 func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
 	bytes, err := t.module(file)
 	if err != nil {
@@ -100,9 +100,9 @@ func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
 	}
 	level := new(slog.LevelVar)
 	if !t.verbose {
-		level.Set(slog.LevelError) // such as the message of a panic
+		level.Set(slog.LevelError) // errors include the message of a panic
 	}
-	name := "" // that of the manifest
+	name := "" // empty for the name in the manifest
 	if t.script != nil {
 		name = t.script.Name
 	}
@@ -112,7 +112,7 @@ func (t *trial) config(c *cobra.Command, file string) (wasmhost.Config, error) {
 	}, nil
 }
 
-// module returns the module of a file. For a script it is the plugin that runs it.
+// module returns the module of a file. For a script it returns the plugin that runs scripts.
 func (t *trial) module(file string) ([]byte, error) {
 	if !strings.HasSuffix(file, scriptSuffix) {
 		return files.ReadRegular(file, wasmhost.DefaultModuleSize)
@@ -128,8 +128,8 @@ func (t *trial) module(file string) ([]byte, error) {
 	return embedded.Starlark()
 }
 
-// open loads the plugin, waits until it is compiled, and makes a handler and its
-// target. The caller closes the plugin and the handler.
+// open loads the plugin, waits until it is compiled, and creates a handler and its target. The caller must close the plugin and
+// the handler.
 func (t *trial) open(ctx context.Context) (p *wasmhost.Plugin, h *wasmhost.Handler, target probe.Target, err error) {
 	if p, err = handlers.LoadModule(t.host, nil); err != nil {
 		return nil, nil, target, err
@@ -145,7 +145,7 @@ func (t *trial) open(ctx context.Context) (p *wasmhost.Plugin, h *wasmhost.Handl
 	return p, h, target, err
 }
 
-// handler makes a handler and its target.
+// handler creates a handler and its target.
 func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, error) {
 	values, err := t.values(p.Manifest().Settings)
 	if err != nil {
@@ -163,7 +163,7 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	switch {
 	case !errors.As(err, &wrong):
 	case strings.HasPrefix(wrong.Field, handlers.ScriptBlock+"."):
-		err = errors.New(wrong.Problem) // it starts with the position in the script
+		err = errors.New(wrong.Problem) // the problem starts with the position in the script
 	case wrong.Field == "port" && t.address == "":
 		err = fmt.Errorf("%w: add HOST:PORT, or --set port=…", err)
 	default:
@@ -172,7 +172,7 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	return h, target, err
 }
 
-// values parses the settings by their types in a manifest.
+// values parses the settings according to their types in the manifest.
 func (t *trial) values(schema []abi.Setting) (map[string]any, error) {
 	values := make(map[string]any)
 	for _, one := range t.settings {

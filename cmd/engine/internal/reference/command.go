@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// Command returns sonde docs.
+// Command returns the command sonde docs.
 func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "docs [BLOCK[.ARGUMENT]]",
@@ -37,7 +37,7 @@ func Command() *cobra.Command {
 	}
 }
 
-// show returns what the command prints: the pages of docs/configuration, or a part of one.
+// show returns the output of the command: the pages of docs/configuration, or a part of one.
 func show(names []string) (string, error) {
 	all := pages()
 	if len(names) == 0 {

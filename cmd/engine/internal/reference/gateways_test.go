@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The configurations of Sonde in docs/gateways are valid. Gateways play theirs in the tests of
+// The Sonde configurations in docs/gateways are valid. The configurations of the gateways are run by the tests of package
 // gateway.
 func TestConfigurationsForGatewaysAreValid(t *testing.T) {
 	pages, err := filepath.Glob("../../../../docs/gateways/*.md")
@@ -22,7 +22,7 @@ func TestConfigurationsForGatewaysAreValid(t *testing.T) {
 		common := ""
 		for i, example := range examplesOf(string(text)) {
 			if i == 0 {
-				common = example // the targets and groups of the page, with the first gateway
+				common = example // the targets and groups of the page, with its first gateway
 			} else {
 				example = common + strings.ReplaceAll(example, `gateway "edge"`, `gateway "another"`)
 			}

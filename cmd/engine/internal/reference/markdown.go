@@ -37,7 +37,7 @@ func index(all []*page) string {
 	return s.String()
 }
 
-// places returns links to blocks; an empty name is a file.
+// places returns links to blocks. An empty name stands for a file.
 func places(names []string) string {
 	var out []string
 	for _, name := range names {
@@ -77,21 +77,20 @@ func markdown(p *page) string {
 	return s.String()
 }
 
-// section returns the part of a page about an argument, which has a name.
+// section returns the part of a page about an argument, with a heading.
 func section(name string, e entry) string {
 	return fmt.Sprintf("### `%s`\n\n%s\n%s", name, paragraph(e.facts()), paragraph(e.field.Doc))
 }
 
-// paragraph returns a description as a paragraph, whose asterisks are no emphasis.
+// paragraph formats a description as a paragraph, and escapes its asterisks.
 func paragraph(text string) string {
 	return wrap(strings.ReplaceAll(sentence(text), "*", `\*`), "", "")
 }
 
-// columns is the width of all texts.
+// columns is the line width of all texts.
 const columns = 120
 
-// wrap returns a text in lines of at most columns characters, unless a word is longer. The
-// first line begins with first, the others with rest.
+// wrap wraps a text at columns characters; longer words are not broken. The first line begins with first, the others with rest.
 func wrap(text, first, rest string) string {
 	var s strings.Builder
 	line, empty := first, true

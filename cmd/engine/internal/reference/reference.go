@@ -1,12 +1,11 @@
-// Package reference is sonde docs: it describes each block and argument of the
-// configuration, from the schemas by which package config decodes them.
+// Package reference implements sonde docs. It describes each block and argument of the configuration, using the schemas with
+// which package config decodes them.
 //
-//	reference.go  the pages, and how they are found by name
-//	markdown.go   the pages as Markdown, of docs/configuration and of the command
+//	reference.go  the pages, and looking them up by name
+//	markdown.go   the pages as Markdown, for docs/configuration and the command
 //	command.go    sonde docs
 //
-// What a block is for, with an example, is in blocks; what an argument means is in the tag
-// of its field.
+// The purpose of a block, with an example, is in the folder blocks. The description of an argument is in the tag of its field.
 package reference
 
 import (
@@ -23,25 +22,25 @@ import (
 //go:embed blocks functions.md
 var texts embed.FS
 
-// page describes one block, with the blocks inside that have no page of their own.
+// page describes one block, including inner blocks without their own page.
 type page struct {
 	name  string
-	where []string // the blocks that it can stand in; an empty one for a file
+	where []string // the blocks that may contain it; "" stands for a file
 	field config.Field
-	text  string // of blocks/NAME.txt, in Markdown
+	text  string // from blocks/NAME.txt, in Markdown
 }
 
-// entry is an argument, or a block inside, of a page.
+// entry is an argument or inner block of a page, or the page itself.
 type entry struct {
 	on    *page
-	path  string // below the page: "tls.ca_file"; empty for the page itself
+	path  string // relative to the page: "tls.ca_file"; empty for the page itself
 	field config.Field
-	page  bool // it has a page of its own
+	page  bool // it has its own page
 }
 
 func (e entry) name() string { return strings.TrimSuffix(e.on.name+"."+e.path, ".") }
 
-// pages returns all pages, in the order in which the blocks stand in a configuration.
+// pages returns all pages, in the order of the blocks in a configuration.
 func pages() []*page {
 	var all []*page
 	addPages(&all, config.Language(handlers.Options()), "")
@@ -72,7 +71,7 @@ func (p *page) summary() string {
 	return first
 }
 
-// header returns how the block begins: `probe "KIND" "NAME" { … }`.
+// header returns the first line of the block: `probe "KIND" "NAME" { … }`.
 func (p *page) header() string {
 	h := p.name
 	for _, label := range p.field.Labels {
@@ -81,7 +80,7 @@ func (p *page) header() string {
 	return h + " { … }"
 }
 
-// entries returns the arguments and blocks inside, each block before what it contains.
+// entries returns the arguments and inner blocks, each block before its content.
 func (p *page) entries() []entry { return p.entriesOf(*p.field.Block, "") }
 
 func (p *page) entriesOf(s config.Schema, path string) (all []entry) {
@@ -96,7 +95,7 @@ func (p *page) entriesOf(s config.Schema, path string) (all []entry) {
 	return all
 }
 
-// facts returns type, default and limits of an argument in one line.
+// facts returns the type, the default and the limits of an argument in one line.
 func (e entry) facts() string {
 	f := e.field
 	parts := []string{string(f.Type)}
@@ -125,7 +124,7 @@ func (e entry) facts() string {
 	return strings.Join(parts, "; ")
 }
 
-// distinct returns words without those that differ from an earlier one in case only.
+// distinct removes words that differ from an earlier one only in case.
 func distinct(words []string) (out []string) {
 	for _, w := range words {
 		if !slices.ContainsFunc(out, func(o string) bool { return strings.EqualFold(o, w) }) {
@@ -143,9 +142,8 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
-// find returns what a name such as "http.tls.ca_file" stands for. Blocks around the one that
-// has a page can be left out, or be written: "target.probe.http". So can the blocks around an
-// argument that only one block has.
+// find returns the entry with a name such as "http.tls.ca_file". The blocks around a block with its own page are optional:
+// "target.probe.http" also works. The blocks around an argument can be omitted if only one block has that argument.
 func find(all []*page, name string) (entry, error) {
 	var known []entry
 	for _, p := range all {

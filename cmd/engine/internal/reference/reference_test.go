@@ -94,10 +94,10 @@ func TestEachBlockAndArgumentIsDescribed(t *testing.T) {
 	}
 }
 
-// rest is a target, since a block alone may be a configuration without one.
+// rest is a target that completes an example, since a configuration needs a target.
 const rest = "target \"rest of the example\" {\n  address = \"127.0.0.1\"\n  probe \"readiness\" {\n    tcp { port = 80 }\n  }\n}\n"
 
-// parse parses a configuration whose plugins and scripts are there, and have a port.
+// parse parses a configuration as if its plugins and scripts existed and had a port.
 func parse(text string) error {
 	o := handlers.Options()
 	port := config.Handler{
@@ -115,7 +115,7 @@ func parse(text string) error {
 	return diags.Err()
 }
 
-// checkLimits returns what the plugin host says about limits. It checks them before the module.
+// checkLimits returns the plugin host's errors about limits. It validates them before the module.
 func checkLimits(settings any) error {
 	c, _ := settings.(wasmhost.Config)
 	c.Module = []byte("not a module")
@@ -145,7 +145,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 }
 
-// The configurations of docs/gray.md are whole ones.
+// The configurations in docs/gray.md are complete.
 func TestTheConfigurationsForPartialFailuresAreValid(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/gray.md")
 	if err != nil {
@@ -171,7 +171,8 @@ func examplesOf(text string) (all []string) {
 	return all
 }
 
-// beside has the arguments that a limit, or all limits of an argument, need beside them: limits of damping, and of quorum, depend on each other.
+// beside has further arguments that are needed with a limit, or with all limits of an argument: limits of damping, and of
+// quorum, depend on each other.
 var beside = map[string]map[string]string{
 	`damping.half_life = "24h0m0s"`: {"max": `"168h"`},
 	`damping.suppress = 2`:          {"reuse": "1"},
@@ -194,10 +195,10 @@ func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 	checked := 0
 	for _, p := range pages() {
 		if p.name == "defaults" {
-			continue // the arguments of probe
+			continue // it has the arguments of probe
 		}
 		if p.name == "discover" {
-			continue // whose arguments depend on its label
+			continue // its arguments depend on its label
 		}
 		for _, e := range p.entries() {
 			for _, limit := range []struct {
@@ -230,7 +231,7 @@ func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 	}
 }
 
-// value returns a limit as it is written, moved by a step.
+// value formats a limit for a configuration, moved by a step.
 func value(t *testing.T, f config.Field, limit string, step int64) string {
 	t.Helper()
 	switch f.Type {
@@ -321,7 +322,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		shown, _, _ := strings.Cut(f.field.Unset, ",") // what follows is a condition
+		shown, _, _ := strings.Cut(f.field.Unset, ",") // the rest is a condition
 		if d, isDuration := want.(time.Duration); isDuration {
 			if got, err := time.ParseDuration(shown); err != nil || got != d {
 				t.Errorf("%s: the default is %v, but shown is %s", name, d, shown)

@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// fmtCommand returns sonde fmt. Its exit code is 1 when a file cannot be parsed, and
-// with --check also when a file is not in the canonical style.
+// fmtCommand returns the command sonde fmt. The exit code is 1 if a file cannot be parsed, or, with --check, if a file is not
+// in the canonical style.
 func fmtCommand() *cobra.Command {
 	var f formatter
 	c := &cobra.Command{

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// everyCommand returns the commands below root that help shows.
+// everyCommand returns all visible commands below root.
 func everyCommand(root *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -46,7 +46,7 @@ func TestEachCommandIsInAGroupOfTheHelp(t *testing.T) {
 	}
 }
 
-// The library pads by bytes, and people read a name of one word at a glance.
+// The library pads by bytes, and one-word placeholders are easy to read.
 func TestTheHelpOfFlagsIsAColumn(t *testing.T) {
 	name := regexp.MustCompile(`^[a-zA-Z0-9:/.=,]*$`)
 	for _, c := range everyCommand(newRoot(Options{Program: "sonde"})) {

@@ -2,5 +2,5 @@
 
 package root
 
-// closeInheritedOnExec does nothing: there is no portable way.
+// closeInheritedOnExec does nothing, since there is no portable way.
 func closeInheritedOnExec() {}

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// initCommand returns sonde init.
+// initCommand returns the command sonde init.
 func initCommand() *cobra.Command {
 	var first firstConfig
 	c := &cobra.Command{
@@ -39,11 +39,11 @@ func initCommand() *cobra.Command {
 	return c
 }
 
-// firstConfig is what sonde init asks for.
+// firstConfig holds the flags and answers of sonde init.
 type firstConfig struct {
 	url     string
 	name    string
-	command string // starts the target; empty: somebody else does
+	command string // starts the target; empty if it is started elsewhere
 }
 
 func (f firstConfig) run(c *cobra.Command, path string) error {
@@ -77,7 +77,7 @@ func (f firstConfig) run(c *cobra.Command, path string) error {
 	return err
 }
 
-// create writes a file that does not exist.
+// create creates a file that must not exist yet.
 func create(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -89,7 +89,7 @@ func create(path string, text []byte) error {
 
 // ask asks the questions. An empty answer is the default.
 func (f *firstConfig) ask(c *cobra.Command) error {
-	in := bufio.NewScanner(c.InOrStdin()) // it bounds a line
+	in := bufio.NewScanner(c.InOrStdin()) // it limits the length of a line
 	question := func(text string) (string, bool) {
 		fmt.Fprint(c.ErrOrStderr(), text+" ")
 		isAnswered := in.Scan()
@@ -116,14 +116,14 @@ func (f *firstConfig) ask(c *cobra.Command) error {
 	return in.Err()
 }
 
-// probed is the place that a URL names.
+// probed is the endpoint in a URL.
 type probed struct {
 	scheme, host string
 	port         int
 	path         string // with its query
 }
 
-// parseProbed returns the place of a URL that a probe can attempt.
+// parseProbed parses a URL that a probe can use.
 func parseProbed(text string) (p probed, err error) {
 	u, err := url.Parse(text)
 	switch {
@@ -158,7 +158,7 @@ func (p probed) name() string {
 	return "web"
 }
 
-// text returns the configuration.
+// text formats the configuration.
 func (f firstConfig) text(at probed) []byte {
 	d := document.New()
 	target := d.Block("target", f.name)
@@ -179,7 +179,7 @@ func (f firstConfig) text(at probed) []byte {
 	return d.Bytes()
 }
 
-// write writes the handler of a probe.
+// write writes the handler block of a probe.
 func (p probed) write(to *document.Body) {
 	if p.scheme == "tcp" {
 		to.BlockOf("tcp", document.Argument{Name: "port", Value: p.scheme})
@@ -192,7 +192,7 @@ func (p probed) write(to *document.Body) {
 	to.BlockOf("http", document.Argument{Name: "scheme", Value: scheme}, document.Argument{Name: "path", Value: p.path}, document.Argument{Name: "port", Value: p.scheme})
 }
 
-// arguments splits a command into its words, or leaves that to a shell.
+// arguments splits a command into words, or wraps it in a shell command if it contains shell syntax.
 func arguments(command string) []string {
 	if strings.ContainsAny(command, "\"'`\\$&|;<>(){}[]*?~#=\n") {
 		return []string{"sh", "-c", command}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// initialize runs sonde init, and returns what it writes on each way.
+// initialize runs sonde init, and returns its standard output and its questions.
 func initialize(t *testing.T, answers string, args ...string) (out, questions string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// manCommand returns sonde man, which packages use to write the manual pages.
+// manCommand returns the command sonde man, with which packages write the manual pages.
 func manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIRECTORY",
@@ -28,7 +28,7 @@ func manCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// writeManuals writes the pages of a command and of those below it: sonde-plugin-new.1.
+// writeManuals writes the manual pages of a command and its subcommands: sonde-plugin-new.1.
 func writeManuals(c *cobra.Command, dir string) error {
 	if c.Hidden {
 		return nil
@@ -45,7 +45,7 @@ func writeManuals(c *cobra.Command, dir string) error {
 	return nil
 }
 
-// manual returns the page of a command, in the macros of man(7), with what --help shows.
+// manual returns the manual page of a command, in the macros of man(7), with the content of --help.
 func manual(c *cobra.Command) string {
 	page := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	text := fmt.Sprintf(".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(roff(page)), roff(page), roff(c.Short))
@@ -62,10 +62,10 @@ func manual(c *cobra.Command) string {
 	return text + ".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n"
 }
 
-// literal returns a text that keeps its lines.
+// literal formats a text so that its line breaks are kept.
 func literal(text string) string { return ".nf\n" + roff(text) + "\n.fi\n" }
 
-// roff returns a text without what man(7) would take for a request or an escape.
+// roff escapes the parts of a text that man(7) would interpret as a request or an escape.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

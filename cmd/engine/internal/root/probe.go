@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probeCommand returns sonde probe. Its exit code is that of the worst outcome.
+// probeCommand returns the command sonde probe. The exit code is that of the worst outcome.
 func probeCommand() *cobra.Command {
 	var in handlers.Inputs
 	var asJSON bool
@@ -43,7 +43,7 @@ func probeCommand() *cobra.Command {
 	return c
 }
 
-// attempt makes the attempts that the arguments ask for, one after another.
+// attempt makes the attempts selected by the arguments, one after another.
 func attempt(c *cobra.Command, in *handlers.Inputs, args []string) ([]cli.Report, error) {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
 	defer p.Close()

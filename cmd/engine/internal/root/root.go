@@ -1,4 +1,4 @@
-// Package root is the command sonde with all its subcommands, which several programs are.
+// Package root implements the command sonde with all its subcommands. Several programs share it.
 //
 //	root.go       the root command and exit codes
 //	inherited_*.go  descriptors of the parent
@@ -9,11 +9,10 @@
 //	version.go    sonde version
 //	man.go        sonde man, hidden: the manual pages
 //
-// The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, cluster is sonde push and
-// what sonde cluster does in the store, manifests is sonde import and has the pods of sonde run, reference is sonde docs, and plugindev is
-// sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
-// configuration).
+// The other commands are in sibling packages: daemon has sonde run; status has sonde status, explain, history, plan and reload;
+// simulate has sonde simulate and tune; cluster has sonde push and the sonde cluster commands that access the store; manifests
+// has sonde import and the pods of sonde run; reference has sonde docs; and plugindev has sonde plugin. They share cli (output,
+// files, exit codes) and handlers (handlers and plugins of a configuration).
 package root
 
 import (
@@ -35,16 +34,16 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
 
-// Options are what programs with these commands differ in.
+// Options are the differences between programs with these commands.
 type Options struct {
 	Program   string           // its name
-	OpenStore daemon.OpenStore // opens what the engines of a cluster share; nil: the program's engines cannot be members of one
+	OpenStore daemon.OpenStore // opens the store of a cluster; nil if the program's engines cannot be members of a cluster
 }
 
-// Main runs the command that the arguments of the program name, and exits with its code. It is to be
-// called by main, whose goroutine an init function has locked to the first thread: it only waits. The
-// kernel gives a signal of the process to its first thread, and to that one alone, also while it waits
-// for a disk that hangs: then SIGTERM would not be noticed.
+// Main runs the command given by the program's arguments, and exits with its exit code. It must be called by main, in a
+// goroutine that an init function has locked to the first thread. That goroutine only waits: the kernel may deliver a signal
+// for the process to its first thread alone, even while that thread waits for a hanging disk, and SIGTERM would then go
+// unnoticed.
 func Main(o Options) {
 	closeInheritedOnExec()
 	code := make(chan int)
@@ -52,7 +51,7 @@ func Main(o Options) {
 	os.Exit(<-code)
 }
 
-// execute runs the command that the arguments name and returns its exit code.
+// execute runs the command given by args and returns its exit code.
 func execute(args []string, stderr io.Writer, o Options) int {
 	running := false
 	root := newRoot(o)
@@ -72,7 +71,7 @@ func execute(args []string, stderr io.Writer, o Options) int {
 	return cli.ExitCode(command, err, running)
 }
 
-// helpCommand returns sonde help COMMAND, for people who do not write sonde COMMAND --help.
+// helpCommand returns the command sonde help COMMAND, an alternative to sonde COMMAND --help.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "help [COMMAND]",
@@ -101,7 +100,7 @@ func newRoot(o Options) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cli.MakeGroup(root)
-	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
+	root.CompletionOptions.HiddenDefaultCmd = true // packages install its output
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
@@ -114,7 +113,7 @@ func newRoot(o Options) *cobra.Command {
 	return root
 }
 
-// groups are the commands as the help shows them.
+// groups are the groups of commands in the help.
 var groups = []struct {
 	title    string
 	commands []string
@@ -138,7 +137,7 @@ func sortCommands(root *cobra.Command) {
 	}
 }
 
-// clusterCommand returns sonde cluster.
+// clusterCommand returns the command sonde cluster.
 func clusterCommand(open daemon.OpenStore) *cobra.Command {
 	c := status.Cluster()
 	c.AddCommand(cluster.Commands(open)...)

@@ -17,8 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/restart/container"
 )
 
-// validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
-// and 1 for any other. Without a store, one with a cluster block is not valid.
+// validateCommand returns the command sonde validate. The exit code is 0 for a valid configuration, else 1. Without a store, a
+// configuration with a cluster block is not valid.
 func validateCommand(hasStore bool) *cobra.Command {
 	in := handlers.Inputs{LookUp: true, NoCluster: !hasStore}
 	var asJSON, strict bool
@@ -66,13 +66,13 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	return err
 }
 
-// The bounds of restartNotes.
+// Limits of restartNotes.
 const (
 	maxRestartNotes   = 20
-	restartNotesLimit = 2 * time.Second // for all answers of runtimes
+	restartNotesLimit = 2 * time.Second // for the responses of all runtimes
 )
 
-// restartNotes says of containers who restarts them: they may have a restart policy of their own, which wins.
+// restartNotes returns a line for each container about who restarts it. A container's own restart policy takes precedence.
 func restartNotes(ctx context.Context, targets map[string]config.Target) (lines []string) {
 	ctx, cancel := context.WithTimeout(ctx, restartNotesLimit)
 	defer cancel()
@@ -89,8 +89,8 @@ func restartNotes(ctx context.Context, targets map[string]config.Target) (lines 
 	return lines
 }
 
-// deafHints returns hints about probes that succeed while the program hangs: the liveness probes of targets, and all
-// probes of targets that have no other. They are no warnings: some programs answer nothing else.
+// deafHints returns hints about probes that also pass while the program hangs: all probes of a target, or its liveness
+// probe. They are not warnings, since some programs offer nothing else to check.
 func deafHints(set probe.Set) (lines []string) {
 	live, all := map[string]bool{}, map[string]bool{}
 	for id, p := range set {

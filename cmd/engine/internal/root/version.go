@@ -22,16 +22,16 @@ func versionCommand(program string) *cobra.Command {
 	}
 }
 
-// versionLine returns what sonde version and sonde --version show.
+// versionLine returns the output of sonde version and sonde --version.
 func versionLine(program string) string {
 	return fmt.Sprintf("%s %s %s %s/%s\n", program, version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// release is the version that dist/release.sh builds; "" for other builds.
+// release is the version built by dist/release.sh; "" for other builds.
 var release string
 
-// version returns that of the release, or else the module's, with the commit of a build from a
-// checkout, as the go command records them: "v1.2.3", "devel 1850e75+dirty".
+// version returns the release's version, or else the module's version, or else the commit of a checkout as recorded by the go
+// command: "v1.2.3", "devel 1850e75+dirty".
 func version() string {
 	if release != "" {
 		return release

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// advising is what sonde tune is asked for.
+// advising holds the flags of sonde tune.
 type advising struct {
 	recorded    recorder
 	falseAlarms string
@@ -73,10 +73,10 @@ func (f *advising) run(c *cobra.Command, args []string) error {
 	return f.show(c.OutOrStdout(), id, rule, t)
 }
 
-// units are the times that a rate of false alarms is about, in seconds.
+// units are the units of a rate of false alarms, in seconds.
 var units = map[string]float64{"hour": 3600, "day": 86400, "week": 7 * 86400, "month": 365.25 * 86400 / 12, "year": 365.25 * 86400}
 
-// parseRate reads a rate such as "1/year", and returns it per second.
+// parseRate parses a rate such as "1/year", and returns it per second.
 func parseRate(text string) (float64, error) {
 	number, unit, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseFloat(number, 64)
@@ -86,7 +86,7 @@ func parseRate(text string) (float64, error) {
 	return 0, cli.UsageError("--false-alarms %q is not a rate: write 1/year, 2/month, 1/week, 0.5/day or 1/hour", text)
 }
 
-// show writes what was found as text.
+// show writes the results as text.
 func (f *advising) show(w io.Writer, id string, r probe.Rule, t tuned) error {
 	e := t.Noise
 	outages := "outages"
@@ -126,7 +126,7 @@ func (f *advising) show(w io.Writer, id string, r probe.Rule, t tuned) error {
 	return err
 }
 
-// advice returns what to write into the configuration, or why that is not known.
+// advice returns the proposed configuration, or why there is none.
 func (f *advising) advice(r probe.Rule, t tuned) string {
 	goal := fmt.Sprintf("at most %s false alarms and outages found within %v", f.falseAlarms, f.detect)
 	switch {
@@ -147,7 +147,7 @@ func (f *advising) advice(r probe.Rule, t tuned) string {
 	return fmt.Sprintf("For %s write %s.", goal, strings.Join(write, " or "))
 }
 
-// percentage returns a share to two digits: 0.58%.
+// percentage formats a share with two significant digits: 0.58%.
 func percentage(share float64) string {
 	digits := 0
 	if share > 0 && share < 1 {

@@ -8,13 +8,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// noise says which attempts at a target fail.
+// noise is a model of the failing attempts at a target that is well.
 type noise struct {
-	Failures float64 // the share of attempts that fail, above 0 and below 1
-	Burst    float64 // the mean number of failures in a row; 0: each attempt fails independently of the others
+	Failures float64 // share of failing attempts, above 0 and below 1
+	Burst    float64 // mean number of failures in a row; 0 if attempts fail independently
 }
 
-// check returns an error if there is no such noise.
+// check returns an error if such a noise is impossible.
 func (n noise) check() error {
 	switch {
 	case !(n.Failures > 0 && n.Failures < 1):
@@ -27,7 +27,7 @@ func (n noise) check() error {
 	return nil
 }
 
-// failure returns the probability that an attempt fails, after one that has failed or not.
+// failure returns the probability that an attempt fails. hasFailed reports whether the previous attempt failed.
 func (n noise) failure(hasFailed bool) float64 {
 	switch {
 	case n.Burst == 0:
@@ -38,25 +38,24 @@ func (n noise) failure(hasFailed bool) float64 {
 	return n.Failures / (1 - n.Failures) / n.Burst
 }
 
-// maxThreshold bounds the thresholds of rules under noise: meanAttempts needs their third power of time.
+// maxThreshold limits the thresholds of rules under noise, since meanAttempts takes time proportional to their cube.
 const maxThreshold = 500
 
 // node is a state of the Markov chain of a probe under noise.
 type node struct {
 	state     verdict.State
-	hasFailed bool // the attempt before it; false for noise without bursts
+	hasFailed bool // the previous attempt failed; false for noise without bursts
 }
 
-// chain is an absorbing Markov chain, whose first state is the one at the start.
+// chain is an absorbing Markov chain. It starts in the first state.
 type chain struct {
-	next   [][]float64 // the probabilities of states by state
-	absorb []float64   // the probability of the end by state
+	next   [][]float64 // transition probabilities between states
+	absorb []float64   // probability of absorption in each state
 }
 
-// meanAttempts returns the mean number of attempts until a probe with rule r, which has just come
-// to a verdict, comes to the other one. It is exact: the solution of the Markov chain of the states
-// that verdict.Step has under that noise, with the verdicts turning for ever. It is not for startup
-// probes.
+// meanAttempts returns the mean number of attempts until a probe with rule r, which has just reached the verdict from, reaches
+// the opposite one. The result is exact: it solves the Markov chain of the states of verdict.Step under the noise, for verdicts
+// that alternate forever. It does not apply to startup probes.
 func meanAttempts(r probe.Rule, from probe.Verdict, n noise) float64 {
 	passing, failing := cycle(r, n)
 	if from == probe.Failing {
@@ -65,15 +64,15 @@ func meanAttempts(r probe.Rule, from probe.Verdict, n noise) float64 {
 	return passing
 }
 
-// cycle returns the mean number of attempts for which a probe passes, and for which it fails, while the
-// verdicts turn for ever. The first time begins after a success, and the second one after a failure.
+// cycle returns the mean number of attempts for which a probe passes, and for which it fails, while the verdicts alternate
+// forever. A passing phase begins after a success, and a failing phase after a failure.
 func cycle(r probe.Rule, n noise) (passing, failing float64) {
 	passing = newChain(r, node{settle(r, probe.Passing), false}, n).solve()
 	failing = newChain(r, node{settle(r, probe.Failing), n.Burst > 0}, n).solve()
 	return passing, failing
 }
 
-// newChain finds the states of a probe, from the first one until its verdict is another one.
+// newChain explores the states of a probe from the first one until its verdict changes.
 func newChain(r probe.Rule, first node, n noise) *chain {
 	known, nodes := map[node]int{first: 0}, []node{first}
 	c := &chain{}
@@ -109,9 +108,9 @@ func newChain(r probe.Rule, first node, n noise) *chain {
 	return c
 }
 
-// solve returns the mean number of steps from the first state to the end. It takes the states away from the last to the
-// second, by the method of Grassmann, Taksar and Heyman (1985), which never subtracts: also a mean of 10³⁰ is exact but
-// for rounding.
+// solve returns the mean number of steps from the first state to absorption. It eliminates the states from the last to the
+// second with the method of Grassmann, Taksar and Heyman (1985), which never subtracts: even a mean of 10³⁰ is exact except for
+// rounding.
 func (c *chain) solve() (mean float64) {
 	steps := make([]float64, len(c.next))
 	for i := range steps {
@@ -137,7 +136,7 @@ func (c *chain) solve() (mean float64) {
 	return steps[0] / c.absorb[0]
 }
 
-// settle returns the state of a probe that has just come to a verdict.
+// settle returns the state of a probe that has just reached a verdict.
 func settle(r probe.Rule, v probe.Verdict) verdict.State {
 	s := count(r, begin(r), probe.Success)
 	for s.Verdict != probe.Passing {
@@ -149,7 +148,7 @@ func settle(r probe.Rule, v probe.Verdict) verdict.State {
 	return s
 }
 
-// instance is what a simulated probe attempts. No driver replaces it.
+// instance is the instance of a simulated probe. No driver replaces it.
 var instance = probe.Instance{Target: "simulated", ID: "1", Phase: probe.Running}
 
 // begin returns the state of a probe before its first attempt.
@@ -158,7 +157,7 @@ func begin(r probe.Rule) verdict.State {
 	return s
 }
 
-// count returns the state after an attempt, without what has no effect on later verdicts.
+// count returns the state after an attempt, without parts that have no effect on later verdicts.
 func count(r probe.Rule, s verdict.State, o probe.Outcome) verdict.State {
 	s, _ = verdict.Step(r, s, verdict.Event{Attempted: true, Instance: instance, Outcome: o}, time.Time{})
 	return verdict.Settled(r, s)

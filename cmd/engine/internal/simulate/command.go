@@ -1,14 +1,14 @@
-// Package simulate is sonde simulate and sonde tune: what a rule makes of outcomes, which transitions it finds in
-// given ones, and how good it is under noise, by the measures of Chen, Toueg and Aguilera, "On the Quality of
-// Service of Failure Detectors" (2002). All that is decided is decided by verdict.Step.
+// Package simulate implements sonde simulate and sonde tune. They show the transitions that a rule finds in given outcomes, and
+// how good the rule is under noise, by the measures of Chen, Toueg and Aguilera, "On the Quality of Service of Failure
+// Detectors" (2002). All decisions are made by verdict.Step.
 //
 //	command.go  sonde simulate
 //	advise.go   sonde tune
 //	play.go     given outcomes
 //	chain.go    mean times under noise, exact
-//	quality.go  the measures, for a rule and others
+//	quality.go  the measures, for a rule and alternatives
 //	rise.go     the measures of warn_on_rise
-//	estimate.go the noise that recorded outcomes have, and how certain that is
+//	estimate.go the noise in recorded outcomes, with confidence intervals
 //	tune.go     the thresholds that keep false alarms and detection within bounds
 package simulate
 
@@ -32,7 +32,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// simulation is what sonde simulate is asked for.
+// simulation holds the flags of sonde simulate.
 type simulation struct {
 	inputs   handlers.Inputs
 	outcomes string
@@ -45,10 +45,10 @@ type simulation struct {
 	output   string
 }
 
-// recorder asks a running engine for a probe of a target: see status.Recorded.
+// recorder queries a running engine for a probe of a target: see status.Recorded.
 type recorder func(ctx context.Context, target, selected string) (id string, r probe.Rule, outcomes []probe.OutcomeRun, err error)
 
-// Commands returns sonde simulate and sonde tune.
+// Commands returns the commands sonde simulate and sonde tune.
 func Commands() []*cobra.Command { return []*cobra.Command{simulateCommand(), tuneCommand()} }
 
 func simulateCommand() *cobra.Command {
@@ -100,8 +100,7 @@ func (f *simulation) run(c *cobra.Command, args []string) error {
 	return f.play(c.OutOrStdout(), p, managed, outcomes)
 }
 
-// probe returns the rule of the probe that the arguments name, and whether the engine restarts its
-// target.
+// probe returns the rule of the probe selected by the arguments, and whether the engine restarts its target.
 func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, managed bool, err error) {
 	p := handlers.NewPlugins(c.Context(), handlers.WaitForAll, handlers.Warnings(c))
 	defer p.Close()
@@ -124,7 +123,7 @@ func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, manag
 	return r, loaded.Targets[ids[0].Target].Driver != nil, nil
 }
 
-// maxOutcomesFile bounds the file of --outcomes-file, in bytes.
+// maxOutcomesFile limits the size of the file of --outcomes-file, in bytes.
 const maxOutcomesFile = 4 << 20
 
 // given returns the outcomes to play.
@@ -147,7 +146,7 @@ func (f *simulation) given(ctx context.Context, args []string) ([]probe.Outcome,
 	return parseOutcomes(text)
 }
 
-// play shows what the probe, and others beside it, make of outcomes.
+// play shows the transitions of the probe for given outcomes, next to those of alternative rules.
 func (f *simulation) play(w io.Writer, r probe.Rule, managed bool, outcomes []probe.Outcome) error {
 	all := playAll(r, managed, outcomes)
 	if f.output == "json" {
@@ -169,7 +168,7 @@ func (f *simulation) play(w io.Writer, r probe.Rule, managed bool, outcomes []pr
 	return table.Flush()
 }
 
-// compare shows how good the rule is under noise, and others beside it.
+// compare shows the quality of the rule under noise, next to that of alternative rules.
 func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	n := noise{Burst: f.burst}
 	var err error
@@ -221,7 +220,7 @@ func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	return err
 }
 
-// percentOf reads a percentage, such as "0.5%".
+// percentOf parses a percentage, such as "0.5%", and returns it as a share.
 func percentOf(flag, text string) (float64, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")
 	percent, err := strconv.ParseFloat(number, 64)
@@ -231,7 +230,8 @@ func percentOf(flag, text string) (float64, error) {
 	return percent / 100, nil
 }
 
-// rounded returns a number to three digits, with a word for millions: 23, 1950, 8.04 million.
+// rounded formats a number with about three significant digits, and with a word for millions and billions: 23, 1950, 8.04
+// million.
 func rounded(n float64) string {
 	switch {
 	case n >= 1e12:
@@ -246,7 +246,7 @@ func rounded(n float64) string {
 	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
 }
 
-// lasting returns a time with a unit that fits: 31s, 4.2h, 2.5 years.
+// lasting formats a time with a suitable unit: 31s, 4.2h, 2.5 years.
 func lasting(seconds float64) string {
 	for _, unit := range []struct {
 		seconds float64
@@ -259,7 +259,7 @@ func lasting(seconds float64) string {
 	return strconv.FormatFloat(math.Round(seconds*100)/100, 'f', -1, 64) + "s"
 }
 
-// nines returns a share with as many nines as it has, and two digits more.
+// nines formats a share with all its leading nines and two further digits.
 func nines(share float64) string {
 	digits := 2
 	if miss := 1 - share; miss > 0 {

@@ -6,40 +6,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// confidence is that of intervals: the true value is below one, and above one, with half of the rest.
+// confidence is the confidence of intervals. The rest is split equally between values below and above the interval.
 const confidence = 0.95
 
-// interval is an estimate and between which values the true one is, with a confidence of 95 %.
+// interval is an estimate with a confidence interval of 95 %.
 type interval struct {
 	Estimate float64 `json:"estimate"`
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 }
 
-// estimate is what recorded outcomes say about the noise of a target: which attempts fail although
-// it is well.
+// estimate is the noise of a target, estimated from recorded outcomes: attempts that fail although the target is well.
 type estimate struct {
-	Attempts int `json:"attempts"` // that were recorded, without those that could not be made
-	Failures int `json:"failures"` // of these, without those of outages
-	Outages  int `json:"outages"`  // runs of failures that are long enough to be found
+	Attempts int `json:"attempts"` // recorded attempts, without unknown ones and outages
+	Failures int `json:"failures"` // failures among Attempts
+	Outages  int `json:"outages"`  // runs of failures that are long enough to count as outages
 
-	Share  interval  `json:"share"`           // of attempts that fail
-	Follow interval  `json:"follow"`          // share of failures that another one follows
+	Share  interval  `json:"share"`           // share of failing attempts
+	Follow interval  `json:"follow"`          // share of failures that are followed by another failure
 	Bursts bool      `json:"bursts"`          // failures follow failures more often than by chance
 	Burst  *interval `json:"burst,omitempty"` // mean number of failures in a row; nil unless Bursts
-	likely noise     // by the estimates
-	worst  noise     // by the upper ends of the intervals
+	likely noise     // noise by the estimates
+	worst  noise     // noise by the upper ends of the intervals
 }
 
-// counts are what an estimate is made of: pairs of attempts that follow each other.
+// counts are the pairs of consecutive attempts from which an estimate is computed.
 type counts struct {
-	successes, begins float64 // attempts after a success, and how many of them fail
-	failures, goOn    float64 // attempts after a failure, and how many of them fail
+	successes, begins float64 // attempts after a success, and the number of them that fail
+	failures, goOn    float64 // attempts after a failure, and the number of them that fail
 	outages           int
 }
 
-// countPairs counts the pairs of attempts. An outage is a run of failures at least that long. It is
-// left out, with the attempt after it.
+// countPairs counts the pairs of attempts. An outage is a run of at least outage failures. Outages are left out, together with
+// the attempt after each.
 func countPairs(outcomes []probe.OutcomeRun, outage uint64) counts {
 	var runs []probe.OutcomeRun
 	for _, run := range outcomes {
@@ -75,10 +74,11 @@ func countPairs(outcomes []probe.OutcomeRun, outage uint64) counts {
 	return c
 }
 
-// maxShare bounds probabilities: with 1 a burst has no end, and a probe never passes again.
+// maxShare limits probabilities: with 1, a burst would never end, and a probe would never pass again.
 const maxShare = 0.999
 
-// burstDoubt is how improbable it must be that independent failures follow each other so often.
+// burstDoubt is the significance level for bursts: the probability that independent failures would follow each other this
+// often.
 const burstDoubt = 0.01
 
 func (c counts) estimate() estimate {
@@ -101,14 +101,13 @@ func (c counts) estimate() estimate {
 	return e
 }
 
-// scaled returns the counts of a history that is as many times as long.
+// scaled returns the counts of a history that is longer by the factor times.
 func (c counts) scaled(times float64) counts {
 	c.successes, c.begins, c.failures, c.goOn = c.successes*times, c.begins*times, c.failures*times, c.goOn*times
 	return c
 }
 
-// share estimates a probability of which k of n were seen, with the interval of Clopper and Pearson
-// (1934).
+// share estimates a probability from k of n observations, with the interval of Clopper and Pearson (1934).
 func share(k, n float64) interval {
 	i := interval{High: 1}
 	if n == 0 {
@@ -125,13 +124,13 @@ func share(k, n float64) interval {
 	return i
 }
 
-// bisect returns up to which p, from 0 to 1, below holds.
+// bisect returns the largest p from 0 to 1 for which below returns true.
 func bisect(below func(p float64) bool) float64 {
 	low, high := 0.0, 1.0
 	for range 200 {
 		middle := (low + high) / 2
 		if low > 0 {
-			middle = math.Sqrt(low * high) // small ones need the digits
+			middle = math.Sqrt(low * high) // small values need relative precision
 		}
 		if below(middle) {
 			low = middle
@@ -145,8 +144,8 @@ func bisect(below func(p float64) bool) float64 {
 	return (low + high) / 2
 }
 
-// tail returns the probability of k or more successes of n, each with probability p: the regularized
-// incomplete beta function I_p(k, n-k+1).
+// tail returns the probability of k or more successes in n trials, each with probability p: the regularized incomplete beta
+// function I_p(k, n-k+1).
 func tail(k, n, p float64) float64 {
 	a, b := k, n-k+1
 	switch {
@@ -160,7 +159,7 @@ func tail(k, n, p float64) float64 {
 	return betaFraction(a, b, p)
 }
 
-// betaFraction returns I_x(a, b) by its continued fraction, with the method of Lentz (DLMF 8.17.22).
+// betaFraction computes I_x(a, b) by its continued fraction, with the method of Lentz (DLMF 8.17.22).
 func betaFraction(a, b, x float64) float64 {
 	const tiny = 1e-300
 	lgamma := func(x float64) float64 { l, _ := math.Lgamma(x); return l }

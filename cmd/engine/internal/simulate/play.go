@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxOutcomes bounds the outcomes that are played.
+// maxOutcomes limits the number of outcomes to play.
 const maxOutcomes = 1_000_000
 
-// parseOutcomes reads outcomes as probe.ParseOutcomes does.
+// parseOutcomes parses outcomes in the format of probe.ParseOutcomes.
 func parseOutcomes(text string) (all []probe.Outcome, err error) {
 	runs, err := probe.ParseOutcomes(text)
 	if err != nil {
@@ -29,23 +29,23 @@ func parseOutcomes(text string) (all []probe.Outcome, err error) {
 	return all, nil
 }
 
-// transition is a verdict that has turned, also with another instance, or a restart.
+// transition is a change of the verdict, even if it comes with a new instance, or a restart.
 type transition struct {
 	Attempt  int           `json:"attempt"` // its number, from 1
 	Verdict  probe.Verdict `json:"verdict"`
-	Restarts bool          `json:"restarts,omitempty"` // the instance is restarted since the probe fails
+	Restarts bool          `json:"restarts,omitempty"` // the instance is restarted because the probe fails
 }
 
-// played is what a rule makes of outcomes.
+// played is the result of playing outcomes by a rule.
 type played struct {
 	Setting     string       `json:"setting"` // nameOf of the rule
 	Transitions []transition `json:"transitions"`
 	Attempts    int          `json:"attempts"`
-	Failing     int          `json:"failing"`  // after how many attempts the verdict was failing
+	Failing     int          `json:"failing"`  // number of attempts after which the verdict was failing
 	Restarts    int          `json:"restarts"` // of the instance
 }
 
-// playAll plays outcomes by rule r, and then by those that compare has beside it.
+// playAll plays outcomes by rule r, and then by the alternatives in settings.
 func playAll(r probe.Rule, managed bool, outcomes []probe.Outcome) (all []played) {
 	for _, rule := range settings(r) {
 		all = append(all, play(rule, managed, outcomes))
@@ -53,8 +53,8 @@ func playAll(r probe.Rule, managed bool, outcomes []probe.Outcome) (all []played
 	return all
 }
 
-// play plays outcomes at the regular times of a probe. With managed, a driver replaces the instance
-// at once when the probe is on hold.
+// play plays outcomes at the regular times of a probe. If managed is true, a driver replaces the instance immediately when the
+// probe is on hold.
 func play(r probe.Rule, managed bool, outcomes []probe.Outcome) played {
 	p := played{Setting: nameOf(r), Transitions: []transition{}, Attempts: len(outcomes)}
 	in := instance

@@ -8,37 +8,37 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// quality is how good a rule is under noise. Times are in seconds. The target is well but for the
-// noise, unless something else is said.
+// quality describes how good a rule is under noise. Times are in seconds. Unless noted, the target is well except for the
+// noise.
 type quality struct {
 	Setting          string       `json:"setting"` // nameOf of the rule
 	Policy           probe.Policy `json:"policy"`
 	SuccessThreshold int32        `json:"successThreshold,omitempty"`
 	FailureThreshold int32        `json:"failureThreshold,omitempty"`
-	Configured       bool         `json:"configured"` // it is the rule of the probe
+	Configured       bool         `json:"configured"` // it is the rule in the configuration
 
-	DetectAttempts int32   `json:"detectAttempts"` // until an outage is found: all attempts fail
-	DetectSeconds  float64 `json:"detectSeconds"`  // likewise, at the latest: it begins right after an attempt, and each one times out
-	RecoverSeconds float64 `json:"recoverSeconds"` // until a target passes that is well again, and free of noise, at the latest
+	DetectAttempts int32   `json:"detectAttempts"` // until an outage is found, in which all attempts fail
+	DetectSeconds  float64 `json:"detectSeconds"`  // likewise, at the latest: all attempts time out
+	RecoverSeconds float64 `json:"recoverSeconds"` // until a target that is well again and free of noise passes, at the latest
 
 	Partial []partial `json:"partial"`
 
-	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next: the probe fails, though the target is well
-	MistakeSeconds  float64 `json:"mistakeSeconds"`  // the same as a time
-	DurationSeconds float64 `json:"mistakeDuration"` // mean time until a mistake ends
-	Availability    float64 `json:"availability"`    // the share of time in which a target that is well passes
+	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next: the probe fails although the target is well
+	MistakeSeconds  float64 `json:"mistakeSeconds"`  // MistakeEvery as a time
+	DurationSeconds float64 `json:"mistakeDuration"` // mean duration of a mistake
+	Availability    float64 `json:"availability"`    // share of time in which a target that is well passes
 
-	Rise *rise `json:"rise,omitempty"` // of warn_on_rise, of the rule of the probe
+	Rise *rise `json:"rise,omitempty"` // of warn_on_rise; set only for the configured rule
 }
 
-// partial is how a rule finds a target of which a part of the attempts fails, each independently.
+// partial describes how a rule finds a target of which a share of the attempts fails, each independently.
 type partial struct {
-	Failures       float64 `json:"failures"`       // the share that fails
-	DetectAttempts float64 `json:"detectAttempts"` // mean, until the probe fails
-	PassesAfter    float64 `json:"passesAfter"`    // mean attempts until it passes again, though the target is not well
+	Failures       float64 `json:"failures"`       // share of failing attempts
+	DetectAttempts float64 `json:"detectAttempts"` // mean attempts until the probe fails
+	PassesAfter    float64 `json:"passesAfter"`    // mean attempts until the probe passes again although the target is not well
 }
 
-// nameOf returns the policy of a rule, and its thresholds: "evidence", "runs 3/1".
+// nameOf returns a name for a rule's policy and thresholds: "evidence", "runs 3/1".
 func nameOf(r probe.Rule) string {
 	if r.Policy == probe.PolicyEvidence {
 		return r.Policy.String()
@@ -46,12 +46,11 @@ func nameOf(r probe.Rule) string {
 	return fmt.Sprintf("runs %d/%d", r.FailureThreshold, r.SuccessThreshold)
 }
 
-// compare returns the quality of rule r, and then of others of the same kind, period and timeout: with
-// the failure thresholds 1, 2, 3 and 5, and with the policy "evidence". Shares are those of
-// failures of targets to be found.
+// compare returns the quality of rule r, followed by that of alternatives with the same kind, period and timeout: failure
+// thresholds 1, 2, 3 and 5, and the policy "evidence". shares are the shares of failing attempts of partly failing targets.
 //
-// It returns an error for a startup probe, which makes no more attempts when it has passed, and for a
-// threshold above maxThreshold.
+// It returns an error for a startup probe, which makes no further attempts after it has passed, and for a threshold above
+// maxThreshold.
 func compare(r probe.Rule, n noise, shares []float64) (all []quality, err error) {
 	switch {
 	case r.Kind == probe.Startup:
@@ -66,7 +65,7 @@ func compare(r probe.Rule, n noise, shares []float64) (all []quality, err error)
 	return all, nil
 }
 
-// settings returns a rule, and those that it is compared with.
+// settings returns a rule followed by its alternatives.
 func settings(r probe.Rule) []probe.Rule {
 	all := []probe.Rule{r}
 	for _, failures := range []int32{1, 2, 3, 5} {

@@ -8,23 +8,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The shares of attempts that are usually high for which mistakes are computed: what the rule expects, at most, and what it may meet.
+// Shares of attempts that are high in normal operation, for which mistakes are computed: the highest share that the rule
+// expects, and a higher one that may occur.
 const (
 	usuallyHigh = 0.02
 	oftenHigh   = 0.05
 )
 
-// rise is how good warn_on_rise is, if attempts are independent: see verdict.Level.
+// rise describes how good warn_on_rise is if attempts are independent: see verdict.Level.
 type rise struct {
-	DetectAttempts  float64 `json:"detectAttempts"`  // until a level is found that has risen for all attempts
-	HalfAttempts    float64 `json:"halfAttempts"`    // mean, if it has risen for half of the attempts
-	DegradedAfter   int32   `json:"degradedAfter"`   // attempts more until the target is degraded
-	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next, if 2 % of attempts are usually high
-	MistakesPerYear float64 `json:"mistakesPerYear"` // likewise
-	OftenPerYear    float64 `json:"oftenPerYear"`    // if 5 % are
+	DetectAttempts  float64 `json:"detectAttempts"`  // until a rise of all attempts is found
+	HalfAttempts    float64 `json:"halfAttempts"`    // mean, if half of the attempts have risen
+	DegradedAfter   int32   `json:"degradedAfter"`   // further attempts until the target is degraded
+	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next if 2 % of attempts are high in normal operation
+	MistakesPerYear float64 `json:"mistakesPerYear"` // likewise, as a rate
+	OftenPerYear    float64 `json:"oftenPerYear"`    // mistakes per year if 5 % are high
 }
 
-// riseOf returns how good the rule finds that a level has risen, or nil if it does not look.
+// riseOf returns how good a rule finds rises, or nil if it has no warn_on_rise.
 func riseOf(r probe.Rule) *rise {
 	if r.WarnOnRise == "" {
 		return nil
@@ -36,10 +37,11 @@ func riseOf(r probe.Rule) *rise {
 	}
 }
 
-// yearSeconds is a year.
+// yearSeconds is the length of a year in seconds.
 const yearSeconds = 365.25 * 24 * 60 * 60
 
-// attemptsToRise returns the mean number of attempts until a verdict.Level has risen, if each is high with a probability.
+// attemptsToRise returns the mean number of attempts until a verdict.Level has risen. high is the probability that an attempt
+// is high.
 func attemptsToRise(high float64) float64 {
 	c := &chain{}
 	for score := range verdict.LevelScore {
@@ -55,7 +57,7 @@ func attemptsToRise(high float64) float64 {
 	return c.solve()
 }
 
-// write writes the figures for people.
+// write writes the figures as text.
 func (q *rise) write(w io.Writer, r probe.Rule) error {
 	_, err := fmt.Fprintf(w, "\nwarn_on_rise = %q: a rise of all attempts is found after %s attempts, %s, one of half of them after %s; the target is degraded %d attempts later.\n"+
 		"If 2%% of attempts are usually high, independently, there is one mistake in %s attempts: %.2g a year. If 5%% are, %.2g a year.\n",

@@ -18,7 +18,7 @@ func runs(failures, successes int32) probe.Rule {
 
 var evidence = probe.Rule{Kind: probe.Readiness, Policy: probe.PolicyEvidence, Period: 10 * time.Second, Timeout: time.Second}
 
-// near reports an error if two numbers differ by more than a part.
+// near reports an error if got differs from want by more than the relative tolerance part.
 func near(t *testing.T, what string, got, want, part float64) {
 	t.Helper()
 	if math.Abs(got-want) > part*want {
@@ -40,7 +40,7 @@ func TestRunsTakeTheTimeOfTheClosedForm(t *testing.T) {
 	}
 }
 
-// The recursions of a CUSUM, written without verdict.Step, are solved by iteration.
+// The test solves the recursions of a CUSUM by iteration, without verdict.Step.
 func TestEvidenceTakesTheTimeOfItsMarkovChain(t *testing.T) {
 	meanOf := func(up, down int, p float64) float64 {
 		mean := make([]float64, probe.MaxScore)
@@ -66,15 +66,15 @@ func TestEvidenceTakesTheTimeOfItsMarkovChain(t *testing.T) {
 	}
 }
 
-// With bursts of length b, which the target enters with the probability a, a run of k failures is
-// a burst that lasts: the mean number of bursts until one does is (1-1/b)^-(k-1).
+// Bursts have the mean length b and begin with the probability a. A run of k failures is a burst of at least that length: the
+// mean number of bursts until one reaches it is (1-1/b)^-(k-1).
 func TestBurstsTakeTheTimeOfTheirClosedForm(t *testing.T) {
 	n := noise{Failures: 0.01, Burst: 4}
 	enter, stay := 0.01/0.99/4, 1-1.0/4
 	for k := int32(1); k <= 6; k++ {
 		bursts := 1 / math.Pow(stay, float64(k-1))              // until one lasts for k attempts
-		length := (1 - math.Pow(stay, float64(k))) / (1 - stay) // of a burst, up to the k-th attempt
-		pause := 1/enter - 1                                    // before a burst, without the success that ends the one before
+		length := (1 - math.Pow(stay, float64(k))) / (1 - stay) // of a burst, up to its k-th attempt
+		pause := 1/enter - 1                                    // before a burst, without the success that ends the previous one
 		want := bursts*(pause+length) + (bursts - 1)
 		near(t, "until it fails", meanAttempts(runs(k, 1), probe.Passing, n), want, 1e-9)
 	}
@@ -171,8 +171,7 @@ func TestOutcomesArePlayedByTheRule(t *testing.T) {
 	}
 }
 
-// The traces are written by hand after real ones: single losses, a network that flaps, a server that
-// serves errors in part, a deployment.
+// The traces are modelled on real ones: single losses, a flapping network, a server with partial errors, a deployment.
 func TestEvidenceAndRunsOnTracesWithBursts(t *testing.T) {
 	for _, c := range []struct {
 		trace          string

@@ -9,50 +9,48 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// goal is what the thresholds of a probe are to keep.
+// goal holds the bounds for the thresholds of a probe.
 type goal struct {
-	FalseAlarms float64       // at most, per second: the probe fails although the target is well
-	Detect      time.Duration // within which an outage is found at the latest
+	FalseAlarms float64       // maximum per second; in a false alarm, the probe fails although the target is well
+	Detect      time.Duration // maximum time until an outage is found
 }
 
-// tuned is what recorded outcomes say about the thresholds of a probe. Times are in seconds.
+// tuned is the result of tuning a probe by its recorded outcomes. Times are in seconds.
 type tuned struct {
 	Noise    estimate    `json:"noise"`
 	Settings []candidate `json:"settings"`
 
-	// Proposals are the settings that keep the goal, of each policy that has one, also with the
-	// upper end of the interval of the noise.
+	// Proposals are the settings that keep the goal even at the upper end of the noise's interval, at most one for each policy.
 	Proposals []string `json:"proposals"`
 
-	// AttemptsNeeded is about how many attempts have to be recorded until there is a proposal, if the
-	// noise goes on as it is; 0 if there is one, or if the noise is too high for any.
+	// AttemptsNeeded is about how many attempts must be recorded until there is a proposal, if the noise stays the same. It is
+	// 0 if there is a proposal, or if the noise is too high for any.
 	AttemptsNeeded int `json:"attemptsNeeded,omitempty"`
 }
 
-// candidate is a setting with its figures.
+// candidate is a setting with its measures.
 type candidate struct {
 	Setting       string  `json:"setting"` // nameOf of the rule
 	Configured    bool    `json:"configured"`
-	DetectSeconds float64 `json:"detectSeconds"` // until an outage is found, at the latest
+	DetectSeconds float64 `json:"detectSeconds"` // until an outage is found at the latest
 
-	// Mean times for which the probe passes until a false alarm, by the estimates of the noise, 0 if no
-	// failure was recorded, and by the upper ends of its interval.
+	// Mean times for which the probe passes until a false alarm: by the estimates of the noise, 0 if no failure was recorded,
+	// and by the upper ends of the noise's intervals.
 	FalseAlarmSeconds float64 `json:"falseAlarmSeconds,omitempty"`
 	AtLeastSeconds    float64 `json:"atLeastSeconds"`
 
-	Alarms int  `json:"alarms"` // that the recorded outcomes would have raised, with those of outages
-	Keeps  bool `json:"keeps"`  // the goal, also at the upper end of the interval
+	Alarms int  `json:"alarms"` // number of alarms in the recorded outcomes, including outages
+	Keeps  bool `json:"keeps"`  // the goal is kept even at the upper end of the interval
 
-	likely bool // it keeps the goal by the estimates
+	likely bool // the goal is kept according to the estimates
 }
 
-// maxTuned bounds the failure thresholds that are tried.
+// maxTuned limits the failure thresholds that are tried.
 const maxTuned = 50
 
-// tune returns which failure thresholds, and whether the policy "evidence", keep a goal at a probe
-// with rule r and with those outcomes. A run of failures that lasts for goal.Detect is an outage, and
-// shorter ones are noise. It returns an error for a startup probe, and if no threshold can find an
-// outage in time.
+// tune finds the failure thresholds that keep a goal for a probe with rule r and recorded outcomes, and whether the policy
+// "evidence" keeps it. A run of failures that lasts goal.Detect or longer is an outage; shorter runs are noise. It returns an
+// error for a startup probe, and if no threshold can find an outage in time.
 func tune(r probe.Rule, outcomes []probe.OutcomeRun, g goal) (tuned, error) {
 	switch {
 	case r.Kind == probe.Startup:
@@ -81,8 +79,8 @@ func tune(r probe.Rule, outcomes []probe.OutcomeRun, g goal) (tuned, error) {
 	return t, nil
 }
 
-// candidates returns the settings to be shown: that of the probe, the failure thresholds up to the first
-// that keeps the goal, and evidence.
+// candidates returns the settings to show: that of the probe, the failure thresholds up to the first that keeps the goal, and
+// evidence.
 func candidates(r probe.Rule, g goal, e estimate) []probe.Rule {
 	all := []probe.Rule{r}
 	for _, rule := range append(tried(r, g, e), evidenceRule(r)) {
@@ -93,8 +91,8 @@ func candidates(r probe.Rule, g goal, e estimate) []probe.Rule {
 	return all
 }
 
-// tried returns rules with the failure thresholds from 1 that find an outage in time, up to the first
-// that keeps the goal.
+// tried returns rules with failure thresholds, from 1 up, that find an outage in time. The list ends with the first rule that
+// keeps the goal.
 func tried(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	for k := int32(1); k <= maxTuned; k++ {
 		rule := runsRule(r, k)
@@ -109,7 +107,8 @@ func tried(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	return all
 }
 
-// proposals returns the setting of each policy that keeps the goal: of the failure thresholds the lowest.
+// proposals returns for each policy the setting that keeps the goal, if there is one: the lowest such failure threshold, and
+// evidence.
 func proposals(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	if runs := tried(r, g, e); len(runs) > 0 && newCandidate(runs[len(runs)-1], e, g).Keeps {
 		all = append(all, runs[len(runs)-1])
@@ -120,8 +119,8 @@ func proposals(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	return all
 }
 
-// needed returns about how many attempts must be recorded for a proposal, if there is one with any
-// number of attempts like those that were counted; otherwise 0.
+// needed returns about how many attempts must be recorded until there is a proposal, if further attempts are like the counted
+// ones. It returns 0 if there would never be a proposal.
 func needed(r probe.Rule, g goal, c counts) int {
 	if c.successes+c.failures == 0 {
 		c.successes = 1
@@ -166,8 +165,8 @@ func newCandidate(r probe.Rule, e estimate, g goal) candidate {
 	return one
 }
 
-// alarms returns how often a rule turns to failing, from passing, with those outcomes. Runs beyond twice
-// the greatest threshold change nothing more.
+// alarms returns how often a rule changes from passing to failing with the recorded outcomes. Runs longer than twice the
+// highest threshold are truncated, since they have no further effect.
 func alarms(r probe.Rule, outcomes []probe.OutcomeRun) (n int) {
 	var all []probe.Outcome
 	for _, run := range outcomes {

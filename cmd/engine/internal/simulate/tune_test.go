@@ -39,7 +39,7 @@ func TestIntervalsAreThoseOfClopperAndPearson(t *testing.T) {
 			t.Errorf("got %v and %v", none, all)
 		}
 	}
-	some := share(5, 50) // as R's binom.test(5, 50) has it
+	some := share(5, 50) // compare R's binom.test(5, 50)
 	near(t, "low", some.Low, 0.03327509, 1e-6)
 	near(t, "high", some.High, 0.21813537, 1e-6)
 	if nothing := share(0, 0); nothing != (interval{High: 1}) {
@@ -100,7 +100,7 @@ func TestNoiseIsEstimatedFromItsOutcomes(t *testing.T) {
 			missed++
 		}
 	}
-	if falseBursts > 5 || missed > 10 { // expected: 0.6 at most, and 3
+	if falseBursts > 5 || missed > 10 { // expected: at most 0.6, and 3
 		t.Errorf("%d of 60 have bursts that are none, %d intervals miss", falseBursts, missed)
 	}
 	missed = 0
@@ -129,8 +129,8 @@ func TestProposalsKeepTheGoal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By the closed form three failures in a row come once in 8 million attempts, or 1.3 years, and at
-	// 0.58 %, the upper end, in 5 million: that is too often.
+	// By the closed form, three failures in a row occur once in 8 million attempts, or 1.3 years. At 0.58 %, the upper end,
+	// they occur once in 5 million attempts, which is too often.
 	if !slices.Equal(got.Proposals, []string{"runs 4/1", "evidence"}) || got.AttemptsNeeded != 0 || got.Noise.Bursts {
 		t.Errorf("got %+v", got)
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// beatTokenVariable is the environment variable with the token of a target.
+// beatTokenVariable is the environment variable for the token of a target.
 const beatTokenVariable = "SONDE_BEAT_TOKEN"
 
-// beat is what sonde beat is asked for.
+// beat holds the flags and arguments of sonde beat.
 type beat struct {
 	connection
 	udp    string
@@ -33,7 +33,7 @@ type beat struct {
 	client *api.Client // nil with udp
 }
 
-// beatCommand returns sonde beat.
+// beatCommand returns the command sonde beat.
 func beatCommand() *cobra.Command {
 	var b beat
 	c := &cobra.Command{
@@ -101,11 +101,11 @@ func (b *beat) prepare() (err error) {
 
 const (
 	beatTries   = 3
-	beatTimeout = 3 * time.Second // of each try: an engine that works answers at once
-	beatPause   = time.Second     // between two
+	beatTimeout = 3 * time.Second // per attempt: a working engine responds immediately
+	beatPause   = time.Second     // between two attempts
 )
 
-// send sends a beat, and tries again until trying is done. A datagram is sent once: that it was received is not known.
+// send sends a beat, and retries until trying is done. A datagram is sent only once, since its receipt is not acknowledged.
 func (b *beat) send(ctx, trying context.Context, report beatprobe.Report) (err error) {
 	if b.udp != "" {
 		conn, err := new(net.Dialer).DialContext(ctx, "udp", b.udp)
@@ -128,7 +128,7 @@ func (b *beat) send(ctx, trying context.Context, report beatprobe.Report) (err e
 	}
 }
 
-// advise adds the cure to an error of a request.
+// advise adds a remedy to the error of a request.
 func (b *beat) advise(err error) error {
 	if err == nil || b.client == nil {
 		return err
@@ -147,14 +147,14 @@ func (b *beat) request(ctx context.Context, report beatprobe.Report) error {
 	return err
 }
 
-// isFinal reports whether the engine has refused a beat, and would do so again.
+// isFinal reports whether the engine rejected a beat in a way that a retry cannot change.
 func isFinal(err error) bool {
 	var refused *api.Error
 	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429
 }
 
-// runCommand runs a command between two beats. The first of them does not delay it, and is not tried again once it has
-// ended.
+// runCommand runs a command between two beats. The first beat does not delay the command, and is not retried after the command
+// has exited.
 func (b *beat) runCommand(c *cobra.Command, command []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -179,14 +179,14 @@ func (b *beat) runCommand(c *cobra.Command, command []string) error {
 	return nil
 }
 
-// The exit codes of shells for commands that do not exit themselves.
+// Exit codes of a shell for commands that could not be started or were killed.
 const (
 	exitNotFound = 127
-	exitSignal   = 128 // and the number of the signal
+	exitSignal   = 128 // plus the number of the signal
 )
 
-// execute runs a command, which gets the signals of this program, and returns its exit code as a
-// shell would, and why that is not 0 if the command does not say so.
+// execute runs a command and forwards this program's signals to it. It returns the exit code as a shell would, and the reason
+// if the command failed without an exit code of its own.
 func execute(command []string, stdin io.Reader, stdout, stderr io.Writer, signals <-chan os.Signal) (code int, why string) {
 	process := exec.Command(command[0], command[1:]...)
 	process.Stdin, process.Stdout, process.Stderr = stdin, stdout, stderr
@@ -199,13 +199,13 @@ func execute(command []string, stdin io.Reader, stdout, stderr io.Writer, signal
 	for {
 		select {
 		case s := <-signals:
-			_ = process.Process.Signal(s) // an error means that it has ended
+			_ = process.Process.Signal(s) // an error means that the command has exited
 			continue
 		case err := <-ended:
 			if status, ok := process.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 				return exitSignal + int(status.Signal()), "killed by the signal " + status.Signal().String()
 			}
-			if code = process.ProcessState.ExitCode(); code == 0 && err != nil { // its output could not be copied
+			if code = process.ProcessState.ExitCode(); code == 0 && err != nil { // the command's output could not be copied
 				return 1, err.Error()
 			}
 			return code, ""

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A run that has ended does not wait until an engine that hangs has got to know that it has begun.
+// A finished run does not wait until a hanging engine has received its start beat.
 func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
 	tier.Slow(t)
 	var begun, ended atomic.Int32
@@ -39,7 +39,7 @@ func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
 		if begun.Load() <= 1 && ended.Load() == 1 {
 			return
 		}
-		if time.Since(began) < beatTimeout { // a run that takes longer tells the engine again
+		if time.Since(began) < beatTimeout { // a longer run retries its beat
 			break
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Cluster returns sonde cluster.
+// Cluster returns the command sonde cluster.
 func Cluster() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
@@ -42,7 +42,7 @@ func Cluster() *cobra.Command {
 	return c
 }
 
-// clusterCommand completes a command that asks an engine for its cluster.
+// clusterCommand completes a command that queries an engine's cluster.
 func clusterCommand(c *cobra.Command, show func(io.Writer, api.Cluster) error) *cobra.Command {
 	var f connection
 	asJSON := false
@@ -98,11 +98,11 @@ func writeClusterStatus(w io.Writer, c api.Cluster) error {
 	return table.Flush()
 }
 
-// isCutOff reports whether what an engine knows of others is old: etcd has answered it, and no longer does, or the engine was
-// suspended.
+// isCutOff reports whether an engine's data about the others is outdated: etcd responded earlier but no longer does, or the
+// engine was suspended.
 func isCutOff(c api.Cluster) bool { return !c.Allowed && !c.Heard.IsZero() }
 
-// memberText returns whether an engine is a member of its cluster, and of how many.
+// memberText returns whether an engine is a member of its cluster, and the number of members.
 func memberText(c api.Cluster, now time.Time) string {
 	text := "yes, of " + cli.Plural(len(c.Members), "engine")
 	if !c.Member {
@@ -119,7 +119,7 @@ func memberText(c api.Cluster, now time.Time) string {
 	return text
 }
 
-// drainText returns why this engine is to own no shards; "" if it may have some.
+// drainText returns why this engine is drained, or "" if it is not.
 func drainText(c api.Cluster, now time.Time) string {
 	text := ""
 	if d, isDrained := drainOf(c, c.Name); isDrained {
@@ -138,7 +138,7 @@ func drainText(c api.Cluster, now time.Time) string {
 	return text
 }
 
-// drainOf returns the order of an operator to drain an engine, if there is one.
+// drainOf returns an operator's order to drain an engine, if there is one.
 func drainOf(c api.Cluster, name string) (d api.ClusterDrain, exists bool) {
 	i := slices.IndexFunc(c.Drains, func(d api.ClusterDrain) bool { return d.Name == name })
 	if i < 0 {
@@ -147,7 +147,7 @@ func drainOf(c api.Cluster, name string) (d api.ClusterDrain, exists bool) {
 	return c.Drains[i], true
 }
 
-// orderText says who has drained an engine, and since when.
+// orderText returns who drained an engine, and since when.
 func orderText(d api.ClusterDrain, now time.Time) string {
 	if d.By == "" {
 		return "by an operator"
@@ -155,10 +155,10 @@ func orderText(d api.ClusterDrain, now time.Time) string {
 	return fmt.Sprintf("by %s, %s ago", probe.OneLine(d.By, maxOperator), age(d.At, now))
 }
 
-// maxOperator bounds the name of an operator that is shown, in bytes.
+// maxOperator limits the displayed name of an operator, in bytes.
 const maxOperator = 256
 
-// doubtText returns what follows from an engine's doubts, and what to do about them.
+// doubtText returns the effects of an engine's doubts, and the remedy.
 func doubtText(d api.Doubt) string {
 	const effect = "its votes do not count, and it restarts none of its targets"
 	switch d {
@@ -170,7 +170,7 @@ func doubtText(d api.Doubt) string {
 	return "the engine is not well: its votes do not count, and it restarts only targets that have answered; its log says why"
 }
 
-// revisionText says which revision of the pushed configuration an engine runs.
+// revisionText returns which revision of the pushed configuration an engine runs.
 func revisionText(engine string, c api.ClusterConfig) string {
 	running := revisionNumber(c.Revision)
 	wanted, what := c.Current, "the current one"
@@ -222,10 +222,10 @@ func writeMembers(w io.Writer, c api.Cluster) error {
 	return table.Flush()
 }
 
-// maxHealth bounds what is shown of a health of another release, in bytes.
+// maxHealth limits the displayed health, in bytes, which another release may have set.
 const maxHealth = 32
 
-// memberNotes returns what else is to be known of a member.
+// memberNotes returns the notes on a member: drain, differences and refused revisions.
 func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	var notes []string
 	if m.Name == c.Name {
@@ -254,7 +254,7 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	return strings.Join(notes, ", ")
 }
 
-// differenceText says in what the files of an engine differ.
+// differenceText describes how the files of an engine differ.
 func differenceText(d api.ClusterDifference) string {
 	var parts []string
 	say := func(n int, examples []string, format string) {
@@ -276,7 +276,7 @@ func differenceText(d api.ClusterDifference) string {
 	return strings.Join(parts, "; ")
 }
 
-// cellIf returns a cell of a column of a table, or nothing if the table is without it.
+// cellIf returns a cell with its separator, or "" if the table does not show the column.
 func cellIf(isShown bool, cell string) string {
 	if isShown {
 		return cell + "\t"
@@ -308,7 +308,7 @@ func clusterLine(c api.Cluster, now time.Time) string {
 	return s.String()
 }
 
-// countDiffering returns how many engines do not share the same targets as this one.
+// countDiffering returns the number of engines whose shared targets differ from those of this engine.
 func countDiffering(c api.Cluster) (n int) {
 	for _, m := range c.Members {
 		if m.Differs != nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// connection are the flags that say how to reach an engine.
+// connection holds the flags for connecting to an engine.
 type connection struct {
 	address   string
 	tokenFile string
 	tls       dial.TLS
 
-	set *pflag.FlagSet // that they are in
+	set *pflag.FlagSet // the set that contains the flags
 }
 
 // register adds the flags to a command.
@@ -42,10 +42,10 @@ func (f *connection) register(c *cobra.Command) {
 	f.set.StringVar(&f.tls.KeyFile, "key-file", "", "key of the client certificate, a PEM `file`")
 }
 
-// requestTimeout bounds the time for one of the engine's responses.
+// requestTimeout limits the time for one of the engine's responses.
 const requestTimeout = 30 * time.Second
 
-// ask returns what request asks a running engine for. An error has its cure.
+// ask returns the result of a request to a running engine. Errors that a flag can fix include a remedy.
 func ask[T any](ctx context.Context, f connection, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
 	client, err := f.client()
 	if err != nil {
@@ -59,7 +59,7 @@ func ask[T any](ctx context.Context, f connection, request func(context.Context,
 	return answer, nil
 }
 
-// ofTarget completes a command that shows what request returns of one target, as JSON or as text.
+// ofTarget completes a command that shows the result of a request about one target, as JSON or as text.
 func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context, string) (T, error), text func(context.Context, cli.Screen, *api.Client, T) string) *cobra.Command {
 	var f connection
 	output := ""
@@ -82,12 +82,12 @@ func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context
 	return c
 }
 
-// controlHelp says which engine a command reaches, and who may use it.
+// controlHelp is the help text about which engine a command reaches, and who may use the command.
 const controlHelp = "The engine must be one of this user on this machine, which is reached by its control socket: the\n" +
 	"only one, or the one that listens on --address. Others need --address and --token-file: their token."
 
-// withController returns what request does, which may change an engine: it has a client from f.controller, and
-// a context that ends with an interrupt. An error of request has its cure.
+// withController returns the result of a request that may change an engine. The request gets a client from f.controller, and a
+// context that an interrupt cancels. Errors of request include a remedy.
 func withController[T any](c *cobra.Command, f connection, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -97,7 +97,7 @@ func withController[T any](c *cobra.Command, f connection, request func(context.
 	}
 	spoken := ""
 	client.Engine = func(engine string) {
-		if engine != spoken { // one that was started meanwhile is another
+		if engine != spoken { // an engine that was restarted meanwhile is printed again
 			spoken = engine
 			fmt.Fprintf(c.ErrOrStderr(), "engine: %s\n", engine)
 		}
@@ -108,8 +108,8 @@ func withController[T any](c *cobra.Command, f connection, request func(context.
 	return answer, nil
 }
 
-// controller returns a client that may change an engine: over its control socket, unless a token is
-// to be shown.
+// controller returns a client that may change an engine. The client uses the engine's control socket unless a token file is
+// set.
 func (f connection) controller() (*api.Client, error) {
 	if f.tokenFile != "" {
 		return f.client()
@@ -132,7 +132,7 @@ func (f connection) controller() (*api.Client, error) {
 	return clientBy("http://localhost", "", &http.Transport{DialContext: control.Dial(path)}), nil
 }
 
-// client returns a client that reads what an engine shows.
+// client returns a client for reading from an engine.
 func (f connection) client() (*api.Client, error) {
 	token, err := cli.ReadToken(f.tokenFile)
 	if err != nil {
@@ -156,8 +156,8 @@ func clientBy(base, token string, by *http.Transport) *api.Client {
 	return &api.Client{Base: base, Token: token, HTTP: &http.Client{Transport: by}}
 }
 
-// url returns the URL of the engine. An address host:port, as in the file of sonde run
-// --address-file, is one over TLS if there are settings for it.
+// url returns the URL of the engine. An address host:port, as written by sonde run --address-file, uses TLS if TLS flags are
+// set.
 func (f connection) url() string {
 	switch {
 	case strings.Contains(f.address, "://"):
@@ -168,8 +168,8 @@ func (f connection) url() string {
 	return "http://" + f.address
 }
 
-// dialOnly connects to the default address, or to the only engine that find finds if nothing listens there: its control socket is
-// what sonde reload uses.
+// dialOnly connects to the default address. If nothing listens there, it connects to the control socket of the only engine that
+// find returns, the one that sonde reload uses.
 func dialOnly(find func(address string) (path string, err error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -186,7 +186,7 @@ func dialOnly(find func(address string) (path string, err error)) func(ctx conte
 	}
 }
 
-// advise adds the cure to an error that a flag cures.
+// advise adds a remedy to an error that a flag can fix.
 func advise(client *api.Client, err error) error {
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w; give the file of the token with --token-file", err)
@@ -197,7 +197,7 @@ func advise(client *api.Client, err error) error {
 	return err
 }
 
-// adviseControl adds the cure to an error of a request that needs a controller.
+// adviseControl adds a remedy to the error of a request that needs a controller.
 func adviseControl(ctx context.Context, client *api.Client, err error) error {
 	refused, answered := errors.AsType[*api.Error](err)
 	switch {

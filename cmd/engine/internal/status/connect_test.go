@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// The engines of this machine are not those of the test, which says what is found.
+// The test does not use the engines of this machine: it provides the result of find.
 func TestTheOnlyEngineIsReachedWhereNoneListensOnTheDefaultAddress(t *testing.T) {
 	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

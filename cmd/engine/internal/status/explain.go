@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// explainCommand returns sonde explain.
+// explainCommand returns the command sonde explain.
 func explainCommand() *cobra.Command {
 	return ofTarget(&cobra.Command{
 		Use:   "explain TARGET",
@@ -28,7 +28,7 @@ func explainCommand() *cobra.Command {
 	})
 }
 
-// explanation returns the sentences about a target, those about its state and its probes in colour.
+// explanation returns the sentences about a target. The state and the names of its probes are coloured.
 func explanation(on cli.Screen, t api.Target) string {
 	colors := map[string]cli.Color{}
 	for _, p := range t.Probes {

@@ -31,12 +31,12 @@ const (
 
 var headers = [columns]string{"TARGET", "OWNER", "STATE", "RESTARTS", "FOR", "EXIT", "GATEWAY", "ADDRESS", "LABELS", "PROBE", "VERDICT", "RUN", "NEXT", "RESULT"}
 
-// row is a line of the table.
+// row is a row of the table.
 type row struct {
 	cells     [columns]string
-	isFailing bool      // the result gets lines of its own if its column is too narrow
-	state     cli.Color // of the state
-	color     cli.Color // of verdict and result
+	isFailing bool      // the result gets its own lines if its column is too narrow
+	state     cli.Color // colour of the state
+	color     cli.Color // colour of the verdict and the result
 }
 
 // colorOf returns the colour of a cell.
@@ -50,7 +50,7 @@ func (r row) colorOf(c column) cli.Color {
 	return ""
 }
 
-// grid lays the rows of the table out. If a terminal is too narrow, the results keep the most of it.
+// grid lays out the rows of the table. On a narrow terminal the results get most of the width.
 type grid struct {
 	on     cli.Screen
 	rows   []row
@@ -62,10 +62,10 @@ const (
 	gap    = "  " // between two columns
 	indent = "    "
 
-	leastResult    = 24 // columns of the terminal for the results, before a column that is not about attempts goes
+	leastResult    = 24 // minimum width of the results; columns that are not about attempts are dropped to reach it
 	leastTarget    = 12
-	wantedResult   = 40 // columns of the terminal for results that may be cut
-	maxResultLines = 2  // of a row that fails
+	wantedResult   = 40 // preferred width of results that may be cut
+	maxResultLines = 2  // for a row that fails
 )
 
 // text returns the table.
@@ -85,7 +85,7 @@ func (g *grid) text() string {
 	return s.String()
 }
 
-// fit leaves out columns until the results have the room that they need, and then shortens the names.
+// fit drops columns until the results have the width that they need, and then shortens the targets' names.
 func (g *grid) fit() {
 	most, want := g.room(), 0
 	for _, c := range []column{columnNext, columnRun} {
@@ -93,7 +93,7 @@ func (g *grid) fit() {
 	}
 	for _, r := range g.rows {
 		length := utf8.RuneCountInString(r.cells[columnResult])
-		if !r.isFailing || length > most { // it is cut, or gets lines of its own
+		if !r.isFailing || length > most { // the result is cut, or gets its own lines
 			length = min(length, wantedResult)
 		}
 		want = max(want, length)
@@ -111,7 +111,7 @@ func (g *grid) fit() {
 	}
 }
 
-// room returns how many columns of the terminal are left for the results.
+// room returns the width that is left for the results.
 func (g *grid) room() int {
 	left := g.on.Width
 	for c := range columnResult {
@@ -122,7 +122,7 @@ func (g *grid) room() int {
 	return left
 }
 
-// write writes a row. What does not fit is cut.
+// write writes a row, and cuts cells that do not fit.
 func (g *grid) write(s *strings.Builder, r row) {
 	result := r.cells[columnResult]
 	below := r.isFailing && utf8.RuneCountInString(result) > g.room()
@@ -149,7 +149,7 @@ func (g *grid) write(s *strings.Builder, r row) {
 	}
 }
 
-// writeBelow writes the result of a row in lines of its own.
+// writeBelow writes the result of a row on its own lines below the row.
 func (g *grid) writeBelow(s *strings.Builder, result string, c cli.Color) {
 	narrow := cli.Screen{Width: g.on.Width - len(indent)}
 	lines := strings.Split(narrow.Wrap(result, ""), "\n")

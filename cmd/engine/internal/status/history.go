@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// historyCommand returns sonde history.
+// historyCommand returns the command sonde history.
 func historyCommand() *cobra.Command {
 	return ofTarget(&cobra.Command{
 		Use:   "history TARGET",
@@ -24,7 +24,7 @@ func historyCommand() *cobra.Command {
 	}, (*api.Client).History, historyText)
 }
 
-// historyText returns the transitions as text, with a line for each.
+// historyText formats the transitions, one per line.
 func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History) string {
 	var s strings.Builder
 	if h.Owner != "" {
@@ -41,7 +41,7 @@ func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History)
 	return s.String()
 }
 
-// transitionColor returns the colour of the verdict, or of the state that the target has afterwards.
+// transitionColor returns the colour of the new verdict, or else of the target's new state.
 func transitionColor(t api.Transition) cli.Color {
 	switch {
 	case t.Blind || t.Warns:

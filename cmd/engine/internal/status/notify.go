@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// testNotifyCommand returns sonde test-notify.
+// testNotifyCommand returns the command sonde test-notify.
 func testNotifyCommand() *cobra.Command {
 	var f connection
 	c := &cobra.Command{

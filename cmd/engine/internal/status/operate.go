@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// restartCommand returns sonde restart.
+// restartCommand returns the command sonde restart.
 func restartCommand() *cobra.Command {
 	return operation(api.OperationRestart, &cobra.Command{
 		Use:   "restart TARGET...",
@@ -32,7 +32,7 @@ func restartCommand() *cobra.Command {
 	})
 }
 
-// stopCommand returns sonde stop.
+// stopCommand returns the command sonde stop.
 func stopCommand() *cobra.Command {
 	return operation(api.OperationStop, &cobra.Command{
 		Use:   "stop TARGET...",
@@ -44,7 +44,7 @@ func stopCommand() *cobra.Command {
 	})
 }
 
-// startCommand returns sonde start.
+// startCommand returns the command sonde start.
 func startCommand() *cobra.Command {
 	return operation(api.OperationStart, &cobra.Command{
 		Use:     "start TARGET...",
@@ -54,7 +54,7 @@ func startCommand() *cobra.Command {
 	})
 }
 
-// operation completes a command that operates targets, one after the other.
+// operation completes a command that operates on targets, one after the other.
 func operation(o api.Operation, c *cobra.Command) *cobra.Command {
 	var f connection
 	noWait := false
@@ -79,10 +79,10 @@ func operation(o api.Operation, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// maxOperated is how many targets a command operates.
+// maxOperated is the maximum number of targets of one command.
 const maxOperated = 1000
 
-// adviseName adds the cure to the error of a target that does not exist, if its name is a pattern.
+// adviseName adds a remedy to the error about an unknown target if its name looks like a pattern.
 func adviseName(err error, target string) error {
 	refused, answered := errors.AsType[*api.Error](err)
 	if !answered || refused.Status != http.StatusNotFound || !strings.ContainsAny(target, "*?") {
@@ -91,8 +91,8 @@ func adviseName(err error, target string) error {
 	return fmt.Errorf("%w; name each target, there are no patterns here: sonde status %s lists them", err, command.Quote(target))
 }
 
-// operate operates a target, waits until it is as was asked for if wait is true, and returns a line that
-// says how it is.
+// operate performs an operation on a target and returns a line with the result. If wait is true, it waits until the target has
+// reached the requested state.
 func operate(ctx context.Context, c *cobra.Command, client *api.Client, target string, o api.Operation, wait bool) (string, error) {
 	before, err := client.Target(ctx, target)
 	if err != nil {
@@ -102,7 +102,7 @@ func operate(ctx context.Context, c *cobra.Command, client *api.Client, target s
 	if err != nil {
 		return "", err
 	}
-	if o != api.OperationRestart { // of which the next engine need not know
+	if o != api.OperationRestart { // a restart need not be saved for the next engine
 		warnUnlessSaved(c, done.Saved)
 	}
 	text := fmt.Sprintf("%s requested", o)
@@ -117,7 +117,7 @@ func operate(ctx context.Context, c *cobra.Command, client *api.Client, target s
 	return done.Target + ": " + text, nil
 }
 
-// userName returns the name of the user who runs this program; with sudo, of the one behind it.
+// userName returns the name of the user who runs this program; under sudo, the name of the invoking user.
 func userName() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name
@@ -129,16 +129,16 @@ func userName() string {
 	return cmp.Or(u.Username, u.Uid)
 }
 
-// operationInterval is the time between two looks at a target that is operated. An instance of a target
-// that is being stopped which is seen for undoneLooks of them was started by somebody else: one that was
-// about to start is terminated sooner.
+// operationInterval is the interval at which a target is polled during an operation. If a newer instance runs at undoneLooks
+// polls in a row while its target is being stopped, somebody else has started it: an instance that was already about to start
+// is terminated sooner.
 const (
 	operationInterval = 100 * time.Millisecond
 	undoneLooks       = 20
 )
 
-// awaitOperation waits until a target is as was asked for, and returns how it is. Before is how it
-// was.
+// awaitOperation waits until a target has reached the requested state, and returns a text about the result. before is the
+// target before the operation.
 func awaitOperation(ctx context.Context, client *api.Client, done api.Operated, before api.Target) (string, error) {
 	undone := 0
 	for {
@@ -163,16 +163,15 @@ func awaitOperation(ctx context.Context, client *api.Client, done api.Operated, 
 	}
 }
 
-// isUndone reports whether an instance runs that has started after the target was stopped.
+// isUndone reports whether an instance runs that was started after the target was stopped.
 func isUndone(done api.Operated, now, before api.Instance) bool {
 	return done.Operation == api.OperationStop && now.Phase == probe.Running && now.ID != before.ID && now.Since.After(done.At)
 }
 
-// outcome returns what has become of an operation, "" if that is not known yet, or an error if no
-// instance can be started.
+// outcome returns the result of an operation, "" if it is not known yet, or an error if the operation has failed.
 func outcome(o api.Operation, now, before api.Instance) (string, error) {
 	if o == api.OperationStop {
-		if now.Reason == probe.ReasonOperatorStop && now.Phase != probe.Running { // it runs on until it has terminated
+		if now.Reason == probe.ReasonOperatorStop && now.Phase != probe.Running { // it keeps running until it has terminated
 			return "stopped", nil
 		}
 		return "", nil
@@ -181,7 +180,7 @@ func outcome(o api.Operation, now, before api.Instance) (string, error) {
 	case now.Reason == probe.ReasonOperatorStop && (now.Detail != before.Detail || !now.Since.Equal(before.Since)):
 		return "", fmt.Errorf("the target was stopped meanwhile: %s", now.Detail)
 	case now.Since.Equal(before.Since) && now.ID == before.ID && now.Detail != before.Detail && now.Reason != probe.ReasonOperatorRestart:
-		return "", errors.New(now.Detail) // it keeps running, since it could not be terminated
+		return "", errors.New(now.Detail) // the instance keeps running, since it could not be terminated
 	case now.Since.Equal(before.Since):
 	case now.Reason == probe.ReasonStartAfter:
 		return now.Detail, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// pauseCommand returns sonde pause.
+// pauseCommand returns the command sonde pause.
 func pauseCommand() *cobra.Command {
 	return pausing(api.OperationPause, &cobra.Command{
 		Use:   "pause TARGET",
@@ -27,7 +27,7 @@ func pauseCommand() *cobra.Command {
 	})
 }
 
-// unpauseCommand returns sonde unpause.
+// unpauseCommand returns the command sonde unpause.
 func unpauseCommand() *cobra.Command {
 	return pausing(api.OperationUnpause, &cobra.Command{
 		Use:     "unpause TARGET",
@@ -37,7 +37,7 @@ func unpauseCommand() *cobra.Command {
 	})
 }
 
-// pausing completes a command that pauses targets, or ends that.
+// pausing completes a command that pauses or unpauses targets.
 func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 	var f connection
 	p := api.PauseRequest{Operation: o}
@@ -73,7 +73,7 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// warnOfLocal warns an operator if other engines do not pause what was to be paused.
+// warnOfLocal warns an operator if only this engine pauses the targets.
 func warnOfLocal(c *cobra.Command, done api.Paused) {
 	if done.Local > 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: %s paused by this engine only, for 15 minutes at most; pause again when etcd is back\n",
@@ -81,14 +81,14 @@ func warnOfLocal(c *cobra.Command, done api.Paused) {
 	}
 }
 
-// warnUnlessSaved warns an operator if what was asked for is not in the state file.
+// warnUnlessSaved warns an operator if the operation is not saved in the state file.
 func warnUnlessSaved(c *cobra.Command, saved bool) {
 	if !saved {
 		fmt.Fprintln(c.ErrOrStderr(), "warning: not in a state file: the next engine will not know of it")
 	}
 }
 
-// pausedText says what has become of a request.
+// pausedText returns the result of a request.
 func pausedText(done api.Paused) string {
 	what := done.Target
 	if done.Group != "" {

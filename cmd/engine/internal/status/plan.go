@@ -14,11 +14,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// exitChanges is the exit code of sonde plan if a reload would change something, as that of
-// terraform plan -detailed-exitcode.
+// exitChanges is the exit code of sonde plan if a reload would change something, as with terraform plan -detailed-exitcode.
 const exitChanges = 2
 
-// planCommand returns sonde plan.
+// planCommand returns the command sonde plan.
 func planCommand() *cobra.Command {
 	var f connection
 	output := ""
@@ -42,12 +41,12 @@ func planCommand() *cobra.Command {
 			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) {
 				progress := cli.StartProgress(c.ErrOrStderr(), "waiting until the engine has planned")
 				defer progress.Stop()
-				client.Engine = nil // nothing becomes of it
+				client.Engine = nil // the engine's name is not printed, since nothing changes
 				p, err := client.Plan(ctx, paths)
 				interrupted = ctx.Err() != nil
 				return p, err
 			})
-			if interrupted && err != nil { // nothing goes on: a plan leaves nothing behind
+			if interrupted && err != nil { // the usual advice does not apply: a plan leaves nothing behind
 				err = errors.New("interrupted")
 			}
 			if err != nil {
@@ -62,7 +61,7 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// noPlan gives the error of a plan that was not made its exit code, which must not mean changes.
+// noPlan returns the error of a failed plan with an exit code that cannot be mistaken for exitChanges.
 func noPlan(err error) error {
 	if usage, ok := errors.AsType[*cli.ExitError](err); ok && usage.Code == cli.ExitUsage {
 		return &cli.ExitError{Code: cli.ExitNoAttempt, Err: usage.Err}
@@ -70,7 +69,7 @@ func noPlan(err error) error {
 	return &cli.ExitError{Code: cli.ExitFailed, Err: err}
 }
 
-// absolute returns the paths of files for an engine, whose working directory may be another one.
+// absolute returns absolute paths, since the engine may have another working directory.
 func absolute(paths []string) (out []string, err error) {
 	for _, path := range paths {
 		if path == cli.Stdin {
@@ -99,10 +98,10 @@ func showPlan(c *cobra.Command, p api.Plan, asJSON bool) error {
 	return nil
 }
 
-// The signs of a plan's lines.
+// signs are the signs at the start of a plan's lines, by action.
 var signs = map[string]string{"added": "+", "changed": "~", "updated": "~", "replaced": "~", "removed": "-"}
 
-// effects are what becomes of a probe or of an instance, for people.
+// effects describe the changes to a probe or an instance.
 var effects = map[string]string{
 	"updated": "keeps its state", "replaced": "starts a new run",
 	"start": "starts its process", "restart": "restarts its process", "end": "ends its process",
@@ -111,7 +110,7 @@ var effects = map[string]string{
 // signColors are the colours of the signs on a terminal.
 var signColors = map[byte]cli.Color{'+': cli.Green, '~': cli.Yellow, '-': cli.Red}
 
-// paintSigns paints the lines that begin with a sign.
+// paintSigns colours the lines that begin with a sign.
 func paintSigns(on cli.Screen, text string) string {
 	var s strings.Builder
 	for line := range strings.Lines(text) {
@@ -125,7 +124,7 @@ func paintSigns(on cli.Screen, text string) string {
 	return s.String()
 }
 
-// PlanText returns a plan as text, with a line for each target, probe and argument.
+// PlanText formats a plan, with a line for each target, probe and argument.
 func PlanText(on cli.Screen, p api.Plan) string {
 	var s strings.Builder
 	line := func(indent int, sign, name, effect string) {
@@ -139,7 +138,7 @@ func PlanText(on cli.Screen, p api.Plan) string {
 		line(0, signs[t.Action], t.Name, effects[t.Instance])
 		writeArguments(&s, 4, t.Arguments)
 		for _, one := range t.Probes {
-			if t.Action != "changed" { // the target's line says it
+			if t.Action != "changed" { // the target's line is enough
 				continue
 			}
 			effect := effects[one.Action]
@@ -174,7 +173,7 @@ func writeArguments(s *strings.Builder, indent int, all []api.ArgumentChange) {
 	}
 }
 
-// value returns the value of an argument as people may see it.
+// value formats the value of an argument for display.
 func value(text string) string {
 	if text == "" {
 		return "not set"
@@ -182,7 +181,7 @@ func value(text string) string {
 	return probe.OneLine(text, maxID)
 }
 
-// summary returns the numbers of a plan.
+// summary returns the counts of a plan.
 func summary(p api.Plan) string {
 	if !p.Changed {
 		text := fmt.Sprintf("no changes: %s, %s\n", cli.Plural(p.Targets.Kept, "target"), cli.Plural(p.Probes.Kept, "probe"))
@@ -206,7 +205,7 @@ func blocksText(changes []api.BlockChange) string {
 	return s.String()
 }
 
-// instancesText returns a line about processes that are started or ended, or "".
+// instancesText returns a line about started, restarted and ended processes, or "" if there are none.
 func instancesText(i api.InstanceChanges) string {
 	if i == (api.InstanceChanges{}) {
 		return ""

@@ -13,9 +13,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Recorded adds the flags that say how to reach an engine to a command. It returns a function that asks the engine for the ID of a
-// probe of a target, its rule without the initial delay, and the outcomes that the engine remembers of it. A KIND or KIND/NAME selects
-// the probe. Without one, the target must have only one probe that is not a startup probe.
+// Recorded adds the connection flags to a command. It returns a function that queries the engine for a probe's ID, its rule
+// without the initial delay, and its recorded outcomes. selected is KIND or KIND/NAME; if it is empty, the target must have
+// exactly one probe that is not a startup probe.
 func Recorded(c *cobra.Command) func(ctx context.Context, target, selected string) (id string, r probe.Rule, outcomes []probe.OutcomeRun, err error) {
 	var f connection
 	f.register(c)
@@ -48,14 +48,14 @@ func Recorded(c *cobra.Command) func(ctx context.Context, target, selected strin
 	}
 }
 
-// chooseProbe returns the probe of a target that is selected.
+// chooseProbe returns the selected probe of a target.
 func chooseProbe(t api.Target, selected string) (api.Probe, error) {
 	var fit []api.Probe
 	var names []string
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, t.Name+":")
 		names = append(names, name)
-		if selected == name { // one without a name may stand beside others of its kind
+		if selected == name { // an exact match: a probe without a name may have named siblings of the same kind
 			return p, nil
 		}
 		if selected == p.Kind.String() || selected == "" && p.Kind != probe.Startup {
@@ -73,7 +73,7 @@ func chooseProbe(t api.Target, selected string) (api.Probe, error) {
 	return api.Probe{}, fmt.Errorf("several probes match; name one of them: %s", strings.Join(names, ", "))
 }
 
-// ruleOf returns the rule of a probe of the API.
+// ruleOf returns the rule of an API probe.
 func ruleOf(p api.Probe) probe.Rule {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Microsecond) }
 	return probe.Rule{

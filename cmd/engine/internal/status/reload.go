@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// reloadCommand returns sonde reload.
+// reloadCommand returns the command sonde reload.
 func reloadCommand() *cobra.Command {
 	var f connection
 	force, output := false, ""
@@ -44,7 +44,7 @@ func reloadCommand() *cobra.Command {
 	return c
 }
 
-// showReload writes how a reload has ended. If it was rejected it returns the error.
+// showReload writes the result of a reload. It returns an error if the reload was rejected.
 func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	text, cure := "", ""
 	if r.Error == nil {
@@ -61,7 +61,7 @@ func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	return fmt.Errorf("configuration rejected, the engine goes on with the one before: %s%s", r.Error.Message, cure)
 }
 
-// show writes a value as JSON, or else what is wrong with the configuration, and a text.
+// show writes a value as JSON, or else the configuration's problems and a text.
 func show(c *cobra.Command, value any, asJSON bool, problems, text string) error {
 	if asJSON {
 		return cli.WriteJSON(c.OutOrStdout(), value)
@@ -73,7 +73,7 @@ func show(c *cobra.Command, value any, asJSON bool, problems, text string) error
 	return err
 }
 
-// reloadText says what a reload has changed.
+// reloadText describes the changes of a reload.
 func reloadText(r api.Reload) string {
 	text := fmt.Sprintf("configuration applied: %s; probes: %s\n", cli.Plural(r.Targets, "target"), counts(r.Probes))
 	if r.Instances != nil {
@@ -86,7 +86,7 @@ func reloadText(r api.Reload) string {
 	return text
 }
 
-// counts returns what has become of probes.
+// counts formats the numbers of changed probes.
 func counts(c *api.Changes) string {
 	if c == nil {
 		return "none"

@@ -14,8 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/api"
 )
 
-// openTerminal returns both ends of a terminal of so many columns: what a command writes to tty can be read
-// from control.
+// openTerminal returns both ends of a terminal with a number of columns. Output that a command writes to tty can be read from
+// control.
 func openTerminal(t *testing.T, columns uint16) (control, tty *os.File) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -67,7 +67,7 @@ func TestATerminalGetsColoursAndLinesThatFit(t *testing.T) {
 			read := make(chan string)
 			go func() {
 				var text strings.Builder
-				_, _ = io.Copy(&text, control) // ends with an error when the other end is closed
+				_, _ = io.Copy(&text, control) // returns an error when the other end is closed
 				read <- text.String()
 			}()
 			command := statusCommand()

@@ -50,7 +50,7 @@ func shownTargets() []api.Target {
 	}
 }
 
-// shown returns what the commands write on a screen.
+// shown returns the output of the commands on a screen.
 func shown(on cli.Screen) string {
 	var s strings.Builder
 	section := func(command, text string) { fmt.Fprintf(&s, "$ sonde %s\n%s\n", command, text) }
@@ -81,7 +81,7 @@ func shown(on cli.Screen) string {
 	return s.String()
 }
 
-// The golden files have ␛ for an escape.
+// The golden files contain ␛ instead of the escape character.
 func TestWhatTerminalsOfThreeWidthsShow(t *testing.T) {
 	for _, width := range []int{80, 100, 160} {
 		for _, color := range []bool{false, true} {
@@ -100,7 +100,7 @@ func TestWhatTerminalsOfThreeWidthsShow(t *testing.T) {
 	}
 }
 
-// Without its colours a coloured text is the plain one.
+// A coloured text without its colours equals the plain text.
 func TestColoursChangeNothingElse(t *testing.T) {
 	colored := shown(cli.Screen{Width: 100, Height: 50, Color: true})
 	for _, c := range []cli.Color{cli.Red, cli.Green, cli.Yellow, "\x1b[0m"} {

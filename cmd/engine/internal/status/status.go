@@ -1,19 +1,19 @@
-// Package status has the commands that ask a running engine: sonde status, which shows its
-// targets and probes, explain, history, plan, reload and others.
+// Package status implements the commands that query or change a running engine: sonde status, which shows its targets and
+// probes, explain, history, plan, reload and others.
 //
-//	status.go    the command, and the three ways to show: once, as a table on a terminal, as events
-//	connect.go   which engine is asked, and how
-//	table.go     the table, and the lines below it
-//	grid.go      how the table fits the terminal
-//	explain.go   why a target is in its state
-//	history.go   what has happened to a target
-//	plan.go      what a reload would change
+//	status.go    the command and its output modes: once, as a table on a terminal, as events
+//	connect.go   how an engine is found and reached
+//	table.go     the table and the lines below it
+//	grid.go      fits the table to the terminal
+//	explain.go   explains why a target is in its state
+//	history.go   the transitions of a target
+//	plan.go      previews a reload
 //	reload.go    reloads the configuration
-//	operate.go   restarts, stops and starts a target
-//	pause.go     pauses targets, and ends pauses
+//	operate.go   restarts, stops and starts targets
+//	pause.go     pauses and unpauses targets
 //	beat.go      sends a beat
-//	notify.go    sends a test notification
-//	recorded.go  the outcomes that an engine remembers
+//	notify.go    sends a test notice
+//	recorded.go  the recorded outcomes of a probe
 //	cluster.go   sonde cluster: the engines that share targets
 package status
 
@@ -36,7 +36,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// exitInTrouble is the exit code of sonde status --exit-code while a target is in trouble.
+// exitInTrouble is the exit code of sonde status --exit-code if a target is in trouble.
 const exitInTrouble = 3
 
 type flags struct {
@@ -50,7 +50,7 @@ type flags struct {
 	group    string
 }
 
-// Commands returns the commands that ask an engine about its targets, or change it.
+// Commands returns the commands that query an engine about its targets, or change it.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		statusCommand(), historyCommand(), explainCommand(), planCommand(), reloadCommand(), restartCommand(), stopCommand(),
@@ -58,7 +58,7 @@ func Commands() []*cobra.Command {
 	}
 }
 
-// statusCommand returns sonde status.
+// statusCommand returns the command sonde status.
 func statusCommand() *cobra.Command {
 	var f flags
 	asJSON := false
@@ -99,8 +99,8 @@ func statusCommand() *cobra.Command {
 	return c
 }
 
-// check returns why the flags cannot be used, and sets their defaults. On a terminal --watch
-// shows a table, else it follows the events of probes, which cannot be selected as targets.
+// check validates the flags and sets their defaults. --watch shows a table on a terminal; elsewhere it follows probe events,
+// which cannot be filtered by the state of targets.
 func (f *flags) check(terminal bool) error {
 	switch {
 	case f.watch && f.output == "name":
@@ -142,8 +142,8 @@ type viewer struct {
 	flags
 	client *api.Client
 	out    io.Writer
-	target string   // the only one to show; default: those of names and labels
-	names  []string // as in api.Query; default: all
+	target string   // the only target to show; "" for those selected by names and labels
+	names  []string // as in api.Query; none for all
 }
 
 // query returns the query for the targets to show.
@@ -151,7 +151,7 @@ func (s viewer) query(limit int) api.Query {
 	return api.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group, Trouble: s.failing, Sort: s.sort}
 }
 
-// once shows the current status.
+// once shows the current status once.
 func (s viewer) once(ctx context.Context) error {
 	all, err := s.targets(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s viewer) once(ctx context.Context) error {
 	return nil
 }
 
-// checkSelection returns an error if names, labels and group select no target, in trouble or not.
+// checkSelection returns an error if names, labels and group match no target at all, whether in trouble or not.
 func (s viewer) checkSelection(ctx context.Context) error {
 	if s.failing = false; !s.selects() {
 		return nil
@@ -188,7 +188,7 @@ func (s viewer) checkSelection(ctx context.Context) error {
 	return nil
 }
 
-// selects reports whether only some targets are to be shown, by what they are.
+// selects reports whether the targets are filtered by names, labels or group.
 func (s viewer) selects() bool { return s.group != "" || len(s.names)+len(s.labels) > 0 }
 
 func (s viewer) write(ctx context.Context, all api.Targets) error {
@@ -206,7 +206,7 @@ func (s viewer) write(ctx context.Context, all api.Targets) error {
 	return cli.WriteJSON(s.out, all)
 }
 
-// none returns a line that says why there are no targets, or "" if there are some.
+// none returns a line that explains why no target is shown, or "" if there are targets.
 func (s viewer) none(targets int) string {
 	selected := s.selects()
 	switch {
@@ -222,7 +222,7 @@ func (s viewer) none(targets int) string {
 
 // targets returns the targets to show, with their probes, as one page.
 func (s viewer) targets(ctx context.Context) (all api.Targets, err error) {
-	all.Targets = []api.Target{} // in JSON a list, also if there are none
+	all.Targets = []api.Target{} // an empty list in JSON, not null
 	for q := s.query(api.MaxListed); ; {
 		page, err := s.page(ctx, q)
 		if err != nil {
@@ -237,7 +237,8 @@ func (s viewer) targets(ctx context.Context) (all api.Targets, err error) {
 	return all, nil
 }
 
-// page returns the only target to show, or a page of all. It gives up when the engine does not respond for requestTimeout.
+// page returns the only target to show, or one page of all targets. It fails if the engine does not respond within
+// requestTimeout.
 func (s viewer) page(ctx context.Context, q api.Query) (api.Targets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -251,8 +252,8 @@ func (s viewer) page(ctx context.Context, q api.Query) (api.Targets, error) {
 // redrawPeriod is the time between two requests to the engine.
 const redrawPeriod = time.Second
 
-// redraw shows the table on a terminal until ctx is done. It shows errors in its place,
-// since the engine may come back.
+// redraw shows the table on a terminal until ctx is done. Errors are shown in place of the table, since the engine may become
+// reachable again.
 func (s viewer) redraw(ctx context.Context) error {
 	tick := time.NewTicker(redrawPeriod)
 	defer tick.Stop()
@@ -272,8 +273,7 @@ func (s viewer) redraw(ctx context.Context) error {
 	}
 }
 
-// screen returns the part of the table that fits on the terminal. It asks for no more
-// targets than that.
+// screen returns the part of the table that fits on the terminal. It requests no more targets than fit.
 func (s viewer) screen(ctx context.Context) (string, error) {
 	on := cli.ScreenOf(s.out)
 	page, err := s.page(ctx, s.query(min(on.Height, api.MaxListed)))
@@ -287,8 +287,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), on, s.output == "wide"), foot, on.Height), nil
 }
 
-// follow writes a line for each probe, and then one for each change, until ctx
-// is done.
+// follow writes a line for each probe, and then a line for each change, until ctx is done.
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	for event, err := range s.client.Events(ctx, api.EventOptions{Target: s.target, Group: s.group, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
@@ -301,8 +300,8 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// foot returns lines about logs, groups, gateways, maintenances, the cluster and notifiers, up to most of each, and about the
-// engine itself, as far as they have to do with the targets to show.
+// foot returns the lines below the table: about logs, groups, gateways, discoveries, maintenances, the cluster and notifiers,
+// at most most lines of each, and about the engine itself. It includes only lines that are relevant to the targets shown.
 func (s viewer) foot(ctx context.Context, on cli.Screen, targets []api.Target, most int) string {
 	now, text := time.Now(), logLines(on, targets, most)
 	if s.target != "" {

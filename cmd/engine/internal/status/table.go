@@ -16,15 +16,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// table returns the targets as text, with a line for each probe, and one more for the
-// reason why a target is not running. Without targets it is empty.
+// table formats the targets, with a line for each probe, and a further line with the reason why a target is not running. It
+// returns "" if there are no targets.
 //
 //	TARGET  STATE  RESTARTS  PROBE     VERDICT  RUN          NEXT        RESULT
 //	demo    ready  1         startup   passing  -            next start  exit status 0
 //	                         liveness  passing  2/3 failure  400ms       http.status: status 503
 //
-// With targets of a cluster, the engine that probes each follows its name. A wide table also says how long the target has been in its state, what it is to gateways, its
-// address and its labels, and the exit status of the latest instance that has exited.
+// In a cluster, a column after the target's name shows the engine that probes it. A wide table also shows how long the target
+// has been in its state, its state in gateways, its address and labels, and the exit status of the latest instance that has
+// exited.
 func table(all []api.Target, now time.Time, on cli.Screen, wide bool) string {
 	if len(all) == 0 {
 		return ""
@@ -47,7 +48,8 @@ func table(all []api.Target, now time.Time, on cli.Screen, wide bool) string {
 	return g.text()
 }
 
-// ownerOf returns the engine that probes a target of a cluster, or "-".
+// ownerOf returns the engine that probes a target of a cluster, "none" if no engine owns it, or "-" for a target of this engine
+// alone.
 func ownerOf(t api.Target) string {
 	switch {
 	case t.Owner != "":
@@ -58,7 +60,7 @@ func ownerOf(t api.Target) string {
 	return "-"
 }
 
-// names returns the names of targets, with a line for each.
+// names returns the names of targets, one per line.
 func names(all []api.Target) string {
 	var s strings.Builder
 	for _, t := range all {
@@ -67,7 +69,7 @@ func names(all []api.Target) string {
 	return s.String()
 }
 
-// age returns the time since then, to the second, or "-" if that is not known.
+// age returns the time since a time, to the second, or "-" if that time is unknown.
 func age(since, now time.Time) string {
 	if since.IsZero() {
 		return "-"
@@ -75,7 +77,7 @@ func age(since, now time.Time) string {
 	return probe.Brief(max(now.Sub(since), 0).Round(time.Second))
 }
 
-// instanceLines returns a line for the instance of each target that is observed: which it is, where it is reached, and since when.
+// instanceLines returns a line for the instance of each target whose instance is known: its ID, address, phase and age.
 func instanceLines(on cli.Screen, all []api.Target, now time.Time) (text string) {
 	for _, t := range all {
 		in := t.Instance
@@ -99,7 +101,7 @@ func exitStatus(in api.Instance) string {
 	return strconv.Itoa(*in.ExitStatus)
 }
 
-// labels returns labels as text, sorted by name: "team=shop,tier=canary".
+// labels formats labels, sorted by name: "team=shop,tier=canary".
 func labels(all map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -108,18 +110,18 @@ func labels(all map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// maxGroupLines bounds the lines about groups.
+// maxGroupLines is the maximum number of lines in each listing below the table.
 const maxGroupLines = 20
 
-// listing is a list of things below the table: on which screen, up to how many lines, and which are not well.
+// listing is a list of items below the table.
 type listing[T any] struct {
 	on      cli.Screen
 	most    int
 	noun    string
-	isWorse func(T) bool // nil: none
+	isWorse func(T) bool // highlights an item; nil for none
 }
 
-// text returns a line for each of some things, and how many more there are.
+// text returns a line for each item, up to l.most, and the number of further items.
 func (l listing[T]) text(all []T, line func(T) string) string {
 	var s strings.Builder
 	for i, one := range all {
@@ -136,7 +138,7 @@ func (l listing[T]) text(all []T, line func(T) string) string {
 	return s.String()
 }
 
-// ordered returns those of some things that are shown, with those first for which goesFirst returns true.
+// ordered returns the items for which isShown returns true, those for which goesFirst returns true at the front.
 func ordered[T any](all []T, isShown, goesFirst func(T) bool) []T {
 	var first, rest []T
 	for _, one := range all {
@@ -151,8 +153,8 @@ func ordered[T any](all []T, isShown, goesFirst func(T) bool) []T {
 	return append(first, rest...)
 }
 
-// groupLines returns a line for each of some groups up to most, or for the only one, those
-// first that are not ready.
+// groupLines returns a line for each group, at most most, or only for the group named only. Groups that are not ready come
+// first.
 //
 //	group web: ready, 3 of 4 ready, 2 needed
 func groupLines(on cli.Screen, groups []api.Group, only string, most int) string {
@@ -176,8 +178,8 @@ func groupLines(on cli.Screen, groups []api.Group, only string, most int) string
 	})
 }
 
-// gatewayLines returns a line for each of some gateways up to most, or for those of a group, those
-// first that are not up to date.
+// gatewayLines returns a line for each gateway, at most most, or only for the gateways of a group. Gateways that are not up to
+// date come first.
 //
 //	gateway edge (agent): up to date, 3s ago
 //	gateway lb (haproxy): not up to date for 3m12s: dial unix /run/haproxy.sock: no such file
@@ -196,7 +198,7 @@ func gatewayLines(on cli.Screen, gateways []api.Gateway, of string, most int, no
 	})
 }
 
-// discoveryLines returns a line for each source of targets up to most, those without a complete answer first.
+// discoveryLines returns a line for each discover block, at most most. Blocks with an error come first.
 func discoveryLines(on cli.Screen, all []discover.Status, most int, now time.Time) string {
 	isFailing := func(d discover.Status) bool { return d.Error != "" }
 	all = ordered(all, func(discover.Status) bool { return true }, isFailing)
@@ -212,7 +214,7 @@ func discoveryLines(on cli.Screen, all []discover.Status, most int, now time.Tim
 	})
 }
 
-// logLines returns a line for each target up to most whose log file cannot be written.
+// logLines returns a line for each target whose log file cannot be written, at most most.
 func logLines(on cli.Screen, targets []api.Target, most int) string {
 	failing := slices.DeleteFunc(slices.Clone(targets), func(t api.Target) bool { return t.Process == nil || t.Process.LogError == "" })
 	return listing[api.Target]{on, most, "logs", func(api.Target) bool { return true }}.text(failing, func(t api.Target) string {
@@ -220,11 +222,10 @@ func logLines(on cli.Screen, targets []api.Target, most int) string {
 	})
 }
 
-// upcoming is how long before a maintenance begins there is a line about it.
+// upcoming is how long before its start a maintenance is listed.
 const upcoming = 24 * time.Hour
 
-// maintenanceLines returns a line for each of some maintenances up to most that is active, or begins
-// soon.
+// maintenanceLines returns a line for each maintenance that is active or begins soon, at most most.
 //
 //	maintenance nightly: 3 targets, until 2026-01-31 04:00:00 (backup)
 //	maintenance weekly: next from 2026-02-01 03:00:00 to 2026-02-01 05:00:00
@@ -242,8 +243,7 @@ func maintenanceLines(on cli.Screen, all []api.Maintenance, most int, now time.T
 	})
 }
 
-// notifierLines returns a line for each receiver of a notifier with pending notices, up to most,
-// those first that fail.
+// notifierLines returns a line for each receiver that is not up to date, at most most. Failing receivers come first.
 //
 //	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 notices pending: connection refused
 func notifierLines(on cli.Screen, notifiers []api.Notifier, most int, now time.Time) string {
@@ -261,11 +261,10 @@ func notifierLines(on cli.Screen, notifiers []api.Notifier, most int, now time.T
 	})
 }
 
-// local returns a time as the clocks here show it.
+// local formats a time in the local time zone.
 func local(t time.Time) string { return t.Local().Format(time.DateTime) }
 
-// engineLines returns lines about an engine that has skipped attempts, or is degraded or
-// isolated.
+// engineLines returns lines about an engine that has skipped attempts, is degraded or isolated, or has silent name servers.
 func engineLines(on cli.Screen, stats api.Stats) string {
 	var all []string
 	if stats.Shed > 0 {
@@ -286,7 +285,7 @@ func engineLines(on cli.Screen, stats api.Stats) string {
 	return listing[string]{on, len(all), "", func(string) bool { return true }}.text(all, func(line string) string { return line })
 }
 
-// verdictOf returns the verdict of a probe, or that there is none yet: until then it counts as an initial one.
+// verdictOf returns the verdict of a probe, or "undecided" if its Verdict is still the initial one.
 func verdictOf(p api.Probe) string {
 	if !p.Decided {
 		return probe.Undecided.String()
@@ -348,7 +347,7 @@ func probeRow(p api.Probe, now time.Time) row {
 	return r
 }
 
-// stateColor returns red for trouble, green for a target that is ready, and yellow where the next minutes will tell.
+// stateColor returns red for trouble, green for a ready target, and yellow for a state that may soon turn either way.
 func stateColor(s probe.TargetState) cli.Color {
 	switch {
 	case s.Severity() == probe.SeverityCritical:
@@ -361,7 +360,7 @@ func stateColor(s probe.TargetState) cli.Color {
 	return ""
 }
 
-// probeColor returns red for a probe that fails, and yellow for one whose last attempt has failed or could not be made.
+// probeColor returns red for a failing probe, and yellow for a probe whose last attempt failed, warned or could not be made.
 func probeColor(p api.Probe) cli.Color {
 	switch {
 	case p.Decided && p.Verdict == probe.Failing && !p.Warned:
@@ -372,7 +371,7 @@ func probeColor(p api.Probe) cli.Color {
 	return ""
 }
 
-// pausedLine says until when nothing is done about a target, and why.
+// pausedLine returns until when a target is paused, and why.
 func pausedLine(p *api.Pause) string {
 	until := "until sonde unpause"
 	if !p.Until.IsZero() {
@@ -381,8 +380,8 @@ func pausedLine(p *api.Pause) string {
 	return join(string(p.Reason)+" "+until, p.Detail)
 }
 
-// state returns the state of a target in words, that gateways do not use it for a reason of
-// their own, and that its owner has not confirmed it lately.
+// state returns the state of a target in words, with a note if gateways have ejected it or its owner has not confirmed it
+// lately.
 func state(t api.Target) string {
 	text := strings.ReplaceAll(t.State.String(), "_", " ")
 	if t.Ejection != nil {
@@ -394,14 +393,14 @@ func state(t api.Target) string {
 	return text
 }
 
-// progress returns the current run of equal outcomes, or the score, or "-" if it is as the verdict says.
+// progress returns the current run of equal outcomes, or the score, or "-" if the verdict already shows it.
 func progress(p api.Probe) string {
 	switch {
 	case p.Errors > 0:
 		return fmt.Sprintf("%d unknown", p.Errors)
 	case p.Score != nil:
 		return "score " + p.Progress
-	case p.Run == 0, p.Decided && p.Verdict == probe.Passing && p.Last == probe.Success: // VERDICT says it
+	case p.Run == 0, p.Decided && p.Verdict == probe.Passing && p.Last == probe.Success: // the VERDICT column is enough
 		return "-"
 	}
 	return p.Progress + " " + p.Last.String()
@@ -425,8 +424,8 @@ func due(p api.Probe, now time.Time) string {
 	return "now"
 }
 
-// result returns the reason and the detail of the last result. Of a probe that fails or warns, whether or not its last attempt
-// did, it is that of the last failure or warning.
+// result returns the reason and the detail of the last result. If the probe fails or warns, it returns those of the last
+// failure or warning, even if a later attempt succeeded.
 func result(p api.Probe) string {
 	if p.Result == nil {
 		return ""
@@ -445,16 +444,16 @@ func join(reason, detail string) string {
 	return text
 }
 
-// maxID bounds a probe's ID, with its kind, in bytes.
+// maxID limits the displayed ID of a probe, including its kind, in bytes.
 const maxID = probe.MaxTargetName + probe.MaxProbeName + 16
 
-// fill returns as much of a table as fits on a terminal above its last lines. The cursor
-// stays in the line below them.
+// fill returns the part of a table that fits on a terminal above its last lines, foot. The cursor ends up on the line below
+// foot.
 func fill(table, foot string, height int) string {
 	return head(table, height-1-strings.Count(foot, "\n")) + foot
 }
 
-// head returns the first lines of a text, and the number of lines left out.
+// head returns the first lines of a text, and the number of omitted lines.
 func head(s string, limit int) string {
 	all := strings.SplitAfter(strings.TrimSuffix(s, "\n"), "\n")
 	if len(all) <= limit {

@@ -182,7 +182,7 @@ func TestReceiversWithPendingNoticesAreShown(t *testing.T) {
 	}
 }
 
-// The screen of --watch has what the table has.
+// The screen of --watch has the same content as the table.
 func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.HeaderEngine, "sonde")

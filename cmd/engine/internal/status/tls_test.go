@@ -28,7 +28,7 @@ func TestAnEngineIsTrustedByItsCertificateAuthority(t *testing.T) {
 	}
 	for _, test := range []struct {
 		flags dial.TLS
-		want  string // of the error
+		want  string // part of the error
 	}{
 		{dial.TLS{CAFile: authority}, ""},
 		{dial.TLS{}, "certificate"},

@@ -182,7 +182,7 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 // probed their targets throughout.
 func (l *ledger) mergeOwn(m memories, known *stored, loaded coord.Memories, wasRestored bool) {
 	for name := range known.sums {
-		if _, exists := loaded.ByTarget[name]; !exists { // the trouble of the group that another engine notified receivers of has ended
+		if _, exists := loaded.ByTarget[name]; !exists { // the group's trouble, of which another engine notified, has ended
 			m.of(name).keepsTold = true
 		}
 	}

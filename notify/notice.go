@@ -112,7 +112,7 @@ const (
 
 // levelOf returns the level of a target's state. A starting target has not been judged yet, the trouble of an
 // unreachable target is explained by another target, and paused or damped targets are not reported. A target that
-// stopped since the engine is stopping has not recovered thereby. If a restart is blocked by a suppression (see
+// stopped because the engine is stopping has not recovered. If a restart is blocked by a suppression (see
 // engine.Suppressed), the suppression has just ended or may be about to begin: within a second either the engine
 // restarts the target, or it is clear that it must not be reported. A degraded target about which engines disagree is
 // working, and the engine that finds it failing may be cut off.

@@ -247,7 +247,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	client := *cmp.Or(c.HTTP, http.DefaultClient)
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token must only be sent to Base
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for Base only
 	response, err := client.Do(r)
 	if err != nil {
 		return nil, err

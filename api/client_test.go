@@ -73,7 +73,7 @@ func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 	}
 }
 
-// A server that is not an engine has neither done nor refused what was requested, whatever its response.
+// A server that is not an engine has neither executed nor refused a request, whatever its response.
 func TestClientBelievesEnginesOnly(t *testing.T) {
 	for _, status := range []int{200, 404, 422, 503} {
 		for _, body := range []string{"{}", `{"error":{"message":"m"}}`, "<html>"} {

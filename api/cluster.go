@@ -10,8 +10,8 @@ type Cluster struct {
 	Name         string          `json:"name"`             // of this engine
 	Member       bool            `json:"member"`           // whether it is a member, as last read from etcd
 	Refused      string          `json:"refused,omitzero"` // why it does not join although etcd responds: a later version of Sonde has written its entries
-	Allowed      bool            `json:"allowed"`          // its lease is valid: it restarts its targets, and notifies receivers about them
-	LeaseSeconds float64         `json:"leaseSeconds"`     // time until it must stop acting, unless the lease is renewed; 0 if it must not act
+	Allowed      bool            `json:"allowed"`          // its lease is valid: it restarts targets and sends notices
+	LeaseSeconds float64         `json:"leaseSeconds"`     // until it must stop acting, unless the lease is renewed; 0 if it must not act
 	Heard        time.Time       `json:"heard,omitzero"`   // when etcd last responded to this engine while it was up to date; targets of other engines are shown as of then
 	Shards       int             `json:"shards"`           // number of shards that it probes
 	ShardCount   int             `json:"shardCount"`       // of all engines together
@@ -64,7 +64,7 @@ type ClusterMember struct {
 	Name    string       `json:"name"`
 	Shards  int          `json:"shards"`  // number of shards that it owns
 	Targets int          `json:"targets"` // number of targets in these, by this engine's configuration
-	Drained bool         `json:"drained"` // it should own no shards: an operator has drained it, or it does not run the current revision
+	Drained bool         `json:"drained"` // it should own no shards: drained by an operator, or not on the current revision
 	Health  MemberHealth `json:"health"`  // as it last published it
 
 	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if unknown

@@ -66,7 +66,7 @@ type Member struct {
 	Since   time.Time         `json:"since,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it is not ready
 
-	Stale bool `json:"stale,omitempty"` // no engine of the cluster has confirmed its state for longer than a lease lasts; the state is unchanged since
+	Stale bool `json:"stale,omitempty"` // no engine of the cluster has confirmed its state for longer than a lease lasts
 
 	InRotation bool `json:"inRotation"` // gateways send requests to it
 	Weight     int  `json:"weight"`     // relative share of the requests, 0 to 256

@@ -20,7 +20,7 @@ type Notifier struct {
 	Receiver string `json:"receiver"` // name of the receiver, such as "http://am-1:9093"
 	State    string `json:"state"`    // "up_to_date"; "failing" while Error is set; "behind" while transitions are pending
 
-	Firing       int       `json:"firing"`                // number of targets and groups in trouble by the latest notices that it has accepted
+	Firing       int       `json:"firing"`                // number of targets and groups in trouble, by the notices that it has accepted
 	Held         int       `json:"held"`                  // number in trouble that are not reported now: paused ones, and those that the engine doubts
 	Pending      uint64    `json:"pending"`               // number of transitions of all targets that were not reported yet
 	PendingSince time.Time `json:"pendingSince,omitzero"` // when the first of them occurred

@@ -14,7 +14,7 @@ type Others struct {
 	Has     func(target string) bool   // whether another engine probes the target, and Config.Engine shows its findings
 	Name    string                     // of this engine in the cluster
 	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if the target is not shared
-	Stale   func() func(string) bool   // returns a function that reports whether a target of another engine is stale now: see Target.Stale; nil for none
+	Stale   func() func(string) bool   // returns which targets of other engines are stale now: see Target.Stale; nil for none
 	Heard   func() time.Time           // when the shared store last responded to this engine while Config.Engine was up to date with it; zero if never
 }
 

@@ -43,7 +43,7 @@ type InstanceChanges struct {
 type TargetChange struct {
 	Name      string           `json:"name"`
 	Action    string           `json:"action"`             // added, changed or removed
-	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process keeps running, or there is none
+	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process keeps running, if any
 	Arguments []ArgumentChange `json:"arguments,omitempty"`
 	Probes    []ProbeChange    `json:"probes,omitempty"`
 }

@@ -26,7 +26,7 @@ type Reload struct {
 
 	Instances *InstanceChanges `json:"instances,omitempty"` // likewise
 	Blocks    []BlockChange    `json:"blocks,omitempty"`    // likewise: groups, gateways, maintenances and notify blocks, sorted by type and name; none at the start
-	Settings  []string         `json:"settings,omitempty"`  // changed settings of the engine block that take effect only when the engine is restarted
+	Settings  []string         `json:"settings,omitempty"`  // changed settings of the engine block that need a restart of the engine
 
 	Error    *Error `json:"error,omitempty"`    // why the configuration was not applied
 	Problems string `json:"problems,omitempty"` // errors and warnings in the configuration with their lines, as sonde validate shows them; only in the response to POST

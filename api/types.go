@@ -269,7 +269,7 @@ type Probe struct {
 	Changes  uint64        `json:"changes"`        // number of changes of Verdict or Instance
 
 	Last       probe.Outcome      `json:"last"`                 // outcome of the current run, success or failure; unknown before the first
-	Run        int32              `json:"run"`                  // number of consecutive attempts with the outcome Last; 0 with the policy evidence
+	Run        int32              `json:"run"`                  // consecutive attempts with the outcome Last; 0 with the policy evidence
 	Score      *int32             `json:"score,omitempty"`      // with the policy evidence: a passing probe fails at Threshold, a failing one passes at 0
 	Threshold  int32              `json:"threshold"`            // the Run, or Score, that decides
 	Progress   string             `json:"progress"`             // Run or Score of Threshold: "2/3"; "3/3" even if Run is longer
@@ -348,7 +348,7 @@ type Attempts struct {
 type Rule struct {
 	InitialDelaySeconds   float64      `json:"initialDelaySeconds"`
 	PeriodSeconds         float64      `json:"periodSeconds"`
-	StartingPeriodSeconds float64      `json:"startingPeriodSeconds,omitempty"` // until attempts have decided; absent if it is periodSeconds
+	StartingPeriodSeconds float64      `json:"startingPeriodSeconds,omitempty"` // until attempts have decided; absent: as PeriodSeconds
 	FailingPeriodSeconds  float64      `json:"failingPeriodSeconds,omitempty"`  // while the probe fails, or may fail; likewise
 	TimeoutSeconds        float64      `json:"timeoutSeconds"`
 	WarnAfterSeconds      float64      `json:"warnAfterSeconds,omitempty"` // a slower passing attempt warns; absent without a limit
@@ -413,7 +413,7 @@ type Health struct {
 	Stalls         uint64  `json:"stalls"`         // times that the engine was stalled
 	StalledSeconds float64 `json:"stalledSeconds"` // total duration of stalls
 
-	SilentNameServers []NameServer `json:"silentNameServers,omitempty"` // name servers of the engine's machine that do not respond, sorted by address
+	SilentNameServers []NameServer `json:"silentNameServers,omitempty"` // of the engine's machine, sorted by address
 }
 
 // NameServer is a name server that does not respond.

@@ -50,7 +50,7 @@ type run struct {
 	*guarded
 	stop     context.CancelCauseFunc // stops the driver
 	end      <-chan time.Duration    // requests to terminate the instance
-	allowed  chan time.Duration      // requests passed on to the driver, within acts; unbuffered, so that a completed send was received
+	allowed  chan time.Duration      // requests passed on to the driver, within acts; unbuffered: a completed send was received
 	failures chan error              // capacity 1; why the driver could not terminate the instance
 	exited   chan struct{}           // closed when the driver has exited, or panicked
 	exit     restart.Exit            // valid once exited is closed

@@ -212,7 +212,7 @@ func TestARestartThatIsWithheldIsReported(t *testing.T) {
 }
 
 // A controller checks which interfaces drivers implement in addition to restart.Driver. A guarded driver must not hide
-// those of its driver, which is the only one of fleets.
+// those of the only driver that fleets use.
 func TestAGuardedDriverHasTheMethodsOfItsDriver(t *testing.T) {
 	inner, err := command.New(command.Config{Command: []string{"true"}})
 	if err != nil {

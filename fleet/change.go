@@ -94,8 +94,8 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	}
 }
 
-// added returns the probes that a change adds to this engine, except those that no configuration has changed, as far as
-// is known: such a probe that fails and has never succeeded is restarted by this engine as by the previous owner.
+// added returns the probes that a change adds to this engine and that a new configuration may have changed. It omits
+// probes that have never succeeded, so that this engine restarts their targets as the previous owner would.
 func (c *change) added(p *engine.Planned) []engine.ProbeChange {
 	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
 		return one.Action != engine.ProbeAdded || !c.mayBeChanged[one.ID]

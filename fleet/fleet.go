@@ -59,8 +59,8 @@ type Config struct {
 	Resume      Resume              // what to do with stored memories if no engine has seen the last owner alive; default trust
 	Vantage     engine.Config       // config of the engine that attempts probes with a quorum; only its votes are visible
 	Zone        string              // the zone of this engine, for quorums: at most quorum.MaxZone bytes; default: none
-	Notices     Notices             // required; what receivers know about targets and groups, which moves with the shards of their names
-	Floor       Floor               // withholds restarts across engines, together with Fleet.Reserved; default: no restarts are withheld
+	Notices     Notices             // required; the record of notices of targets and groups, which moves with the shards of their names
+	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none is withheld
 	Logger      *slog.Logger        // logs when the store cannot be read or written, a restart is withheld, or this engine doubts its own verdicts; default: none
 }
 

@@ -66,7 +66,7 @@ const (
 	maxReserved = 1024
 )
 
-// Bounds of the tries to reserve a restart. When a try fails, another engine's try has succeeded.
+// Bounds of the tries to reserve a restart. For every two tries that fail, another one has succeeded.
 const (
 	maxReserveTries = 20
 	maxReservePause = 100 * time.Millisecond

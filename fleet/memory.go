@@ -60,7 +60,7 @@ func (t *memory) isEmpty() bool {
 	return len(t.Probes)+len(t.Notified)+len(t.NotifiedOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
 }
 
-// follows returns the instance of a target as derived from the memory of its restarts, which may be nil.
+// follows returns the instance of a target as derived from the memory of its restarts; m may be nil.
 func follows(target string, m *restart.Memory) probe.Instance {
 	if m == nil {
 		return restart.Memory{}.Shown(target)

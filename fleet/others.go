@@ -62,7 +62,7 @@ func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 func (f *Fleet) Union() *engine.Union { return f.union }
 
 // Heard returns when the store last responded to this engine while Others was up to date with it; zero if never. It does
-// not advance until the memories of a shard were read, or while changes may be missed.
+// not advance while the memories of a shard have yet to be read, or while changes may be missed.
 func (f *Fleet) Heard() time.Time {
 	o := f.others
 	o.othersMu.Lock()

@@ -328,7 +328,7 @@ func TestTooFewVotesDecideNothing(t *testing.T) {
 	})
 }
 
-// The verdicts of a drained engine may be based on an old configuration, so that it is no vantage, whatever the reason
+// The verdicts of a drained engine may be based on an old configuration, so that it is not a vantage, whatever the reason
 // for the drain. While all engines are drained, all are vantages.
 func TestADrainedEngineIsNoVantage(t *testing.T) {
 	tier.CI(t)

@@ -22,7 +22,7 @@ type Status struct {
 	Receiver string // name of the receiver
 
 	Firing  int    // number of subjects in trouble by the notices that the receiver has accepted
-	Held    int    // number of subjects in trouble that are not reported now, since they are paused, the engine doubts itself, or another target may explain the trouble
+	Held    int    // number in trouble that are not reported now: paused, in doubt, or possibly explained by another target
 	Pending uint64 // number of transitions of all targets that were not processed yet
 
 	PendingSince time.Time // when the first of them occurred; zero if there is none
@@ -31,7 +31,7 @@ type Status struct {
 	Last    time.Time // when it last accepted some
 	Failed  uint64    // number of failed attempts
 	Dropped uint64    // number of notices that it has rejected, and which are not sent again
-	Lost    uint64    // number of transitions of all targets that the history dropped before they were processed, including those of earlier engines
+	Lost    uint64    // transitions of all targets that the history dropped unprocessed, in earlier engines as well
 
 	Error      string    // of the latest attempt, including rejections; empty if it has succeeded
 	ErrorSince time.Time // when the current series of failures began

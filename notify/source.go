@@ -46,7 +46,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 			ev.level = keep // a comparison finds that it was removed
 		}
 		ev.held, ev.restarted = ev.level == firing && (tr.Doubtful || s.isDoubted(ev.Subject)), isRestarted(&st)
-		isOver := tr.Kind != 0 && tr.Verdict == probe.Passing && tr.State == probe.StateRestartBlocked // it would be over but for the instance's reason
+		isOver := tr.Kind != 0 && tr.Verdict == probe.Passing && tr.State == probe.StateRestartBlocked // but for the instance's reason
 		ev.outdated = ev.level == firing && (isOver || isOutdated(&st))
 		if !s.mayNotify(tr.Target) {
 			ev.leave()

@@ -98,7 +98,7 @@ var clusterRevisionMetrics = []metric[*api.Cluster]{
 	gauge("sonde_cluster_revision_current", "Number of the revision that this engine is to run, by what etcd has said last.", func(c *api.Cluster) float64 { return float64(wanted(c)) }),
 }
 
-// wanted returns the revision that an engine is to run: the one that it tries, or else the current one.
+// wanted returns the revision that an engine should run: the one that it tries, or else the current one.
 func wanted(c *api.Cluster) int64 {
 	if c.Config.Tries(c.Name) {
 		return c.Config.Trial.Revision

@@ -73,7 +73,7 @@ const expireInterval = 250 * time.Millisecond
 // the engine exits before the second record, this engine or the next owner calls do again with the same order: do must
 // have no effect on an instance for which it was done.
 //
-// The errors ErrNotOwner, errNotLoaded, ErrNotAllowed and errBusy mean that do was not called.
+// If the act may not begin, the error is ErrNotOwner, errNotLoaded, ErrNotAllowed or errBusy.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
 	if o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a target and an instance: %+v", o)

@@ -103,7 +103,7 @@ type Ownership struct {
 	Leaving bool
 }
 
-// The errors of a Coordinator that a caller has to recognize.
+// The errors of a Coordinator that a caller must recognize.
 var (
 	ErrNotOwner   = errors.New("this engine does not own the shard")
 	ErrNotAllowed = errors.New("the lease of this engine may have ended")

@@ -87,7 +87,7 @@ type Drain struct {
 // MaxDrainBy bounds Drain.By, in bytes.
 const MaxDrainBy = 512
 
-// The errors of PutDrain that a caller has to recognize.
+// The errors of PutDrain that a caller must recognize.
 var (
 	ErrNotMember  = errors.New("there is no member of this name")
 	ErrLastMember = errors.New("no other member that is not drained would own the shards")
@@ -124,7 +124,7 @@ func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, is
 		return false, true, nil
 	}
 	condition := []Condition{{Key: keyDrain + d.Name}}
-	if name, exists := v.otherThan(d.Name); exists { // if several operators drain at once, the last member is not drained unless isForced
+	if name, exists := v.otherThan(d.Name); exists { // two concurrent drains must not drain the last member
 		condition = append(condition, Condition{Key: keyDrain + name}, Condition{Key: keyMember + name, Created: created[keyMember+name]})
 	} else if !isForced {
 		return false, false, ErrLastMember

@@ -79,7 +79,7 @@ var (
 	FloorKeys   = Keys{"floor/", url.PathEscape, unescape} // by group: the reserved restarts of its members (package fleet)
 	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: its status, and by engine/target: its votes; with the lease of its membership (package fleet)
 	OpinionKeys = Keys{prefix: "opinion/"}                 // by engine: its latest questions and answers, with the same lease (package fleet)
-	ConfigKeys  = Keys{prefix: "config/shared/"}           // pushed configurations, and the engines' statuses about them (package revision)
+	ConfigKeys  = Keys{prefix: "config/shared/"}           // pushed configurations, and the engines' status (package revision)
 	FileKeys    = Keys{prefix: "config/files/"}            // the files of these configurations, which are read when needed
 )
 

@@ -16,7 +16,7 @@ import (
 // marks are the shards that this engine has marked as loaded.
 type marks struct {
 	loaded sync.Map     // the tokens with which shards are marked: Revisions by shard.ID
-	lease  atomic.Int64 // of these marks; its TTL is Config.MaxAge, and it outlives sessions; 0 before the first mark, or without MaxAge
+	lease  atomic.Int64 // of these marks, with the TTL Config.MaxAge; it outlives sessions; 0 before the first, or without MaxAge
 }
 
 // has reports whether a shard is marked as loaded with a token.

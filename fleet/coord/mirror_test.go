@@ -31,7 +31,7 @@ func newShaky() *shaky { return &shaky{store: coordtest.NewLocal(), ended: make(
 
 var errShaken = errors.New("the store is away")
 
-// shake ends all watches, and replaces the store unless store is nil. While it is away it does not respond.
+// shake ends all watches, and replaces the store unless store is nil. While isAway is set, it does not respond.
 func (s *shaky) shake(store *coordtest.Local, isAway bool) {
 	s.storeMu.Lock()
 	defer s.storeMu.Unlock()

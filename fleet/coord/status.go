@@ -14,7 +14,7 @@ type Status struct {
 	IsMember bool          // as last read from the backend
 	Refusal  string        // why it does not join although the backend responds: the layout of a later release
 	Left     time.Duration // time until it must stop acting, unless the lease is renewed; 0 if it must not act
-	Shards   int           // number of shards that it probes, including those whose ownership was lost and that no other engine has claimed
+	Shards   int           // number of shards that it probes, including lost ones that no other engine has claimed
 	Overview               // unchanged while the backend is unreachable
 }
 

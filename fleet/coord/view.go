@@ -21,7 +21,7 @@ type view struct {
 	changed map[shard.ID]time.Time // when a shard last got a new owner, or lost its owner
 
 	since    Revision          // the latest revision among the entries of the initial read, which include this engine's member key: an owner that claimed a shard later was alive while this engine was a member
-	provenAt time.Time         // an earlier owner was also alive if its lease lasts until then, or if it has changed something meanwhile
+	provenAt time.Time         // an earlier owner was alive as well if its lease lasts until then, or if it is in proven
 	proven   map[owner]bool    // owners that have changed something meanwhile
 	alive    map[Revision]bool // tokens, not later than since, of shards that such an owner has given up or lost
 }

@@ -106,7 +106,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	output, began := &command.Output{Max: maxOutput, Last: true}, time.Now()
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck
-	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become a rune of three bytes
+	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become three
 	switch {
 	case err != nil:
 		return err

@@ -431,7 +431,7 @@ func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 	return changed
 }
 
-// resumeCursor returns the cursor from which the next engine resumes, so that it notifies the waiting events.
+// resumeCursor returns the cursor from which the next engine resumes, so that it reports the waiting events.
 func (f *feed) resumeCursor() uint64 {
 	cursor := f.cursor
 	for _, queue := range f.waiting {

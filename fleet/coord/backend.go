@@ -15,7 +15,7 @@ type Backend interface {
 	// Grant creates a lease that expires ttl after it was granted or last kept alive, never earlier. On expiry its entries
 	// are deleted in key order.
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
-	// KeepAlive renews a lease. The error is ErrLeaseEnded if it has expired.
+	// KeepAlive renews a lease. The error is ErrLeaseEnded if it has expired or was revoked.
 	KeepAlive(ctx context.Context, l Lease) error
 	// Revoke ends a lease immediately.
 	Revoke(ctx context.Context, l Lease) error

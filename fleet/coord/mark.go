@@ -84,7 +84,7 @@ func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
 	return l, nil
 }
 
-// hasMet reports whether the owner with a token was alive while this engine was a member, provided that it still is one.
+// hasMet reports whether the owner with a token was alive while this engine was a member, and this engine still is one.
 func (c *Coordinator) hasMet(token Revision) bool {
 	lease, _ := c.lease.get() // read before latest, since a lease is only set by a session that is the latest
 	current := c.latest()

@@ -124,7 +124,7 @@ func (m *Mirror[V]) outdate() {
 	m.heard, m.state = heard, MirrorState{}
 }
 
-// apply applies events that were read during the membership with a lease, and notifies those who wait for them.
+// apply applies events that were read during the membership with a lease, and notifies waiters.
 func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
 	m.kind.Changed(m.note(events, isAll), isAll)
 	if isAll {

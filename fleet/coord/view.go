@@ -166,7 +166,7 @@ func (v *view) wasAlive(token Revision) bool {
 	return v.since != 0 && (token > v.since || v.alive[token])
 }
 
-// hasMember reports whether an engine is a member with its current lease.
+// hasMember reports whether an engine is a member with the lease of self.
 func (v *view) hasMember(self owner) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()

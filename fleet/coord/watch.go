@@ -29,7 +29,7 @@ func (v *view) ownerOf(id shard.ID) string {
 // claimDelay is how long a member may take to claim a shard without an owner.
 const claimDelay = time.Second
 
-// Unconfirmed returns those shards of loaded whose targets may not be probed by an owner now, as last read from the
+// Unconfirmed returns those shards of loaded that may have no owner that probes their targets now, as last read from the
 // backend; nil for none. Such a shard has had no living owner for longer than claimDelay, or its owner has not marked it
 // as loaded within the TTL. The values of loaded are the tokens with which the shards were last marked. Any goroutine
 // may call it.

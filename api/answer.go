@@ -21,8 +21,8 @@ func errorf(status int, format string, a ...any) *Error {
 	return &Error{Status: status, Message: probe.CleanText(fmt.Sprintf(format, a...), probe.MaxDetail)}
 }
 
-// answer serves a request: it returns the body of the response, which has status 200 unless it is rejected. Without a body there
-// is none: the client has gone. An error that is no *Error says what is wrong with the request.
+// answer serves a request: it returns the body of the response, which has status 200 unless the body is a rejected. A
+// nil body means that the client has disconnected. An error that is not an *Error is one of the request.
 type answer func(w http.ResponseWriter, r *http.Request) (body any, err error)
 
 // ServeHTTP implements http.Handler.
@@ -55,11 +55,11 @@ func write(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // an error means that the client has gone
+	w.Write(append(body, '\n')) // fails only if the client has disconnected
 }
 
-// ready serves /readyz: as health does, and names the name servers and container runtimes that do not answer. They do
-// not make the engine unready: other verdicts can be trusted.
+// ready serves /readyz: it responds as health does, and names the name servers and container runtimes that do not
+// respond. These do not make the engine unready, since other verdicts can be trusted.
 func (c *Config) ready(http.ResponseWriter, *http.Request) (any, error) {
 	var details []string
 	for _, n := range c.silentNameServers() {

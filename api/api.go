@@ -23,13 +23,13 @@ const DefaultListen = "127.0.0.1:9650"
 
 // Limits of a Server.
 const (
-	maxConnections  = 256                   // open at once; a new one then takes the place of the one that is idle the longest
-	maxRequests     = 16                    // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503, those for changes of a group after ten seconds
-	maxSubscribers  = 32                    // event streams at once; any more get status 503
-	maxWaiters      = 96                    // requests at once that wait for a change of a group; any more get status 503
-	maxGroupWait    = time.Minute           // of such a request
+	maxConnections  = 256                   // open at once; a new one then replaces the one that has been idle the longest
+	maxRequests     = 16                    // in progress at once for /v1/targets, and for the rest of /v1 except event streams; others get status 503, those for changes of a group only after ten seconds
+	maxSubscribers  = 32                    // event streams at once; others get status 503
+	maxWaiters      = 96                    // requests at once that wait for a change of a group; others get status 503
+	maxGroupWait    = time.Minute           // maximum wait of such a request
 	MaxListed       = 5000                  // targets in one response
-	maxListedProbes = 10_000                // probes in one response, after which it has no further target
+	maxListedProbes = 10_000                // probes in one response; no more targets are added beyond it
 	maxListText     = 512                   // bytes of each detail in a list
 	writeTimeout    = listener.WriteTimeout // to write a response, or one event
 	heartbeat       = 15 * time.Second      // between events or comments of a stream
@@ -55,98 +55,93 @@ type groupReader interface {
 	Views() []*group.View
 }
 
-// Config configures a Server: what it serves, and to whom.
+// Config configures a Server.
 type Config struct {
 	Engine  engineReader // required; an *engine.Engine or an *engine.Union
-	Others  Others       // which of them other engines probe; default: none
+	Others  Others       // which of the targets other engines probe; default: none
 	Metrics http.Handler // serves /metrics; default: 404
 	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
 	Groups  groupReader  // *group.Groups; default: there are no groups
 
-	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
+	// Gateways returns the status of each gateway, sorted by name. Default: there are none.
 	Gateways func() []group.GatewayStatus
 
-	// Notifiers returns how the receivers of notifiers fare, sorted by name and receiver; States need not
-	// be set. TestNotifier sends a test notice to each receiver of a notifier, and returns the errors by
-	// their names, and whether there is such a notifier. They must be safe for concurrent use by multiple
-	// goroutines. Default: there are none.
+	// Notifiers returns the status of each receiver of each notifier, sorted by name and receiver; their States may be
+	// unset. TestNotifier sends a test notice to each receiver of a notifier, and returns the errors by receiver, and
+	// whether the notifier exists. They must be safe for concurrent use by multiple goroutines. Default: there are none.
 	Notifiers    func() []Notifier
 	TestNotifier func(ctx context.Context, name string) (results map[string]error, ok bool)
 
-	// Process returns what is known of the processes of a target besides its instance, and whether it has
-	// any. It must not block, and must be safe for concurrent use by multiple goroutines. Default: there are
-	// none.
+	// Process returns the state of the processes of a target, apart from its instance, and whether it has any. It must not
+	// block, and must be safe for concurrent use by multiple goroutines. Default: there are none.
 	Process func(target string) (p Process, isProcess bool)
 
-	// Alive returns an error while the engine does not run, Ready while it does not
-	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
-	// use by multiple goroutines. Default: never an error.
+	// Alive returns an error while the engine is not running; Ready returns one while it makes no attempts or its verdicts
+	// cannot be trusted (engine.Health). They must not block, and must be safe for concurrent use by multiple goroutines.
+	// Default: never an error.
 	Alive func() error
 	Ready func() error
 
-	// NameServers returns the name servers of this machine that do not answer, sorted by address. It must not block, and must be
-	// safe for concurrent use by multiple goroutines. Default: all answer.
+	// NameServers returns the name servers of this machine that do not respond, sorted by address. It must not block, and
+	// must be safe for concurrent use by multiple goroutines. Default: all respond.
 	NameServers func() []NameServer
 
-	// Reload reads the configuration again, and puts it into use unless it has errors or, without
-	// force, Reload.Error says that a guard forbids it. It returns when that has ended, or with an
-	// error when ctx is done: the reload may go on. LastReload returns how the last one has ended.
-	// Plan returns what a reload would do, and changes nothing: of the files of the engine, or of
-	// others. They must be safe for concurrent use by multiple goroutines. Default: 404.
+	// Reload reads the configuration again and applies it, unless it has errors or, without force, a guard rejects it; then
+	// Reload.Error says why. It returns when the reload has finished, or with an error when ctx is done; the reload may
+	// continue. LastReload returns the result of the last reload. Plan returns what a reload with the engine's files, or
+	// with others, would do, and changes nothing. They must be safe for concurrent use by multiple goroutines. Default: 404.
 	Reload     func(ctx context.Context, force bool) (Reload, error)
 	Plan       func(ctx context.Context, paths []string) (Plan, error)
 	LastReload func() Reload
 
-	// Operate carries out an operation on a target, or begins to, for an operator. It reports whether
-	// that changes anything, and whether it is in the state file, for which it waits, within limits. An
-	// error is ErrNoTarget, or says why the target cannot be operated. It must be safe for concurrent use
-	// by multiple goroutines. Default: 404.
+	// Operate carries out an operation on a target for an operator, or begins it. It returns whether that changes anything,
+	// and whether the operation is in the state file; it waits for that, within limits. An error is ErrNoTarget, or says why
+	// the operation is not possible. It must be safe for concurrent use by multiple goroutines. Default: 404.
 	Operate func(ctx context.Context, target string, o Operation, by string) (changed, saved bool, err error)
 
-	// Pause pauses targets for an operator, or ends that, and returns when that is in the state file,
-	// or cannot be. An error is ErrNoTarget or ErrNoGroup, or says why that is not possible. It must be
-	// safe for concurrent use by multiple goroutines. Default: 404.
+	// Pause pauses or unpauses targets for an operator. It returns once that is in the state file, or cannot be saved. An
+	// error is ErrNoTarget or ErrNoGroup, or says why the request is not possible. It must be safe for concurrent use by
+	// multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
-	// Traffic takes what a gateway says of a target, and reports whether there is such a target with a readiness probe. It must not
-	// block, and must be safe for concurrent use by multiple goroutines. Default: 404.
+	// Traffic takes a gateway's report about a target, and reports whether the target exists and has a readiness probe. It
+	// must not block, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Traffic func(target string, t engine.Traffic) bool
 
-	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics say which are away. It must not block, and must be safe
-	// for concurrent use. Default: none.
+	// Runtimes returns the container runtimes of targets, sorted by name: /readyz and metrics show which are unavailable. It
+	// must not block, and must be safe for concurrent use. Default: none.
 	Runtimes func() []Runtime
 
-	// Discoveries returns what is known of the sources of targets, sorted by name. It must not block, and must be safe for
+	// Discoveries returns the status of each source of targets, sorted by name. It must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: there are none.
 	Discoveries func() []discover.Status
 
-	// Maintenances returns when maintenances are, sorted by time. It must not block, and must be safe
-	// for concurrent use by multiple goroutines. Default: there are none.
+	// Maintenances returns the current and next maintenances, sorted by time. It must not block, and must be safe for
+	// concurrent use by multiple goroutines. Default: there are none.
 	Maintenances func() []Maintenance
 
-	// Cluster returns what is known of the engines that share targets with this one. It must return
-	// within two seconds, and must be safe for concurrent use by multiple goroutines. Default: 404.
+	// Cluster returns the state of the cluster of engines that share targets with this one. It must return within two
+	// seconds, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Cluster func() Cluster
 
-	// Beats receives the beats that targets send, and knows the last one of each. Default: none is
-	// accepted.
+	// Beats receives the beats of targets, and has the last one of each. Default: no beats are accepted.
 	Beats *beatprobe.Registry
 
-	// Self says which engine this is, in one line, to operators that change it: the header HeaderEngine of the responses. NoControl
-	// returns why the engine's user cannot reach the Server by a unix socket, or nil. They must not block, and must be safe for
+	// Self identifies this engine in one line, in the header HeaderEngine of responses to operators. NoControl returns why
+	// the engine's user cannot reach the Server by a unix socket, or nil. They must not block, and must be safe for
 	// concurrent use by multiple goroutines. Default: "sonde", and nil.
 	Self      func() string
 	NoControl func() error
 
 	Version string // of the program, for the status page; default: not shown
 
-	PublicBadges bool // badges need no token, and are shown by the pages of other sites
+	PublicBadges bool // badges need no token, and pages of other sites may embed them
 
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP
 
-	Logger *slog.Logger // one Warn line for each failed connection, and once a minute for rejected requests that would change the engine; default: none
+	Logger *slog.Logger // logs a Warn line per failed connection, and at most one per minute for rejected requests that would change the engine; default: none
 }
 
 // Server serves the API. It is an http.Handler, and can listen itself.
@@ -154,17 +149,16 @@ type Server struct {
 	config   Config
 	tls      *tls.Config // nil: plain HTTP
 	handler  http.Handler
-	lists    semaphore // of targets: large responses, which slow clients keep in progress
-	requests semaphore // other ones
+	lists    semaphore // for lists of targets: large responses, which slow clients keep in progress
+	requests semaphore // for other requests
 	streams  semaphore
 	waiters  *listener.Waiters
 	changes  semaphore         // reloads, plans and operations
-	sparse   *sparselog.Logger // rejected requests, of which strangers can send any number
+	sparse   *sparselog.Logger // for rejected requests, which anyone can send in any number
 }
 
-// New returns a Server. It is an error when other machines can reach c.Listen
-// without authentication, when the token is too short, or when a file of c.TLS is
-// missing or invalid.
+// New returns a Server. It returns an error if other machines can reach c.Listen without authentication, if the token is
+// too short, or if a file of c.TLS is missing or invalid.
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -240,14 +234,14 @@ func (s *Server) routes() *http.ServeMux {
 	}
 	handle("GET /{$}", http.HandlerFunc(page))
 	for path := range pageFiles {
-		if path != "/" { // which would be all paths
+		if path != "/" { // as a pattern it would match all paths
 			handle("GET "+path, http.HandlerFunc(page))
 		}
 	}
 	return mux
 }
 
-// paced returns a handler that disconnects clients which do not read its responses.
+// paced returns a handler that disconnects clients that do not read its responses.
 func paced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(listener.Paced(w), r) })
 }
@@ -257,10 +251,10 @@ func public(path string) bool {
 	return pageFiles[path] != "" || path == "/healthz" || path == "/readyz"
 }
 
-// semaphore limits how many requests are in progress.
+// semaphore limits the number of requests in progress.
 type semaphore chan struct{}
 
-// acquire returns false when the semaphore is full. Otherwise the caller releases it.
+// acquire returns false if the semaphore is full. Otherwise the caller must release it.
 func (s semaphore) acquire() bool {
 	select {
 	case s <- struct{}{}:
@@ -272,7 +266,7 @@ func (s semaphore) acquire() bool {
 
 func (s semaphore) release() { <-s }
 
-// acquireInTurn waits for room, for turnTimeout at most, and returns false if there is none then.
+// acquireInTurn waits until it can acquire the semaphore, for at most turnTimeout. It returns false if it could not.
 func (s semaphore) acquireInTurn(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
@@ -284,7 +278,7 @@ func (s semaphore) acquireInTurn(ctx context.Context) bool {
 	}
 }
 
-// limit serves as many requests at once as the semaphore has room for.
+// limit rejects requests while the semaphore is full.
 func (s semaphore) limit(a answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.acquire() {
@@ -296,7 +290,7 @@ func (s semaphore) limit(a answer) http.Handler {
 	})
 }
 
-// refuse responds to a request for which there is no room.
+// refuse responds to a request that could not acquire the semaphore.
 func (s semaphore) refuse(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	respondError(w, errorf(http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s)))

@@ -72,7 +72,7 @@ func (s *idleEngine) Target(name string) (engine.TargetStatus, bool) {
 	return engine.TargetStatus{}, false
 }
 
-// server returns a Server for the engine of c, or else for shop.
+// server returns a Server for c.Engine, or for shop if it is nil.
 func server(t *testing.T, c api.Config) *api.Server {
 	t.Helper()
 	if c.Engine == nil {
@@ -87,8 +87,7 @@ func server(t *testing.T, c api.Config) *api.Server {
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// shop has a target with a failing probe, one that has not started, and one
-// with a difficult name and nothing but a name.
+// shop has a target with a failing probe, one that has not started, and one with an unusual name and no probes.
 func shop() *idleEngine {
 	rule := func(k probe.Kind) probe.Rule { return probe.Rule{Kind: k}.WithDefaults() }
 	webID := func(k probe.Kind, name string) probe.ID {
@@ -163,7 +162,7 @@ var past = []engine.Transition{
 
 func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(noon.Add(4 * time.Second))) // explanations reckon with the time
+		time.Sleep(time.Until(noon.Add(4 * time.Second))) // explanations depend on the time
 		e := shop()
 		e.Records().RestoreHistory("shop/web", past)
 		s := server(t, api.Config{
@@ -327,7 +326,7 @@ func TestUnknownPathsAndMethodsAreRejectedAsJSON(t *testing.T) {
 		{path: "/v1", want: 404},
 		{path: "/v1/targets/", want: 404},
 		{path: "/v1/events?target=wbe", want: 404},
-		{path: "/metrics", want: 404}, // none is configured
+		{path: "/metrics", want: 404}, // not configured
 		{path: "/page/index.html", want: 404},
 		{method: "POST", want: 405},
 		{method: "DELETE", path: "/v1/targets/shop/web", want: 405},
@@ -398,7 +397,7 @@ func TestPageLoadsNothingFromOtherHosts(t *testing.T) {
 	types := map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css"}
 	for _, path := range slices.Sorted(maps.Keys(types)) {
 		w := request{path: path}.do(s)
-		body := strings.ReplaceAll(w.Body.String(), `<a href="https://`, "") // which is followed only by who clicks on it
+		body := strings.ReplaceAll(w.Body.String(), `<a href="https://`, "") // it is loaded only if the user clicks on it
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), types[path]) {
 			t.Errorf("%s: status %d, %s", path, w.Code, w.Header().Get("Content-Type"))
 		}
@@ -428,7 +427,7 @@ func FuzzNoRequestIsAnsweredOtherwiseThanByJSONOrTheStatusItNames(f *testing.F) 
 		}
 		w := record(s, r)
 		if w.Code >= 300 && w.Code < 400 {
-			return // to the same path, cleaned
+			return // a redirect to the same path, cleaned
 		}
 		if !json.Valid(w.Body.Bytes()) || w.Code >= 500 {
 			t.Errorf("%q: status %d: %s", rest, w.Code, w.Body)

@@ -20,15 +20,15 @@ const (
 	groupPrefix = "group/" // before the name of a group
 )
 
-// maxBadgeName bounds the name on a badge, in bytes; the rest is cut.
+// maxBadgeName bounds the name on a badge, in bytes; longer names are truncated.
 const maxBadgeName = 60
 
-// badge is a picture of one line for other pages: a name, and its state.
+// badge is an image of one line for other pages: a name and its state.
 type badge struct {
 	Name, State, Color string
 }
 
-// The colors of the right half of a badge: white text on them has a contrast of at least 4.5.
+// The colors of the right half of a badge. White text on them has a contrast of at least 4.5.
 const (
 	colorGood = "#116329"
 	colorBad  = "#a40e26"
@@ -36,19 +36,19 @@ const (
 	colorIdle = "#57606a"
 )
 
-// badge serves /badge/{name}.svg: the state of a target and, after "group/", that of a group if no target has the whole name.
-// Without a token it also serves the pages of other sites if Config.PublicBadges is set.
+// badge serves /badge/{name}.svg: the state of the target of that name or, if there is none and the name begins with
+// "group/", of the group. If Config.PublicBadges is set, pages of other sites may embed it without a token.
 func (s *Server) badge(w http.ResponseWriter, r *http.Request) (any, error) {
 	b, err := s.config.badgeOf(r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
-	w.Header().Set("Cache-Control", "no-cache") // an image proxy asks again
+	w.Header().Set("Cache-Control", "no-cache") // an image proxy must revalidate it
 	if s.config.PublicBadges {
 		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
-	io.WriteString(w, b.picture()) // an error means that the client has gone
+	io.WriteString(w, b.picture()) // fails only if the client has disconnected
 	return nil, nil
 }
 
@@ -99,13 +99,13 @@ func groupBadge(v *group.View) badge {
 
 func badgeName(name string) string { return probe.OneLine(name, maxBadgeName) }
 
-// The measures of a badge in pixels. A letter is as wide as the font's wide ones: textLength makes the text fit.
+// The dimensions of a badge in pixels. All letters are as wide as the font's wide ones: textLength makes the text fit.
 const (
 	badgeLetter  = 7
 	badgePadding = 7
 )
 
-// width returns how wide the half of a badge with this text is.
+// width returns the width of the half of a badge with this text.
 func width(text string) int { return badgeLetter*utf8.RuneCountInString(text) + 2*badgePadding }
 
 // picture returns the badge as SVG.
@@ -124,7 +124,7 @@ func (b badge) picture() string {
 `, left+right, name, state, left, right, b.Color, badgePadding, left-2*badgePadding, left+badgePadding, right-2*badgePadding)
 }
 
-// isPublicBadge reports whether a request is for a badge that everybody may see, and that the pages of other sites show.
+// isPublicBadge reports whether a request is for a badge that is public and that pages of other sites may embed.
 func (c *Config) isPublicBadge(r *http.Request) bool {
 	return c.PublicBadges && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.HasPrefix(r.URL.Path, badgePath)
 }

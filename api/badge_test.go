@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// texts returns the texts of an SVG picture, and the colors of its rectangles. The picture must be well-formed.
+// texts returns the texts of an SVG image, and the colors of its rectangles. The image must be well-formed.
 func texts(t *testing.T, picture string) (all, colors []string) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
@@ -76,7 +76,7 @@ func TestABadgeShowsTheStateOfATargetOrAGroup(t *testing.T) {
 	}
 }
 
-// Only PublicBadges serves a badge to a page of another site, and without the token; nothing else is served so.
+// Only with PublicBadges is a badge served to a page of another site and without the token; nothing else is.
 func TestBadgesAreForEveryoneOnlyIfTheConfigurationSaysSo(t *testing.T) {
 	const token = "0123456789abcdef"
 	foreign := func(path string) *http.Request {

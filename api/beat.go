@@ -13,11 +13,11 @@ import (
 
 const beatPath = "/v1/beat/"
 
-// detailTimeout is how long the detail of a failure may take to arrive. The beat counts without it.
+// detailTimeout is how long the detail of a failure may take to arrive. The beat counts without it, too.
 const detailTimeout = 2 * time.Second
 
-// beat serves POST and GET /v1/beat/{target}, the latter for senders that know nothing else than a URL. Those without the token of a target do not learn which
-// targets there are, and nothing of what they send is read.
+// beat serves POST and GET /v1/beat/{target}; GET is for senders that can only be given a URL. Clients without a
+// target's token do not learn which targets exist, and nothing that they send is read.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, POST")
@@ -48,8 +48,9 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
 	return BeatTaken{Target: target, Status: report.Status.String(), At: time.Now().UTC()}, nil
 }
 
-// beatToken returns the token of a beat: a bearer token, or the password of a URL such as http://:TOKEN@127.0.0.1:9650/v1/beat/backup,
-// which clients send as that of a user, and unlike a query write to no log.
+// beatToken returns the token of a beat: a bearer token, or the password of a URL such as
+// http://:TOKEN@127.0.0.1:9650/v1/beat/backup, which clients send as basic authentication and, unlike a query, do not
+// log.
 func beatToken(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
@@ -57,18 +58,18 @@ func beatToken(r *http.Request) string {
 	return listener.Bearer(r)
 }
 
-// refuseBeat returns the error of a beat without the token of its target.
+// refuseBeat returns the error of a beat without its target's token.
 func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) error {
 	logRejection(s.sparse, r, "missing or wrong token of a target")
 	w.Header().Set("WWW-Authenticate", `Bearer realm="sonde beats"`)
-	w.Header().Add("WWW-Authenticate", `Basic realm="sonde beats"`) // some clients send the password of a URL only when asked
+	w.Header().Add("WWW-Authenticate", `Basic realm="sonde beats"`) // some clients send the password of a URL only after a challenge
 	return errorf(http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)
 }
 
 // beatDetail returns the beginning of a body.
 func beatDetail(w http.ResponseWriter, r *http.Request) string {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(detailTimeout)) // an error means that the ResponseWriter has no deadlines
-	text, _ := io.ReadAll(io.LimitReader(r.Body, beatprobe.MaxDetail))               // what has come counts
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(detailTimeout)) // fails only if the ResponseWriter has no deadlines
+	text, _ := io.ReadAll(io.LimitReader(r.Body, beatprobe.MaxDetail))               // the part that has arrived counts
 	return string(text)
 }
 
@@ -89,7 +90,7 @@ func (s *Server) beatOf(target string) *Beat {
 	return b
 }
 
-// explain says what the last beat was, and when.
+// explain says when the last beat came, and what it reported.
 func (b *Beat) explain(now time.Time) string {
 	if b == nil {
 		return ""

@@ -85,7 +85,7 @@ func TestBeatsNeedTheTokenOfTheirTarget(t *testing.T) {
 	}
 }
 
-// A sender that knows nothing else than a URL sends GET, with the token as its password.
+// A sender that can only be given a URL sends GET, with the token as the password.
 func TestABeatIsSentByGet(t *testing.T) {
 	server, r := beatServer(t)
 	address := strings.Replace(server.URL, "http://", "http://any:"+targetToken+"@", 1) + "/v1/beat/shop/back%20up?status="

@@ -19,11 +19,11 @@ import (
 
 var scale = flag.Duration("scale", 0, "measure 100,000 targets with a beat a minute for so long, by each transport")
 
-// manyTargets is how many targets TestBeatsOfManyTargets has.
+// manyTargets is the number of targets in TestBeatsOfManyTargets.
 const manyTargets = 100_000
 
-// It measures an engine whose targets send one beat a minute each, from this process:
-// docs/beats.md has the output.
+// TestBeatsOfManyTargets measures an engine whose targets send one beat a minute each, from this process: docs/beats.md
+// has the output.
 func TestBeatsOfManyTargets(t *testing.T) {
 	if *scale == 0 {
 		t.Skip("give -scale 2m")
@@ -103,8 +103,8 @@ func TestBeatsOfManyTargets(t *testing.T) {
 	}
 }
 
-// sendEvenly calls send for the targets in turn, so that each sends one beat a minute, or less on a
-// machine that is too slow for that. It returns how many it has sent.
+// sendEvenly calls send for the targets in turn, so that each sends one beat a minute, or less on a machine that is too
+// slow for that. It returns the number of calls.
 func sendEvenly(send func(i int)) (sent int) {
 	const gap = time.Minute / manyTargets
 	for begin := time.Now(); time.Since(begin) < *scale && time.Duration(sent)*gap < *scale; sent++ {
@@ -114,7 +114,7 @@ func sendEvenly(send func(i int)) (sent int) {
 	return sent
 }
 
-// heap returns how much memory is in use.
+// heap returns the memory in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -123,7 +123,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// processorTime returns how much processor time this process uses during a call.
+// processorTime returns the processor time that this process uses during a call.
 func processorTime(t *testing.T, call func()) time.Duration {
 	t.Helper()
 	used := func() time.Duration {

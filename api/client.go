@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Limits of a Client on what it reads, in bytes.
+// Limits on what a Client reads, in bytes.
 const (
 	maxResponse = 64 << 20
 	maxLine     = 1 << 20 // of an event stream
@@ -31,14 +31,14 @@ type Client struct {
 	Token string       // default: none
 	HTTP  *http.Client // for client certificates and timeouts; default http.DefaultClient
 
-	// Engine is called with what an engine says of itself, each time that it was asked to change something: its address, user and
-	// files. It must be safe for concurrent use by multiple goroutines. Default: nothing.
+	// Engine is called with an engine's description of itself (its address, user and files) each time that the engine was
+	// asked for a change. It must be safe for concurrent use by multiple goroutines. Default: nothing is called.
 	Engine func(engine string)
 }
 
-// Targets returns a page of the targets that match q. For the next page set q.After to
-// Targets.Next. Like the other methods, it returns an *Error when the response's status is not 200, and another error when the
-// response is not an engine's, whatever its status.
+// Targets returns a page of the targets that match q. For the next page, set q.After to Targets.Next. Like the other
+// methods, it returns an *Error if the response has a status other than 200, and a different error if the response is
+// not from an engine, whatever its status.
 func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
 }
@@ -58,28 +58,28 @@ func (c *Client) Groups(ctx context.Context) (GroupList, error) {
 	return get[GroupList](ctx, c, "/v1/groups", nil)
 }
 
-// Gateways returns how the gateways fare.
+// Gateways returns the status of each gateway.
 func (c *Client) Gateways(ctx context.Context) (GatewayList, error) {
 	return get[GatewayList](ctx, c, "/v1/gateways", nil)
 }
 
-// Discoveries returns what the engine knows of the sources of targets.
+// Discoveries returns the status of each source of targets.
 func (c *Client) Discoveries(ctx context.Context) (DiscoveryList, error) {
 	return get[DiscoveryList](ctx, c, "/v1/discoveries", nil)
 }
 
-// Maintenances returns when maintenances are.
+// Maintenances returns the current and next maintenances.
 func (c *Client) Maintenances(ctx context.Context) (MaintenanceList, error) {
 	return get[MaintenanceList](ctx, c, "/v1/maintenance", nil)
 }
 
-// Cluster returns what the engine knows of its cluster. The error is an *Error with status 404 if it is in
-// none.
+// Cluster returns the state of the engine's cluster. The error is an *Error with status 404 if the engine is not in a
+// cluster.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	return get[Cluster](ctx, c, "/v1/cluster", nil)
 }
 
-// Group returns a group with its members that come after a name; up to MaxListed.
+// Group returns a group with up to MaxListed members, starting after a name.
 func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	query := url.Values{}
 	if after != "" {
@@ -88,9 +88,8 @@ func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
 }
 
-// AwaitGroup waits until a group has another version than one, at most for wait, whose bound is
-// a minute, and returns the group with its first members. The HTTP client must have no Timeout
-// that is shorter.
+// AwaitGroup waits until a group has a version other than version, for at most wait, which is limited to one minute, and
+// returns the group with its first members. The HTTP client's Timeout must not be shorter.
 func (c *Client) AwaitGroup(ctx context.Context, name string, version uint64, wait time.Duration) (Group, error) {
 	query := url.Values{"version": {strconv.FormatUint(version, 10)}, "wait": {wait.String()}}
 	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
@@ -101,9 +100,9 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, "/v1/stats", nil)
 }
 
-// Reload makes the engine read its configuration again, and returns how that has ended: with
-// Reload.Error if the engine goes on with the configuration before. With force, reload_guard is
-// not asked. It needs the token, or a connection to the engine's unix socket.
+// Reload makes the engine read its configuration again, and returns the result, with Reload.Error if the engine keeps
+// the previous configuration. force skips reload_guard. Reload needs the token, or a connection to the engine's unix
+// socket.
 func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
 	query := url.Values{}
 	if force {
@@ -112,20 +111,20 @@ func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
 	return post[Reload](ctx, c, "/v1/reload", query)
 }
 
-// Plan returns what a reload would do: with the files that the engine was started with or, for the
-// user of the engine, with others, which the engine reads. It needs what Reload needs.
+// Plan returns what a reload would do, with the files that the engine was started with or, for the engine's user only,
+// with other files, which the engine reads. It needs the same access as Reload.
 func (c *Client) Plan(ctx context.Context, paths []string) (Plan, error) {
 	return post[Plan](ctx, c, "/v1/plan", url.Values{"config": paths})
 }
 
-// Operate asks for an operation on a target, and returns when the engine has begun it. By names the
-// operator. It needs what Reload needs.
+// Operate requests an operation on a target, and returns when the engine has begun it. by is the operator's name. It
+// needs the same access as Reload.
 func (c *Client) Operate(ctx context.Context, target string, o Operation, by string) (Operated, error) {
 	return post[Operated](ctx, c, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
 }
 
-// Beat sends a beat of a target: "ok", "fail", "start" or an exit status. Detail is that of a failure.
-// Token is that of the target's beat block.
+// Beat sends a beat of a target: "ok", "fail", "start" or an exit status. detail describes a failure. Client.Token must
+// be the token of the target's beat block.
 func (c *Client) Beat(ctx context.Context, target, status, detail string) (BeatTaken, error) {
 	return call[BeatTaken](ctx, c, http.MethodPost, beatPath+escape(target), url.Values{"status": {status}}, strings.NewReader(detail))
 }
@@ -134,16 +133,16 @@ func (c *Client) Beat(ctx context.Context, target, status, detail string) (BeatT
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets
 	Targets  bool   // events of targets, instead of those of probes
-	Snapshot bool   // start with the state of each probe, or target
+	Snapshot bool   // start with the current state of each probe, or of each target
 
 	Group  string   // only members of a group; the stream ends when the group is removed
 	Names  []string // as in a Query
-	Labels []string // as in a Query; what no longer matches is removed for the client
+	Labels []string // as in a Query; a target that no longer matches is reported as removed
 }
 
-// Events yields events as they arrive. It ends without an error when ctx is done, or
-// with the error that ended the stream: io.ErrUnexpectedEOF when the server stopped.
-// The HTTP client must have no Timeout, which would end the stream.
+// Events yields events as they arrive. It ends without an error when ctx is done, or with the error that ended the
+// stream, which is io.ErrUnexpectedEOF if the server stopped. The HTTP client must have no Timeout, which would end the
+// stream.
 func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query := Query{Group: o.Group, Names: o.Names, Labels: o.Labels}.values()
@@ -210,12 +209,12 @@ func (e *Event) parseLine(line string) (err error) {
 	return err
 }
 
-// get returns what the engine shows.
+// get sends a GET request, and returns the body of the response.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	return call[T](ctx, c, http.MethodGet, path, query, nil)
 }
 
-// post asks the engine to do something, and returns how that has ended.
+// post sends a POST request, and returns the body of the response.
 func post[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	return call[T](ctx, c, http.MethodPost, path, query, nil)
 }
@@ -233,8 +232,8 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 	return v, nil
 }
 
-// do sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
-// body says why the engine has changed nothing.
+// do sends a request. The caller must close the response's body. Status 422 is not an error of a POST: the body says why
+// the engine has changed nothing.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
 	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
 	if len(query) > 0 {
@@ -272,7 +271,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil, &failed.Error
 }
 
-// notEngine returns the error of a response without HeaderEngine, which is another server's, whatever it says.
+// notEngine returns the error of a response without HeaderEngine, which comes from another kind of server.
 func notEngine(r *http.Response) error {
 	why := fmt.Sprintf("its response %q has no header %s", probe.OneLine(r.Status, maxForeign), HeaderEngine)
 	if to, err := r.Location(); err == nil {
@@ -284,7 +283,7 @@ func notEngine(r *http.Response) error {
 // maxForeign bounds each text of another server in an error, in bytes.
 const maxForeign = 256
 
-// decode reads JSON of at most maxResponse bytes.
+// decode decodes JSON of at most maxResponse bytes.
 func decode(r io.Reader, into any) error {
 	limited := &io.LimitedReader{R: r, N: maxResponse}
 	err := json.NewDecoder(limited).Decode(into)
@@ -294,8 +293,8 @@ func decode(r io.Reader, into any) error {
 	return err
 }
 
-// escape returns a target's name as one element of a path. A name of dots only must
-// not be taken for the parent directory.
+// escape returns a target's name as one path element. A name that consists of dots must not be taken for the parent
+// directory.
 func escape(name string) string {
 	escaped := url.PathEscape(name)
 	if strings.Trim(name, ".") == "" {

@@ -73,7 +73,7 @@ func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 	}
 }
 
-// A server that is no engine has neither done what it was asked to, nor refused it, whatever it answers.
+// A server that is not an engine has neither executed nor refused a request, whatever its response.
 func TestClientBelievesEnginesOnly(t *testing.T) {
 	for _, status := range []int{200, 404, 422, 503} {
 		for _, body := range []string{"{}", `{"error":{"message":"m"}}`, "<html>"} {
@@ -100,7 +100,7 @@ func TestClientBelievesEnginesOnly(t *testing.T) {
 	}
 }
 
-// A server that answers with a redirect decides neither which other server gets the token nor which is asked to stop a
+// A server that responds with a redirect must not decide which other server gets the token, or is asked to stop a
 // target.
 func TestClientFollowsNoRedirect(t *testing.T) {
 	asked := 0

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Cluster is the response of /v1/cluster: what this engine knows of the engines that it shares targets with.
+// Cluster is the response of /v1/cluster: the cluster of engines that share targets, as this engine knows it.
 type Cluster struct {
 	Name         string          `json:"name"`             // of this engine
-	Member       bool            `json:"member"`           // it is a member, by what etcd has said last
-	Refused      string          `json:"refused,omitzero"` // why it does not join, although etcd answers: a later version of Sonde has written what is there
-	Allowed      bool            `json:"allowed"`          // its lease lasts: it restarts its targets, and tells about them
-	LeaseSeconds float64         `json:"leaseSeconds"`     // until it no longer may, unless the lease is renewed before; 0 if it may not
-	Heard        time.Time       `json:"heard,omitzero"`   // when etcd has last answered this engine while it had all that other engines have stored: what they probe is shown as of then
-	Shards       int             `json:"shards"`           // whose targets it probes
-	ShardCount   int             `json:"shardCount"`       // of all engines
-	Targets      int             `json:"targets"`          // that the configuration shares
-	Owned        int             `json:"owned"`            // of these, in the shards of this engine
-	Zone         string          `json:"zone"`             // where this engine is; empty if the configuration does not say
-	Polls        int             `json:"polls"`            // probes with a quorum that this engine attempts, and votes on
-	Gray         int             `json:"gray"`             // probes of targets that it owns, on which engines differ
-	Doubt        Doubt           `json:"doubt"`            // why it doubts its own verdicts: then it restarts nothing that is shared, or while it is unwell only what has answered; empty if it does not
-	Members      []ClusterMember `json:"members"`          // sorted by name; while etcd cannot be reached, as it was last
-	Drains       []ClusterDrain  `json:"drains"`           // the engines that an operator has drained, sorted by name, also those that are not members
+	Member       bool            `json:"member"`           // whether it is a member, as last read from etcd
+	Refused      string          `json:"refused,omitzero"` // why it does not join although etcd responds: a later version of Sonde has written its entries
+	Allowed      bool            `json:"allowed"`          // its lease is valid: it restarts targets and sends notices
+	LeaseSeconds float64         `json:"leaseSeconds"`     // until it must stop acting, unless the lease is renewed; 0 if it must not act
+	Heard        time.Time       `json:"heard,omitzero"`   // when etcd last responded to this engine while it was up to date; targets of other engines are shown as of then
+	Shards       int             `json:"shards"`           // number of shards that it probes
+	ShardCount   int             `json:"shardCount"`       // of all engines together
+	Targets      int             `json:"targets"`          // number of shared targets in the configuration
+	Owned        int             `json:"owned"`            // number of these in the shards of this engine
+	Zone         string          `json:"zone"`             // the zone of this engine; empty if it is not configured
+	Polls        int             `json:"polls"`            // number of probes with a quorum that this engine attempts, and votes on
+	Gray         int             `json:"gray"`             // number of probes of its targets on which engines disagree
+	Doubt        Doubt           `json:"doubt"`            // why it doubts its own verdicts, empty if it does not; meanwhile it restarts no shared target, or, if only unwell, only targets that have responded
+	Members      []ClusterMember `json:"members"`          // sorted by name; unchanged while etcd is unreachable
+	Drains       []ClusterDrain  `json:"drains"`           // engines that an operator has drained, sorted by name, including those that are not members
 
-	Config *ClusterConfig `json:"config,omitempty"` // absent if targets are in the files of the engines
+	Config *ClusterConfig `json:"config,omitempty"` // absent if the targets are in the engines' own files
 }
 
-// ClusterConfig is what an engine knows of the configuration that is pushed to its cluster.
+// ClusterConfig is the configuration that is pushed to a cluster, as one engine knows it.
 type ClusterConfig struct {
-	Revision int64     `json:"revision"`         // that it runs; 0 for none
-	Since    time.Time `json:"since"`            // when it began to run it, or was started
-	Current  int64     `json:"current"`          // that all engines are to run, by what etcd has said last; 0 for none
-	Refused  string    `json:"refused,omitzero"` // why it does not run the current revision, or the one that it is to try
+	Revision int64     `json:"revision"`         // the revision that this engine runs; 0 for none
+	Since    time.Time `json:"since"`            // when it began to run the revision, or was started
+	Current  int64     `json:"current"`          // the revision that all engines should run, as last read from etcd; 0 for none
+	Refused  string    `json:"refused,omitzero"` // why it does not run the current revision, or the one that it should try
 
 	Trial *ClusterTrial `json:"trial,omitempty"` // absent if no engine tries a revision
 }
@@ -51,52 +51,52 @@ type ClusterTrial struct {
 // Doubt is why an engine doubts its own verdicts.
 type Doubt string
 
-// The causes of doubt.
+// The values of Doubt.
 const (
 	DoubtNone       Doubt = ""
 	DoubtUnwell     Doubt = "unwell"     // the engine is, or was a moment ago, degraded or isolated
-	DoubtAlone      Doubt = "alone"      // it alone sees many targets fail
+	DoubtAlone      Doubt = "alone"      // it alone finds many targets failing
 	DoubtRecovering Doubt = "recovering" // it was alone a moment ago: its votes count again
 )
 
 // ClusterMember is an engine of a cluster.
 type ClusterMember struct {
 	Name    string       `json:"name"`
-	Shards  int          `json:"shards"`  // that it owns
-	Targets int          `json:"targets"` // in these, of those that this engine's configuration shares
-	Drained bool         `json:"drained"` // it is to have none: an operator has drained it, or it does not run the current revision
-	Health  MemberHealth `json:"health"`  // by what it has said last
+	Shards  int          `json:"shards"`  // number of shards that it owns
+	Targets int          `json:"targets"` // number of targets in these, by this engine's configuration
+	Drained bool         `json:"drained"` // it should own no shards: drained by an operator, or not on the current revision
+	Health  MemberHealth `json:"health"`  // as it last published it
 
-	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
-	Refused  string `json:"refused,omitzero"`   // why it does not run the current one, or the one that it is to try
+	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if unknown
+	Refused  string `json:"refused,omitzero"`   // why it does not run the current revision, or the one that it should try
 
-	Differs *ClusterDifference `json:"differs,omitempty"` // absent if it shares the same targets as this engine, as far as that is known
+	Differs *ClusterDifference `json:"differs,omitempty"` // absent if it shares the same targets as this engine, as far as is known
 }
 
-// ClusterDifference is in what the targets that another engine shares differ from those of this engine. They are compared by
-// hashes of each shard: an example may be another target of the same shard.
+// ClusterDifference describes how the shared targets of another engine differ from those of this engine. They are
+// compared by hashes of each shard, so that an example may be another target of the same shard.
 type ClusterDifference struct {
-	Lacks           int      `json:"lacks"`                     // how many targets it lacks that this engine has, at least
+	Lacks           int      `json:"lacks"`                     // minimum number of targets of this engine that the other engine lacks
 	LacksExamples   []string `json:"lacksExamples,omitempty"`   // up to three of these
-	More            int      `json:"more"`                      // how many it has that this engine lacks, at least
-	Changed         int      `json:"changed"`                   // how many it probes in another way than this engine, at most
+	More            int      `json:"more"`                      // minimum number of targets of the other engine that this one lacks
+	Changed         int      `json:"changed"`                   // maximum number of targets that the other engine probes differently
 	ChangedExamples []string `json:"changedExamples,omitempty"` // up to three of these
 }
 
-// MemberHealth is how an engine of a cluster is.
+// MemberHealth is the health of an engine of a cluster.
 type MemberHealth string
 
-// The healths of engines.
+// The values of MemberHealth.
 const (
 	MemberWell     MemberHealth = "well"
 	MemberDoubtful MemberHealth = "doubtful" // it doubts its own verdicts: see Cluster.Doubt
-	MemberUnknown  MemberHealth = "unknown"  // it has not said it yet, or etcd has not been heard
+	MemberUnknown  MemberHealth = "unknown"  // it has not published its health yet, or etcd is unreachable
 )
 
-// ClusterDrain is the order of an operator that an engine is to own no shards.
+// ClusterDrain is an operator's order that an engine should own no shards.
 type ClusterDrain struct {
 	Name string    `json:"name"` // of the engine
-	By   string    `json:"by"`   // who has ordered it; empty if that is not known
+	By   string    `json:"by"`   // the operator; empty if unknown
 	At   time.Time `json:"at"`
 }
 

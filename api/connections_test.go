@@ -49,7 +49,7 @@ func (p pipes) open(t *testing.T, text string) net.Conn {
 	return c
 }
 
-// ask sends a request on a connection of its own and returns the status.
+// ask sends a request on its own connection and returns the status.
 func (p pipes) ask(t *testing.T, path string) int {
 	t.Helper()
 	c := p.open(t, rawRequest(path))
@@ -102,7 +102,7 @@ func TestOpenConnectionsDoNotShutOutOthers(t *testing.T) {
 				var conns []net.Conn
 				for range api.MaxConnections - 1 {
 					conns = append(conns, open(t, p))
-					time.Sleep(time.Millisecond) // a state since different times
+					time.Sleep(time.Millisecond) // their states begin at different times
 				}
 				for i, path := range []string{"/healthz", "/readyz", "/metrics", "/v1/stats"} {
 					if got := p.ask(t, path); got != http.StatusOK {

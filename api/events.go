@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// events serves /v1/events. It returns when the client has gone or does not read, when the
-// server stops, or when the group that the client asked for was removed.
+// events serves /v1/events. It returns when the client disconnects or does not read, when the server stops, or when the
+// requested group is removed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	filter, ofTargets, err := s.parseEvents(r)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *Server) parseEvents(r *http.Request) (filter eventFilter, ofTargets boo
 	return filter, ofTargets, err
 }
 
-// source waits for a change and returns it as an event with its data, or without a type if it
-// is no event of the stream, or the error of ctx.
+// source waits for a change and returns it as an event with its data. The type is empty if the change is not an event of
+// the stream. The error is that of ctx.
 type source func(ctx context.Context) (EventType, any, error)
 
 // probeEvents returns the changes of probes.
@@ -95,7 +95,7 @@ func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
 			return "", nil, nil
 		}
 		sent[status.ID] = status.Verdict
-		if known && before == status.Verdict { // the instance has changed, and the verdict has not
+		if known && before == status.Verdict { // only the instance has changed
 			return "", nil, nil
 		}
 		p := newProbe(status, probe.MaxDetail)
@@ -131,8 +131,8 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 	}, changes.Close
 }
 
-// forward waits for one change and sends it if it is an event, or sends a heartbeat
-// when there was none. It returns errors of the connection.
+// forward waits for one change and sends it if it is an event, or sends a heartbeat if there was none. It returns errors
+// of the connection.
 func forward(ctx context.Context, next source, out *eventWriter) error {
 	until, cancel := context.WithDeadline(ctx, out.last.Add(heartbeat))
 	defer cancel()
@@ -143,7 +143,7 @@ func forward(ctx context.Context, next source, out *eventWriter) error {
 	if kind != "" {
 		return out.send(kind, data)
 	}
-	if time.Since(out.last) >= heartbeat { // only changes that are not events of this stream
+	if time.Since(out.last) >= heartbeat { // all changes meanwhile were not events of this stream
 		return out.heartbeat()
 	}
 	return nil
@@ -158,17 +158,16 @@ type eventFilter struct {
 	snapshot bool
 }
 
-// ended reports whether there is no such group any more.
+// ended reports whether the requested group was removed.
 func (f *eventFilter) ended() bool { return f.group != nil && f.group.View().Removed }
 
-// selects reports whether a target is in the stream. Members are those of the group's
-// present rule.
+// selects reports whether a target is in the stream. The members of a group are those by its current rule.
 func (f *eventFilter) selects(target string, labels map[string]string) bool {
 	return f.selector.Matches(target, labels) && (f.group == nil || f.group.View().Rule.Members.Matches(target, labels))
 }
 
-// leaves reports whether something leaves the stream: it was removed, or its target is no
-// longer selected; and whether it is not in the stream. Known says that it was.
+// leaves reports whether a probe or target leaves the stream, since it was removed or its target is no longer selected,
+// and whether to skip the change, since it is not in the stream. known means that it was in the stream.
 func (f *eventFilter) leaves(target string, labels map[string]string, removed, known bool) (leaves, skip bool) {
 	if removed {
 		leaves = known || f.group == nil && f.selector.SelectsAll()
@@ -178,9 +177,8 @@ func (f *eventFilter) leaves(target string, labels map[string]string, removed, k
 	return !selected && known, !selected && !known
 }
 
-// eventType returns the type of the event for a change that is of a type: of something that
-// the stream knows, or since a time. It returns "" for the state at the start of a stream
-// without a snapshot.
+// eventType returns the type of the event for a change: changed, if the probe or target is known to the stream or the
+// change is newer than the stream, and otherwise the type of a snapshot, which is "" for a stream without one.
 func (f *eventFilter) eventType(changed EventType, known bool, since time.Time) EventType {
 	switch {
 	case known || since.After(f.since):
@@ -210,11 +208,10 @@ func (s *eventWriter) send(kind EventType, data any) error {
 	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, text))
 }
 
-// write sends text at once. A client that does not read for writeTimeout is
-// disconnected.
+// write sends text immediately. A client that does not read for writeTimeout is disconnected.
 func (s *eventWriter) write(text string) error {
 	s.last = time.Now()
-	s.control.SetWriteDeadline(s.last.Add(writeTimeout)) // an error means that the ResponseWriter has no deadlines
+	s.control.SetWriteDeadline(s.last.Add(writeTimeout)) // fails only if the ResponseWriter has no deadlines
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}

@@ -25,10 +25,10 @@ type bubble struct {
 	engine *engine.Engine
 	client *api.Client
 	set    probe.Set
-	broken atomic.Bool // what every probe finds
+	broken atomic.Bool // the outcome of every probe
 }
 
-// inBubble runs test with the probes of ids, of targets that run.
+// inBubble runs test with the probes of ids, whose targets are running.
 func inBubble(t *testing.T, ids []probe.ID, test func(*bubble)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{t: t, engine: engine.New(engine.Config{}), set: probe.Set{}}
@@ -93,7 +93,7 @@ func (b *bubble) settle() {
 	synctest.Wait()
 }
 
-// follow opens an event stream. It returns functions for the next event and for the end.
+// follow opens an event stream. It returns functions that return the next event and that close the stream.
 func (b *bubble) follow(f api.EventOptions) (next func() string, end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	pull, stop := iter.Pull2(b.client.Events(ctx, f))
@@ -285,7 +285,7 @@ func TestEventsOfTargetsHaveTheirStates(t *testing.T) {
 		latest := ""
 		expect := func(want string) {
 			b.t.Helper()
-			for before := latest; latest == before; { // a target may be sent again as it is
+			for before := latest; latest == before; { // a target may be sent again unchanged
 				e, err, _ := next()
 				if latest = fmt.Sprint(e.Type, " ", e.Target.Name, " ", e.Target.State); err != nil {
 					b.t.Fatal(err)

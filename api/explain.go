@@ -12,9 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// explain returns sentences that say why the target is in its state: about the state itself,
-// the instance, and each probe, those that matter first. It needs the probes of the target,
-// and reckons with times before and after now.
+// explain returns sentences that explain the state of the target: about the state itself, the instance, and each probe,
+// the most important ones first. The target must have its probes. Times are relative to now.
 func (t Target) explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
 	for _, text := range []string{t.explainOwner(now), t.explainDamping(now), t.explainPause(now)} {
@@ -38,7 +37,7 @@ func (t Target) explain(now time.Time) []string {
 	probes := slices.Clone(t.Probes)
 	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
 	for _, p := range probes {
-		if !t.Heard.IsZero() { // its owner knows what becomes of its attempts
+		if !t.Heard.IsZero() { // only its owner knows the results of its attempts
 			all = append(all, p.explainState(now))
 			continue
 		}
@@ -50,7 +49,7 @@ func (t Target) explain(now time.Time) []string {
 	return all
 }
 
-// explain says what is noticeable of the processes. The nil Process has nothing.
+// explain describes unusual conditions of the processes. It returns nothing for a nil Process.
 func (p *Process) explain() (all []string) {
 	if p == nil {
 		return nil
@@ -79,7 +78,7 @@ func (p *Process) explain() (all []string) {
 	return all
 }
 
-// meanings says what the states of a target mean.
+// meanings has the meanings of the states of a target.
 var meanings = map[probe.TargetState]string{
 	probe.StateAbsent:         "no instance of it was reported, so no probe is attempted",
 	probe.StateCannotStart:    "an instance cannot be started",
@@ -100,7 +99,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateReady:          "it has started, and no readiness probe fails",
 }
 
-// explainState says whether the target is ready, and what its state is, since when.
+// explainState says whether the target is ready, its state, and for how long it has been in it.
 func (t Target) explainState(now time.Time) string {
 	is := "not ready"
 	if t.Ready {
@@ -157,7 +156,7 @@ func (t Target) explainPause(now time.Time) string {
 	return text + "."
 }
 
-// explainGateway says what gateways are to do with the target, unless that is as its state says.
+// explainGateway says how gateways should treat the target, unless that follows from its state.
 func (t Target) explainGateway(now time.Time) string {
 	switch e := t.Ejection; {
 	case e != nil:
@@ -177,7 +176,7 @@ func (t Target) explainGateway(now time.Time) string {
 	return ""
 }
 
-// instanceReasons says what the reasons of an instance mean. Others are shown as they are.
+// instanceReasons has the meanings of the reasons of an instance. Other reasons are shown unchanged.
 var instanceReasons = map[probe.Reason]string{
 	probe.ReasonBackOff:            "The next one starts after its back-off",
 	probe.ReasonStartAfter:         "It starts after other targets",
@@ -210,7 +209,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonStarting:           "The process of the next one runs, and has not reported yet that it is ready",
 }
 
-// explain returns "" for an instance that the engine does not run.
+// explain describes the instance. It returns "" for an instance that the engine does not run.
 func (in Instance) explain(now time.Time) string {
 	if in.Reason == probe.ReasonNotConfigured {
 		return "Nothing probes it: " + in.Detail + "."
@@ -229,7 +228,7 @@ func (in Instance) explain(now time.Time) string {
 		text += continuing("running", in.Since, now)
 	case probe.Ended:
 		text += " ended" + before(in.Since, now) + in.explainExit()
-		if in.Reason != probe.ReasonBackOff { // which says it
+		if in.Reason != probe.ReasonBackOff { // the reason says it
 			text += "; the next one follows"
 		}
 	default:
@@ -250,7 +249,7 @@ func (in Instance) explain(now time.Time) string {
 	return text
 }
 
-// explainExit returns the exit status of an instance that has ended, unless its detail begins with it.
+// explainExit returns the exit status of an instance that has exited, unless its detail begins with it.
 func (in Instance) explainExit() string {
 	if in.ExitStatus == nil || strings.HasPrefix(in.Detail, "exit status ") {
 		return ""
@@ -258,7 +257,7 @@ func (in Instance) explainExit() string {
 	return fmt.Sprintf(" with exit status %d", *in.ExitStatus)
 }
 
-// importance is smaller for probes of which people want to read first.
+// importance returns a smaller number for probes that are more important to readers.
 func (p Probe) importance() int {
 	switch {
 	case p.Blind || p.Warned || p.Decided && p.Verdict == probe.Failing:
@@ -273,8 +272,7 @@ func (p Probe) importance() int {
 	return 4
 }
 
-// explain says what the verdict is, what the attempts add up to, how the last one went, and
-// when the next one is due.
+// explain describes the verdict, the progress of the attempts, the result of the last one, and when the next one is due.
 func (p Probe) explain(now time.Time) string {
 	parts := []string{p.explainState(now)}
 	if p.Result != nil {
@@ -286,7 +284,7 @@ func (p Probe) explain(now time.Time) string {
 	return strings.Join(append(parts, p.explainNext(now)), " ")
 }
 
-// explainState says what the verdict is, and how far it is from another one.
+// explainState describes the verdict, and how many attempts are missing for a different one.
 func (p Probe) explainState(now time.Time) string {
 	return strings.TrimPrefix(p.ID, p.Target+":") + p.explainVerdict(now) + p.explainRun() + "."
 }
@@ -307,7 +305,7 @@ func (p Probe) explainVerdict(now time.Time) string {
 	return fmt.Sprintf(" is undecided, and counts as %v until then", p.Verdict)
 }
 
-// explainRun says how far the run of equal outcomes, or the score, is from what decides.
+// explainRun describes how far the run of equal outcomes, or the score, is from a decision.
 func (p Probe) explainRun() string {
 	text, turned := "", p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
 	switch {
@@ -316,7 +314,7 @@ func (p Probe) explainRun() string {
 		text = fmt.Sprintf(": score %d of %d, passes at 0", *p.Score, p.Threshold)
 	case p.Score != nil && (*p.Score > 0 || p.Decided):
 		text = fmt.Sprintf(": score %d of %d, fails at %[2]d", *p.Score, p.Threshold)
-	case p.Run > 0 && turned && p.Last == probe.Success: // passing says it
+	case p.Run > 0 && turned && p.Last == probe.Success: // the verdict says it
 	case p.Run > 0:
 		text = fmt.Sprintf(": %s %s", p.Progress, plural(p.Threshold, p.Last.String()))
 		if left := p.Threshold - p.Run; left > 0 && !turned {
@@ -339,7 +337,8 @@ func decide(n int32) string {
 	return "decide"
 }
 
-// explain says how an attempt went. If it is one of a run that could not run, that is known.
+// explain describes the result of an attempt. isKnown means that the text before already says that attempts could not
+// run.
 func (r Result) explain(now time.Time, isKnown bool) string {
 	text, ago, took := "The last attempt", before(r.At, now), ", and took "
 	switch {
@@ -369,7 +368,7 @@ func (r Result) explain(now time.Time, isKnown bool) string {
 	return strings.TrimRight(text, ". \n") + "." + r.explainPeer()
 }
 
-// explain says what was wrong last, and how often.
+// explain says what the last fault was, and how often it occurred.
 func (f *Fault) explain(now time.Time) string {
 	text := "The last " + map[probe.Outcome]string{probe.Failure: "failure", probe.Warning: "warning"}[f.Outcome]
 	if f.Outcome == probe.Unknown {
@@ -386,7 +385,7 @@ func (f *Fault) explain(now time.Time) string {
 	return strings.TrimRight(text, ". \n") + "."
 }
 
-// explainPeer says with whom the attempt has spoken, and how, unless that is as configured.
+// explainPeer says which peer the attempt has reached, and how, if that is known.
 func (r Result) explainPeer() string {
 	if r.Peer == "" && r.TLSVersion == "" && r.Redirects == 0 {
 		return ""
@@ -410,7 +409,7 @@ func (r Result) explainPeer() string {
 	return text + "."
 }
 
-// explain returns the steps that are known, in brackets.
+// explain returns the known durations, in parentheses.
 func (t Timings) explain() string {
 	var steps []string
 	for _, step := range []struct {
@@ -427,7 +426,7 @@ func (t Timings) explain() string {
 	return " (" + strings.Join(steps, ", ") + ")"
 }
 
-// waits says why a probe is not attempted.
+// waits has sentences for the reasons why a probe is not attempted.
 var waits = map[verdict.WaitReason]string{
 	verdict.NoInstance:   "It waits for an instance of the target.",
 	verdict.NotRunning:   "It waits until the instance runs.",
@@ -439,7 +438,7 @@ var waits = map[verdict.WaitReason]string{
 	verdict.Preparing:    "It waits for its handler, which is being prepared.",
 }
 
-// explainNext says when the next attempt is due, or why none is.
+// explainNext says when the next attempt is due, or why none is due.
 func (p Probe) explainNext(now time.Time) string {
 	left := p.Next.Sub(now)
 	switch {
@@ -457,7 +456,7 @@ func (p Probe) explainNext(now time.Time) string {
 	return "The next attempt is due in " + probe.Brief(left) + "."
 }
 
-// continuing returns " has been failing for 3m12s", or " is failing" if it is not known since when.
+// continuing returns a text such as " has been failing for 3m12s", or " is failing" if the start is unknown.
 func continuing(what string, since, now time.Time) string {
 	if since.IsZero() {
 		return " is " + what
@@ -465,7 +464,7 @@ func continuing(what string, since, now time.Time) string {
 	return " has been " + what + " for " + probe.Brief(now.Sub(since))
 }
 
-// before returns " 3m12s ago", or "" if it is not known.
+// before returns a text such as " 3m12s ago", or "" if the time is unknown.
 func before(at, now time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -485,7 +484,7 @@ func counted(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// plural returns the noun of an outcome, for a number of them.
+// plural returns the noun of an outcome for a number of attempts.
 func plural(n int32, outcome string) string {
 	switch {
 	case n == 1:

@@ -22,26 +22,26 @@ type GroupList struct {
 // Group is a group of targets.
 type Group struct {
 	Name     string    `json:"name"`
-	State    string    `json:"state"`          // whether enough members are ready: "ready" or "down", or "undecided" while that is not known
-	Last     string    `json:"last"`           // State or, while that is undecided, the last one that was known
+	State    string    `json:"state"`          // whether enough members are ready: "ready" or "down", or "undecided" while that is unknown
+	Last     string    `json:"last"`           // State or, while State is undecided, the last one before
 	Since    time.Time `json:"since,omitzero"` // when Last changed
 	Version  uint64    `json:"version"`        // grows with each change of the group
-	MinReady string    `json:"minReady"`       // how many members must be ready, as it is configured: "2" or "50%"
+	MinReady string    `json:"minReady"`       // how many members must be ready, as configured: "2" or "50%"
 	Need     int       `json:"need"`           // MinReady as a number
 
-	HoldRestarts     bool `json:"holdRestarts,omitzero"`     // the restart of a member that is ready is withheld while fewer than Need others are
-	RestartsWithheld int  `json:"restartsWithheld,omitzero"` // how many of its members this engine does not restart for that, although they fail
+	HoldRestarts     bool `json:"holdRestarts,omitzero"`     // the restart of a ready member is withheld while fewer than Need others are ready
+	RestartsWithheld int  `json:"restartsWithheld,omitzero"` // number of failing members that this engine does not restart for that reason
 
-	InRotation int  `json:"inRotation"`         // to how many members gateways send requests
-	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
-	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: the group waits for its members to be decided, or the engine is isolated
+	InRotation int  `json:"inRotation"`         // number of members to which gateways send requests
+	Panicking  bool `json:"panicking,omitzero"` // gateways send requests to all members, since too few are ready
+	Frozen     bool `json:"frozen,omitzero"`    // gateways keep their members: the group waits until its members are decided, or the engine is isolated
 
-	Stale int `json:"stale,omitzero"` // how many members are stale: see Member.Stale
+	Stale int `json:"stale,omitzero"` // number of stale members: see Member.Stale
 
-	Counts     GroupCounts `json:"counts"`              // members by state, without those of the weight 0
-	ZeroWeight int         `json:"zeroWeight,omitzero"` // members of the weight 0, which get no requests and count for nothing
+	Counts     GroupCounts `json:"counts"`              // members by state, without those of weight 0
+	ZeroWeight int         `json:"zeroWeight,omitzero"` // members of weight 0, which get no requests and do not count
 
-	// Members are sorted by name. Only /v1/groups/{name} has them, and up to MaxListed.
+	// Members are sorted by name. Only /v1/groups/{name} has them, at most MaxListed.
 	Members []Member `json:"members,omitempty"`
 	Next    string   `json:"next,omitempty"` // the value of ?after= for the following members; empty if there are none
 }
@@ -50,7 +50,7 @@ type Group struct {
 type GroupCounts struct {
 	Total     int `json:"total"`
 	Ready     int `json:"ready"`
-	Degraded  int `json:"degraded"` // ready, and a readiness probe warns
+	Degraded  int `json:"degraded"` // ready, but a readiness probe warns
 	Draining  int `json:"draining"` // the instance is terminating
 	Down      int `json:"down"`
 	Undecided int `json:"undecided"`
@@ -66,12 +66,12 @@ type Member struct {
 	Since   time.Time         `json:"since,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it is not ready
 
-	Stale bool `json:"stale,omitempty"` // no engine of the cluster has confirmed its state for longer than a lease lasts: it stays as it was
+	Stale bool `json:"stale,omitempty"` // no engine of the cluster has confirmed its state for longer than a lease lasts
 
 	InRotation bool `json:"inRotation"` // gateways send requests to it
-	Weight     int  `json:"weight"`     // with which weight, 0 to 256
+	Weight     int  `json:"weight"`     // relative share of the requests, 0 to 256
 
-	ZeroWeight bool `json:"zeroWeight,omitzero"` // its weight is 0 by a label: it gets no requests, and counts for nothing
+	ZeroWeight bool `json:"zeroWeight,omitzero"` // a label sets its weight to 0: it gets no requests, and does not count
 }
 
 // GatewayList is the response of /v1/gateways.
@@ -82,7 +82,7 @@ type GatewayList struct {
 // Gateway is a gateway that follows groups.
 type Gateway struct {
 	group.GatewayStatus
-	State string `json:"state"` // "up_to_date"; "failing" while Error is set; "waiting" before it is given something
+	State string `json:"state"` // "up_to_date"; "failing" while Error is set; "waiting" before its first output
 }
 
 // gateways serves /v1/gateways.
@@ -104,8 +104,8 @@ func (s *Server) gateways(http.ResponseWriter, *http.Request) (any, error) {
 // The states of a Gateway.
 const (
 	GatewayUpToDate = "up_to_date"
-	GatewayFailing  = "failing" // the latest attempt for some source has failed
-	GatewayWaiting  = "waiting" // it was given nothing yet: it has not asked, or nothing is known
+	GatewayFailing  = "failing" // the latest attempt for at least one source has failed
+	GatewayWaiting  = "waiting" // it has had no output yet: it has not requested one, or nothing is known
 )
 
 func gatewayState(g group.GatewayStatus) string {
@@ -132,9 +132,9 @@ func (s *Server) groups(http.ResponseWriter, *http.Request) (any, error) {
 
 // groupQuery is the query of /v1/groups/{name}.
 type groupQuery struct {
-	after   string        // the members that sort after this name
-	waits   bool          // until the group has another version, or for a time
-	version uint64        // that the client has
+	after   string        // only members that sort after this name
+	waits   bool          // wait for another version of the group
+	version uint64        // the version that the client has
 	wait    time.Duration // at most maxGroupWait
 }
 
@@ -159,12 +159,12 @@ func parseGroupQuery(text string) (q groupQuery, err error) {
 	return q, nil
 }
 
-// turnTimeout is how long a request with a version waits for its turn. A change ends the waits of many
-// at once.
+// turnTimeout is how long a request with a version waits for its turn. One change ends the waits of many requests at
+// once.
 const turnTimeout = 10 * time.Second
 
-// group serves /v1/groups/{name}, as many requests at once as s.requests has room for. With a version in the query it does so
-// after the group has another one, or the wait is over, and the request waits for its turn.
+// group serves /v1/groups/{name}, within the limit of s.requests. A request with a version in the query first waits
+// until the group has another version or the wait is over, and then for its turn.
 func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 	q, err := parseGroupQuery(r.URL.RawQuery)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Server) members(name, after string) (any, error) {
 	return g, nil
 }
 
-// groupOf returns the group of a name. It is an error if there is none.
+// groupOf returns a group by name, or an error if it does not exist.
 func (c *Config) groupOf(name string) (*group.Group, error) {
 	if c.Groups != nil {
 		if g := c.Groups.Get(name); g != nil {

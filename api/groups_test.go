@@ -64,7 +64,7 @@ func TestGroupsAreServedWithTheirMembers(t *testing.T) {
 	}
 }
 
-// A request with a version is answered when the group has another one.
+// A request with a version gets its response when the group has another one.
 func TestRequestsWaitForAChangeOfAGroup(t *testing.T) {
 	e, _ := labeledEngine(t)
 	groups := group.New(group.Config{Engine: e})
@@ -81,7 +81,7 @@ func TestRequestsWaitForAChangeOfAGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []uint64{0, 1, first.Version - 1, first.Version + 1} { // at once
+	for _, version := range []uint64{0, 1, first.Version - 1, first.Version + 1} { // immediately
 		if g, err := client.AwaitGroup(t.Context(), "all", version, time.Minute); err != nil || g.Version != first.Version || len(g.Members) != 4 {
 			t.Errorf("with version %d the answer is %+v, %v", version, g, err)
 		}
@@ -126,8 +126,7 @@ func TestRequestsWaitForAChangeOfAGroup(t *testing.T) {
 	}
 }
 
-// Waiting requests have a bound of their own, so that all others are answered meanwhile; the
-// end of the server ends them.
+// Waiting requests have their own limit, so that all others are served meanwhile. They end when the server stops.
 func TestWaitingRequestsAreBounded(t *testing.T) {
 	e, _ := labeledEngine(t)
 	groups := group.New(group.Config{Engine: e})
@@ -160,8 +159,8 @@ func TestWaitingRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// gatedGroups are groups that are read for an answer once a gate is open. The first read of a
-// request decides whether it waits, the second one is for its answer.
+// gatedGroups are groups that can be read for a response once a gate is open. The first read of a request decides
+// whether it waits; the second one is for its response.
 type gatedGroups struct {
 	*group.Groups
 	requests int64
@@ -176,7 +175,7 @@ func (g gatedGroups) Get(name string) *group.Group {
 	return g.Groups.Get(name)
 }
 
-// A change ends all waits at once: requests take turns then, and none is refused.
+// A change ends all waits at the same time: the requests take turns then, and none is refused.
 func TestAllThatWaitForAChangeAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := labeledEngine(t)
@@ -209,7 +208,7 @@ func TestAllThatWaitForAChangeAreAnswered(t *testing.T) {
 	})
 }
 
-// The members are those of the group's present rule, and the stream ends with the group.
+// The members are those of the group's current rule, and the stream ends with the group.
 func TestEventsCanBeLimitedToAGroup(t *testing.T) {
 	e, _ := labeledEngine(t)
 	groups := group.New(group.Config{Engine: e})
@@ -248,10 +247,10 @@ func TestEventsCanBeLimitedToAGroup(t *testing.T) {
 			report("pay/web", "1")
 		case 3:
 			apply(nil)
-			report("pay/web", "2") // a stream looks at its group at each change and each heartbeat
+			report("pay/web", "2") // a stream checks its group at each change and each heartbeat
 		}
 	}
-	first := min(len(seen), 3) // an instance that is seen by itself, before its probes are, adds further events of pay/web
+	first := min(len(seen), 3) // if the instance is seen before its probes are, there are further events of pay/web
 	if got := strings.Join(seen[:first], ", "); got != "target shop/web, target_removed shop/web, target pay/web" ||
 		slices.ContainsFunc(seen[first:], func(event string) bool { return event != "target pay/web" }) {
 		t.Errorf("the events are %v", seen)

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 )
 
-// The time that a client has to send a request is not that in which it is answered.
+// The time limit for sending a request does not apply to the response.
 func TestARequestWaitsForAChangeAsLongAsItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(engine.Config{})

@@ -13,9 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// checkListen returns why a Server must not listen on address, or nil. Guarded is
-// whether clients need a token or a certificate: without either only loopback
-// addresses are allowed, because other machines must not read what is probed.
+// checkListen returns an error if a Server must not listen on address. guarded is whether clients need a token or a
+// certificate: without either, only loopback addresses are allowed, because other machines must not read what is probed.
 func checkListen(address string, guarded bool) error {
 	loopback, valid := listener.Loopback(address)
 	switch {
@@ -31,9 +30,9 @@ func checkListen(address string, guarded bool) error {
 // guarded reports whether clients need a token or a certificate.
 func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
 
-// guard passes allowed requests to mux, and rejects the others. A POST, which may change the
-// engine, needs the token or comes from the engine's own user: a certificate is not enough, since
-// browsers send it for any page. A beat needs the token of its target only.
+// guard passes allowed requests to mux, and rejects the others. A POST, which may change the engine, must have the token
+// or come from the engine's own user: a certificate is not enough, since browsers send it for any page. A beat needs
+// only the token of its target.
 func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
@@ -52,16 +51,16 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// HeaderEngine is the header of all responses, by which a Client tells an engine from other servers. To operators it says which
-// engine has answered, in the words of Config.Self, and to others "sonde".
+// HeaderEngine is a header of all responses, by which a Client distinguishes an engine from other servers. For operators
+// its value is Config.Self, and for others "sonde".
 const HeaderEngine = "Sonde-Engine"
 
-const anyEngine = "sonde" // the value of HeaderEngine that says no more than that this is an engine
+const anyEngine = "sonde" // the value of HeaderEngine that does not identify the engine
 
 // maxSelf bounds the value of HeaderEngine, in bytes.
 const maxSelf = 1 << 10
 
-// check returns why a request is rejected, or nil.
+// check returns an error if a request must be rejected.
 func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) error {
 	_, pattern := mux.Handler(r)
 	if pattern == "" {
@@ -80,7 +79,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 	case listener.CrossSite(r):
 		logRejection(s.sparse, r, "cross-site request")
 		return errorf(http.StatusForbidden, "cross-site request rejected")
-	case owner: // whose browser shows the page over the control socket
+	case owner: // the browser of the engine's user, which shows the page over the control socket
 	case strings.HasPrefix(r.URL.Path, beatPath): // needs the token of its target
 	case r.Method == http.MethodPost && s.config.Token == "":
 		logRejection(s.sparse, r, "the engine has no token_file")
@@ -113,7 +112,7 @@ func methods(mux *http.ServeMux, r *http.Request) (all []string) {
 	return all
 }
 
-// logRejection logs a rejected request if it would change the engine, at most one in a minute.
+// logRejection logs a rejected request if it would have changed the engine, at most once a minute.
 func logRejection(log *sparselog.Logger, r *http.Request, why string) {
 	if r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, beatPath) {
 		log.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why)

@@ -175,15 +175,14 @@ func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	}
 }
 
-// rejection is a request that the API rejects, and that changes nothing.
+// rejection is a request that the API must reject without a change.
 type rejection struct {
 	name, token string // the token is that of the engine; empty for none
 	request
-	log string // what the log says about it
+	log string // the expected log
 }
 
-// testRejections makes requests, by POST and to path unless they say otherwise, to servers that
-// record what they do.
+// testRejections makes requests, by default POSTs to path, to servers that record what they do.
 func testRejections(t *testing.T, recording func(token string) (c api.Config, done *[]string, log *testsync.Buffer), path string, all []rejection) {
 	t.Helper()
 	for _, c := range all {

@@ -34,7 +34,7 @@ func newTransition(target string, t engine.Transition) Transition {
 	return j
 }
 
-// sentence returns a transition in words, with its cause.
+// sentence returns a transition as a sentence, with its cause.
 func sentence(t engine.Transition) string {
 	text := instanceSentence(t)
 	if t.Kind != 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probed returns an engine that has attempted n probes, each of a target of its own.
+// probed returns an engine that has attempted n probes, each of its own target.
 func probed(tb testing.TB, n int) *engine.Engine {
 	tb.Helper()
 	e := engine.New(engine.Config{})

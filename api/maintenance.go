@@ -10,15 +10,14 @@ type MaintenanceList struct {
 	Maintenances []Maintenance `json:"maintenances"` // sorted by From and Name
 }
 
-// Maintenance is a time at which nothing is done about some targets, as the configuration says. See
-// Target.Pause.
+// Maintenance is a configured period in which nothing is done about some targets. See Target.Pause.
 type Maintenance struct {
 	Name    string    `json:"name"`
 	Active  bool      `json:"active"` // it has begun; otherwise it is the next one
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Reason  string    `json:"reason,omitempty"`
-	Targets int       `json:"targets"` // how many are under maintenance by it, and not by another one that ends later; 0 unless it is active
+	Targets int       `json:"targets"` // number of targets under it, without those under another one that ends later; 0 unless it is active
 }
 
 // maintenance serves /v1/maintenance.

@@ -16,30 +16,30 @@ type NotifierList struct {
 // Notifier is one receiver of a notifier.
 type Notifier struct {
 	Name     string `json:"name"`
-	Output   string `json:"output"`   // what it is told by, such as "alertmanager"
-	Receiver string `json:"receiver"` // its name, such as "http://am-1:9093"
-	State    string `json:"state"`    // "up_to_date"; "failing" while Error is set; "behind" while there is something to tell
+	Output   string `json:"output"`   // kind of the output, such as "alertmanager"
+	Receiver string `json:"receiver"` // name of the receiver, such as "http://am-1:9093"
+	State    string `json:"state"`    // "up_to_date"; "failing" while Error is set; "behind" while transitions are pending
 
-	Firing       int       `json:"firing"`                // of how many targets and groups it was told last that they are in trouble
-	Held         int       `json:"held"`                  // how many in trouble it is not told about for now: paused ones, and those that the engine doubts
-	Pending      uint64    `json:"pending"`               // how many transitions it was not told, of all targets
-	PendingSince time.Time `json:"pendingSince,omitzero"` // the first of them
+	Firing       int       `json:"firing"`                // number of targets and groups in trouble, by the notices that it has accepted
+	Held         int       `json:"held"`                  // number in trouble that are not reported now: paused ones, and those that the engine doubts
+	Pending      uint64    `json:"pending"`               // number of transitions of all targets that were not reported yet
+	PendingSince time.Time `json:"pendingSince,omitzero"` // when the first of them occurred
 
-	Sent    uint64    `json:"sent"`          // how many notices it has accepted
-	Last    time.Time `json:"last,omitzero"` // the last of them
-	Dropped uint64    `json:"dropped"`       // how many notices it has rejected: it will not get them again
-	Lost    uint64    `json:"lost"`          // how many transitions were forgotten before it was told, of all targets
+	Sent    uint64    `json:"sent"`          // number of notices that it has accepted
+	Last    time.Time `json:"last,omitzero"` // when it last accepted one
+	Dropped uint64    `json:"dropped"`       // number of notices that it has rejected; they are not sent again
+	Lost    uint64    `json:"lost"`          // number of transitions of all targets that the history dropped before they were reported
 
-	Errors     uint64    `json:"errors"`              // how many attempts to send notices have failed
+	Errors     uint64    `json:"errors"`              // number of failed attempts to send notices
 	Error      string    `json:"error,omitempty"`     // of the latest attempt; empty if it has succeeded
-	ErrorSince time.Time `json:"errorSince,omitzero"` // when the unbroken series of failures began
+	ErrorSince time.Time `json:"errorSince,omitzero"` // when the current series of failures began
 }
 
 // The states of a Notifier.
 const (
 	NotifierUpToDate = "up_to_date"
 	NotifierFailing  = "failing" // the latest attempt has failed
-	NotifierBehind   = "behind"  // it was not told everything yet
+	NotifierBehind   = "behind"  // transitions are pending
 )
 
 // NotifierTest is the response to a test of a notifier.
@@ -51,7 +51,7 @@ type NotifierTest struct {
 // ReceiverTest is whether a receiver has accepted a test notice.
 type ReceiverTest struct {
 	Receiver string `json:"receiver"`
-	Error    string `json:"error,omitempty"` // empty if it has
+	Error    string `json:"error,omitempty"` // empty if it has accepted it
 }
 
 // notifiers serves /v1/notifiers.
@@ -93,12 +93,12 @@ func (s *Server) testNotifier(_ http.ResponseWriter, r *http.Request) (any, erro
 	return test, nil
 }
 
-// Notifiers returns how the receivers of notifiers fare.
+// Notifiers returns the status of each receiver of each notifier.
 func (c *Client) Notifiers(ctx context.Context) (NotifierList, error) {
 	return get[NotifierList](ctx, c, "/v1/notifiers", nil)
 }
 
-// TestNotifier sends a test notice to each receiver of a notifier. It needs what Reload needs.
+// TestNotifier sends a test notice to each receiver of a notifier. It needs the same access as Reload.
 func (c *Client) TestNotifier(ctx context.Context, name string) (NotifierTest, error) {
 	return post[NotifierTest](ctx, c, "/v1/notifiers/"+escape(name)+"/test", nil)
 }

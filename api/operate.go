@@ -10,31 +10,31 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Operation is what an operator asks for a target.
+// Operation is an operation on a target that an operator requests.
 type Operation string
 
-// The operations on targets alone, which are the last elements of their paths.
+// The operations on targets only. Each is the last element of its path.
 const (
-	OperationRestart Operation = "restart" // terminate the instance, and start the next one at once
+	OperationRestart Operation = "restart" // terminate the instance, and start the next one immediately
 	OperationStop    Operation = "stop"    // terminate the instance, and start none until OperationStart or OperationRestart
-	OperationStart   Operation = "start"   // end what OperationStop has begun
+	OperationStart   Operation = "start"   // revert OperationStop
 )
 
-// maxOperator is how long the name of an operator may be that a client gives, in bytes.
+// maxOperator bounds the operator's name that a client gives, in bytes.
 const maxOperator = 64
 
-// ErrNoTarget is the error of Config.Operate if there is no such target.
+// ErrNoTarget is the error of Config.Operate if the target does not exist.
 var ErrNoTarget = errors.New("there is no such target")
 
-// Operated is the response to an operation. The instance may take its grace period to terminate: the
-// target shows how that goes.
+// Operated is the response to an operation. The instance may take its grace period to terminate; the target shows the
+// progress.
 type Operated struct {
 	Target    string    `json:"target"`
 	Operation Operation `json:"operation"`
 	At        time.Time `json:"at"`
 	By        string    `json:"by"`      // the operator, as the engine logs it
-	Changed   bool      `json:"changed"` // false if the target was stopped, or was not, already
-	Saved     bool      `json:"saved"`   // it is in the state file; otherwise the next engine forgets it
+	Changed   bool      `json:"changed"` // false if the target was already stopped, or was not stopped
+	Saved     bool      `json:"saved"`   // it is in the state file; otherwise it is lost when the engine restarts
 }
 
 // operate serves POST /v1/targets/{name}/restart and the like.
@@ -72,7 +72,7 @@ func operationError(err error, target, group string) error {
 	return errorf(http.StatusConflict, "%v", err)
 }
 
-// operator says who sends a request: the name that the client gives, and how it was let in.
+// operator returns who sends a request: the name that the client gives, and how it is authorized.
 func operator(r *http.Request, name string) (string, error) {
 	if len(name) > maxOperator {
 		return "", fmt.Errorf("by is longer than %d bytes", maxOperator)

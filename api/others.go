@@ -8,22 +8,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Others says which targets other engines of a cluster probe. Its functions must not block, and must be safe for concurrent use
-// by multiple goroutines.
+// Others has which targets other engines of a cluster probe. Its functions must not block, and must be safe for
+// concurrent use by multiple goroutines.
 type Others struct {
-	Has     func(target string) bool   // another engine probes the target, and Config.Engine shows what that has found out
+	Has     func(target string) bool   // whether another engine probes the target, and Config.Engine shows its findings
 	Name    string                     // of this engine in the cluster
-	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if it is not shared
-	Stale   func() func(string) bool   // which targets of other engines are stale now: see Target.Stale; nil for none
-	Heard   func() time.Time           // when what the engines share has last answered this engine while Config.Engine showed all of it; zero if never
+	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if the target is not shared
+	Stale   func() func(string) bool   // returns which targets of other engines are stale now: see Target.Stale; nil for none
+	Heard   func() time.Time           // when the shared store last responded to this engine while Config.Engine was up to date with it; zero if never
 }
 
-// staleness says which targets are stale; nil: none is.
+// staleness reports whether a target is stale; nil: no target is.
 type staleness func(target string) bool
 
 func (s staleness) has(target string) bool { return s != nil && s(target) }
 
-// stale returns which targets are stale now.
+// stale returns the current staleness of targets.
 func (o *Others) stale() staleness {
 	if o.Stale == nil {
 		return nil
@@ -31,7 +31,7 @@ func (o *Others) stale() staleness {
 	return o.Stale()
 }
 
-// setOwner says who probes a target, in a cluster.
+// setOwner sets the owner of a target in a cluster, and whether it is stale.
 func (o *Others) setOwner(to *Target, stale staleness) {
 	if o.OwnerOf == nil {
 		return
@@ -41,7 +41,7 @@ func (o *Others) setOwner(to *Target, stale staleness) {
 	}
 }
 
-// owner reports whether another engine probes a target, and which one does; "" if none does now.
+// owner reports whether another engine probes a target, and returns its name; "" if no engine does now.
 func (o *Others) owner(target string) (name string, isOther bool) {
 	if o.OwnerOf == nil || !o.Has(target) {
 		return "", false
@@ -49,7 +49,7 @@ func (o *Others) owner(target string) (name string, isOther bool) {
 	return o.OwnerOf(target), true
 }
 
-// checkOwner returns the error of a request to restart, stop or start a target that another engine probes.
+// checkOwner returns an error for a request to restart, stop or start a target that another engine probes.
 func (o *Others) checkOwner(target string) error {
 	owner, isOther := o.owner(target)
 	switch {
@@ -63,7 +63,7 @@ func (o *Others) checkOwner(target string) error {
 	return errorf(http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)
 }
 
-// explainOwner says who probes the target, if another engine does.
+// explainOwner says which engine probes the target, if it is another one.
 func (t Target) explainOwner(now time.Time) string {
 	switch {
 	case t.Heard.IsZero() || t.Instance.Reason == probe.ReasonNotConfigured:

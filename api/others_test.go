@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// clusterOfTwo is an engine "one" with the targets a and c, and what it knows of b, which engine "two" probes,
-// and of d, which none does.
+// clusterOfTwo is an engine "one" with the targets a and c, and its knowledge of b, which engine "two" probes, and of d,
+// which no engine probes.
 type clusterOfTwo struct {
 	*api.Server
 	own, others *engine.Engine
@@ -50,7 +50,7 @@ func newClusterOfTwo(t *testing.T) clusterOfTwo {
 	return c
 }
 
-// set gives the readiness probe of a target a verdict.
+// set sets the verdict of a target's readiness probe.
 func (c clusterOfTwo) set(t *testing.T, e *engine.Engine, target string, v probe.Verdict, last probe.Outcome) {
 	t.Helper()
 	in := probe.Instance{Target: target, ID: target + "#1", Phase: probe.Running, Since: time.Now()}
@@ -163,7 +163,7 @@ func TestATargetThatIsBeingTakenOverIsChangedLater(t *testing.T) {
 	}
 }
 
-// TestAStreamHasTheChangesOfAllEngines also has a target move, which is no event.
+// TestAStreamHasTheChangesOfAllEngines also moves a target, which is not an event.
 func TestAStreamHasTheChangesOfAllEngines(t *testing.T) {
 	c := newClusterOfTwo(t)
 	server := httptest.NewServer(c)

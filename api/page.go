@@ -6,8 +6,8 @@ import (
 	"path"
 )
 
-// pageFS holds the files of the status page. They are static: the page has no data until its
-// scripts have asked the API for it, with the token that the user has entered.
+// pageFS holds the files of the status page. They are static: the page has no data until its scripts have fetched them
+// from the API, with the token that the user has entered.
 //
 //go:embed page
 var pageFS embed.FS
@@ -22,7 +22,7 @@ var pageTypes = map[string]string{
 // pageFiles are the files of the status page, by path.
 var pageFiles = func() map[string]string {
 	all := map[string]string{"/": "page/index.html"}
-	entries, _ := pageFS.ReadDir("page") // it is embedded
+	entries, _ := pageFS.ReadDir("page") // cannot fail: the folder is embedded
 	for _, e := range entries {
 		if e.Name() != "index.html" {
 			all["/"+e.Name()] = "page/" + e.Name()

@@ -36,7 +36,7 @@ func (w *watched) Count(ctx context.Context, f engine.Filter) int {
 	return w.idleEngine.Count(ctx, f)
 }
 
-// many returns an engine with targets web-0000 and so on, with some probes each.
+// many returns an engine with targets web-0000 and so on, each with a number of probes.
 func many(targets, probes int) *watched {
 	w := &watched{idleEngine: &idleEngine{Engine: engine.New(engine.Config{})}}
 	for i := range targets {
@@ -113,7 +113,7 @@ func TestPagesYieldEachTargetOnce(t *testing.T) {
 	}
 }
 
-// The tiles of the status page add up only if each state is of one of them.
+// The tiles of the status page add up only if each state belongs to exactly one tile.
 func TestEachStateIsOfOneTile(t *testing.T) {
 	w := request{path: "/states.js"}.do(server(t, api.Config{Engine: many(1, 1)}))
 	tiles := strings.Join(regexp.MustCompile(`states: \[.*\]`).FindAllString(w.Body.String(), -1), "")

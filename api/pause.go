@@ -11,28 +11,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The operations on targets and on groups, which are the last elements of their paths.
+// The operations on targets and groups. Each is the last element of its path.
 const (
-	OperationPause   Operation = "pause"   // do nothing about the target because of its probes, and let gateways drain it
-	OperationUnpause Operation = "unpause" // end what OperationPause has begun
+	OperationPause   Operation = "pause"   // ignore failures of the target's probes, and make gateways drain it
+	OperationUnpause Operation = "unpause" // revert OperationPause
 )
 
 // Limits of a PauseRequest.
 const (
-	MaxPause       = 366 * 24 * time.Hour // for how long
-	maxPauseReason = 256                  // how long its reason may be, in bytes
+	MaxPause       = 366 * 24 * time.Hour // maximum duration
+	maxPauseReason = 256                  // maximum length of the reason, in bytes
 )
 
-// ErrNoGroup is the error of Config.Pause if there is no such group.
+// ErrNoGroup is the error of Config.Pause if the group does not exist.
 var ErrNoGroup = errors.New("there is no such group")
 
-// PauseRequest is what an operator asks for by OperationPause or OperationUnpause.
+// PauseRequest is an operator's request with OperationPause or OperationUnpause.
 type PauseRequest struct {
 	Operation Operation
-	Target    string // or else Group
-	Group     string // the targets that are its members now
+	Target    string // or Group
+	Group     string // all targets that are members of it now
 
-	For    time.Duration // how long; 0: until OperationUnpause
+	For    time.Duration // duration; 0: until OperationUnpause
 	Reason string        // may be empty
 	By     string        // the operator
 }
@@ -45,10 +45,10 @@ type Paused struct {
 	At        time.Time `json:"at"`
 	By        string    `json:"by"` // the operator, as the engine logs it
 	Until     time.Time `json:"until,omitzero"`
-	Targets   int       `json:"targets"`         // how many there are: 1, or the members of Group
-	Local     int       `json:"local,omitempty"` // how many of them are paused by this engine only, for 15 minutes at most: etcd does not answer
-	Changed   int       `json:"changed"`         // how many of them were not like that already
-	Saved     bool      `json:"saved"`           // it is in the state file, or in etcd; otherwise the next engine forgets it
+	Targets   int       `json:"targets"`         // number of targets: 1, or the members of Group
+	Local     int       `json:"local,omitempty"` // number of these that are paused by this engine only, for at most 15 minutes, since etcd does not respond
+	Changed   int       `json:"changed"`         // number of these that were not already paused, or unpaused
+	Saved     bool      `json:"saved"`           // it is in the state file, or in etcd; otherwise it is lost when the engine restarts
 }
 
 // pause serves POST /v1/targets/{name}/pause and the like.
@@ -72,7 +72,7 @@ func (s *Server) pause(o Operation, ofGroup bool) answer {
 	}
 }
 
-// readPause reads the query of a request for a pause, or for its end.
+// readPause parses the query of a request for a pause, or for its end.
 func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 	p := PauseRequest{Operation: o}
 	query, err := parseFields(r.URL.RawQuery, "by", "for", "reason")
@@ -94,7 +94,7 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 	return p, err
 }
 
-// Pause asks for a pause, or for its end. By names the operator. It needs what Reload needs.
+// Pause requests a pause, or its end. p.By is the operator's name. It needs the same access as Reload.
 func (c *Client) Pause(ctx context.Context, p PauseRequest) (Paused, error) {
 	path, query := "/v1/targets/"+escape(p.Target), url.Values{"by": {p.By}}
 	if p.Group != "" {

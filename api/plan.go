@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// Plan is what a reload would do now. Values of sensitive arguments are "(sensitive)".
+// Plan is the effect of a reload, if it were made now. Values of sensitive arguments are "(sensitive)".
 type Plan struct {
 	Changed  bool   `json:"changed"`            // a reload would change something
 	Error    *Error `json:"error,omitempty"`    // why a reload would be rejected
 	Guarded  bool   `json:"guarded"`            // reload_guard would reject it
-	Partial  bool   `json:"partial"`            // the configuration in use was not kept: changed arguments of targets and of the engine block are not known
+	Partial  bool   `json:"partial"`            // the configuration in use is not available: changed arguments of targets and of the engine block are unknown
 	Problems string `json:"problems,omitempty"` // errors and warnings in the configuration, as sonde validate shows them
 
 	Targets   TargetChanges   `json:"targets"`
@@ -24,7 +24,7 @@ type Plan struct {
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
 }
 
-// TargetChanges counts what would become of targets.
+// TargetChanges counts the changes of targets.
 type TargetChanges struct {
 	Added   int `json:"added"`
 	Changed int `json:"changed"`
@@ -32,23 +32,23 @@ type TargetChanges struct {
 	Kept    int `json:"kept"`
 }
 
-// InstanceChanges counts the processes that a reload starts or ends.
+// InstanceChanges counts the processes that a reload starts or terminates.
 type InstanceChanges struct {
 	Started   int `json:"started"`
 	Restarted int `json:"restarted"`
 	Ended     int `json:"ended"`
 }
 
-// TargetChange is what would become of a target.
+// TargetChange is the change of a target.
 type TargetChange struct {
 	Name      string           `json:"name"`
 	Action    string           `json:"action"`             // added, changed or removed
-	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process goes on, or there is none
+	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process keeps running, if any
 	Arguments []ArgumentChange `json:"arguments,omitempty"`
 	Probes    []ProbeChange    `json:"probes,omitempty"`
 }
 
-// BlockChange is what becomes of a block beside those of targets.
+// BlockChange is the change of a block that is not a target.
 type BlockChange struct {
 	Type      string           `json:"type"` // gateway, group, maintenance, notify or, in a Plan, probe_module
 	Name      string           `json:"name"`
@@ -56,20 +56,20 @@ type BlockChange struct {
 	Arguments []ArgumentChange `json:"arguments,omitempty"` // of a probe_module
 }
 
-// ProbeChange is what would become of a probe.
+// ProbeChange is the change of a probe.
 type ProbeChange struct {
 	ID        string           `json:"id"`
 	Action    string           `json:"action"` // added, updated, replaced or removed: see Changes
-	Moved     bool             `json:"moved"`  // its endpoint is another one, so that it is undecided
+	Moved     bool             `json:"moved"`  // its endpoint has changed, so that it is undecided
 	Arguments []ArgumentChange `json:"arguments,omitempty"`
 }
 
-// ArgumentChange is an argument with another value.
+// ArgumentChange is the change of an argument's value.
 type ArgumentChange struct {
-	Name    string `json:"name"`              // with the names of its blocks: "http.path"
-	Before  string `json:"before,omitempty"`  // as it is written in the configuration; empty if it is not set
+	Name    string `json:"name"`              // qualified by the names of its blocks: "http.path"
+	Before  string `json:"before,omitempty"`  // as written in the configuration; empty if it is not set
 	After   string `json:"after,omitempty"`   // likewise
-	Restart bool   `json:"restart,omitempty"` // takes effect when the engine is started again
+	Restart bool   `json:"restart,omitempty"` // takes effect only when the engine is restarted
 }
 
 // plan serves POST /v1/plan.

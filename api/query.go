@@ -17,18 +17,17 @@ import (
 // defaultListed is the default of Query.Limit.
 const defaultListed = 1000
 
-// Query selects the targets of a list. The zero Query selects the first
-// 1000 targets.
+// Query selects the targets of a list. The zero Query selects the first 1000 targets.
 type Query struct {
 	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
-	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
-	State   string     // a probe.TargetState, or several with commas between them: targets in one of these states; default: any
-	Trouble bool       // targets in trouble only
-	Sort    string     // "name", or "trouble": those in trouble first, the worst state first; default "name"
-	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
-	Limit   int        // number of targets at most, 1 to MaxListed; default 1000
-	Probes  bool       // with each target's probes
-	Groups  bool       // with the groups of each target
+	Kind    probe.Kind // targets with a probe of this kind and, if Verdict is set, with this verdict; default: any
+	State   string     // a probe.TargetState, or several separated by commas: targets in one of these states; default: any
+	Trouble bool       // only targets in trouble
+	Sort    string     // "name", or "trouble": targets in trouble first, the worst state first; default "name"
+	After   string     // Targets.Next of the previous page; sorted by name, it is the name of a target; default: start with the first
+	Limit   int        // maximum number of targets, 1 to MaxListed; default 1000
+	Probes  bool       // include each target's probes
+	Groups  bool       // include the groups of each target
 	Group   string     // members of a group; default: any
 	Names   []string   // targets with one of these names, in which * and ? are wildcards; default: any
 	Labels  []string   // targets whose labels match all of these: "team=shop", "team!=shop"; default: any
@@ -109,11 +108,11 @@ func parseQuery(query string) (q Query, err error) {
 	return q, err
 }
 
-// repeatable are the fields of queries that may be given several times.
+// repeatable are the query fields that may be given several times.
 var repeatable = []string{"name", "label", "config"}
 
-// parseFields parses a query. An unknown or repeated field is an error: with a typo in
-// a filter the query would match everything.
+// parseFields parses a query. An unknown or repeated field is an error: a query with a misspelled filter would match
+// everything.
 func parseFields(query string, fields ...string) (url.Values, error) {
 	v, err := url.ParseQuery(query)
 	if err != nil {
@@ -137,7 +136,7 @@ func parseFields(query string, fields ...string) (url.Values, error) {
 	return v, nil
 }
 
-// plain returns the answer to requests without a query: a field that selects nothing is an error.
+// plain wraps the answer to requests without a query, and rejects a query, which would select nothing.
 func plain(a answer) answer {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if _, err := parseFields(r.URL.RawQuery); err != nil {
@@ -147,7 +146,7 @@ func plain(a answer) answer {
 	}
 }
 
-// parseText parses an optional enumeration.
+// parseText parses an optional field with an enumerated value.
 func parseText(v url.Values, field string, into encoding.TextUnmarshaler) error {
 	if !v.Has(field) {
 		return nil
@@ -169,10 +168,10 @@ func parseFlag(v url.Values, field string) (bool, error) {
 	}
 }
 
-// sortTrouble is the Query.Sort by which targets in trouble come first.
+// sortTrouble is the Query.Sort that puts targets in trouble first.
 const sortTrouble = "trouble"
 
-// filter returns the targets that the query selects, from the first.
+// filter returns the filter of all targets that the query selects, ignoring After.
 func (q Query) filter() (f engine.Filter) {
 	if q.State != "" || q.Trouble {
 		states := strings.Split(q.State, ",")
@@ -198,10 +197,10 @@ func parseSelector(v url.Values) (probe.Selector, error) {
 	return s, nil
 }
 
-// A cursor is a Query.After: where a list goes on. Sorted by trouble it is the state, or
-// nothing for all that are not of trouble, a colon, and the name of the last target.
+// A cursor is a parsed Query.After: the position from which a list continues. Sorted by trouble, the text is the state,
+// or nothing for all states that are not trouble, a colon, and the name of the last target.
 type cursor struct {
-	state probe.TargetState // 0: of no trouble, or sorted by name
+	state probe.TargetState // 0: not a state of trouble, or sorted by name
 	name  string
 }
 
@@ -223,10 +222,10 @@ func (q Query) cursor() (c cursor) {
 // part is a part of a list that is sorted by name.
 type part struct {
 	filter engine.Filter
-	prefix string // of a Query.After that is in this part, before the name of a target
+	prefix string // of a Query.After within this part, before the name of a target
 }
 
-// parts returns the parts of the list in their order, from the cursor on.
+// parts returns the parts of the list in order, starting at the cursor.
 func (q Query) parts() (parts []part) {
 	c, all := q.cursor(), q.filter()
 	if q.Sort != sortTrouble {

@@ -112,7 +112,7 @@ func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
 	}
 }
 
-// bySocket serves at a socket until the test ends, and returns a client of it.
+// bySocket serves on a socket until the test ends, and returns a client for it.
 func bySocket(t *testing.T, s *api.Server) *api.Client {
 	t.Helper()
 	path := filepath.Join(testsync.SocketDir(t), "socket")
@@ -137,7 +137,8 @@ func bySocket(t *testing.T, s *api.Server) *api.Client {
 	return &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
 }
 
-// A browser that is led to the control socket, as by ssh -L, may show the page there, and no other page may use it.
+// A browser that is connected to the control socket, for instance by ssh -L, may show the page, and no other page may
+// use the socket.
 func TestABrowserOverTheControlSocketIsTheEnginesOwnPage(t *testing.T) {
 	restarted := 0
 	operate := func(context.Context, string, api.Operation, string) (changed, saved bool, err error) {
@@ -220,7 +221,7 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 	}
 }
 
-// Who changes an engine is told which one it is; who only reads it is not.
+// An operator who changes an engine learns which one it is; a client that only reads does not.
 func TestOperatorsAreToldWhichEngineHasAnswered(t *testing.T) {
 	config, _ := reloading(token)
 	config.Self = func() string { return "pid 7" }
@@ -314,7 +315,7 @@ func TestAReloadIsAnsweredAfterTheTimeoutsOfOtherRequests(t *testing.T) {
 	})
 }
 
-// pipeClient serves s without a network, as synctest needs it.
+// pipeClient serves s without a network, as synctest requires.
 func pipeClient(t *testing.T, s *api.Server) (c *api.Client, end func()) {
 	t.Helper()
 	conns := make(chan net.Conn)

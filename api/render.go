@@ -10,8 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// newTarget returns the JSON of t without its probes, with details of at most text
-// bytes.
+// newTarget returns the JSON form of t without its probes. Details are truncated to text bytes.
 func newTarget(t engine.TargetStatus, text int) Target {
 	in := t.Instance
 	return Target{
@@ -93,7 +92,7 @@ func newSummary(probes []engine.Status) Summary {
 	return s
 }
 
-// newProbes returns the JSON of statuses, with details of at most text bytes.
+// newProbes returns the JSON form of statuses. Details are truncated to text bytes.
 func newProbes(all []engine.Status, text int) []Probe {
 	probes := make([]Probe, 0, len(all))
 	for _, s := range all {
@@ -139,13 +138,12 @@ func newFault(f *engine.Fault, text int) *Fault {
 	return &Fault{f.Outcome, f.Reason, probe.CleanText(f.Detail, text), utc(f.At), f.Times, f.Of, probe.CleanText(f.Text(time.Now()), text)}
 }
 
-// newProbeID returns a Probe that only identifies it.
+// newProbeID returns a Probe with only its identity set.
 func newProbeID(id probe.ID) Probe {
 	return Probe{ID: id.String(), Target: id.Target, Kind: id.Kind, Name: id.Name}
 }
 
-// NewResult converts r to its form in the API. It leaves the field At unset,
-// because r does not have the time of the attempt.
+// NewResult converts r to its form in the API. It does not set At, because r does not have the time of the attempt.
 func NewResult(r probe.Result) Result {
 	var expiry time.Time
 	if r.CertificateExpiry != 0 {

@@ -58,7 +58,7 @@ func TestTargetsAreSelectedByNameAndLabels(t *testing.T) {
 	}
 }
 
-// For a client that selects by labels, a target that no longer has them is removed.
+// For a client that selects by labels, a target that no longer has them is reported as removed.
 func TestEventsOfASelectionEndWithIt(t *testing.T) {
 	e, set := labeledEngine(t)
 	client := client(t, server(t, api.Config{Engine: e}))

@@ -8,8 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/listener"
 )
 
-// Listen opens Config.Listen. The listener is for Serve; its Addr has the port that
-// the system chose.
+// Listen opens Config.Listen. The listener is to be passed to Serve; its Addr has the port that the system chose.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
@@ -18,13 +17,12 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves the requests that arrive at l until ctx is done, and closes l. Then
-// event streams end at once, and other requests within five seconds. It returns
-// when all goroutines it started have ended: nil after ctx is done, else the
-// listener's error. A Server may serve several listeners.
+// Serve serves the requests that arrive at l until ctx is done, and closes l. Then event streams end immediately, and
+// other requests within five seconds. It returns when all goroutines that it started have exited: nil after ctx is done,
+// otherwise the listener's error. A Server may serve several listeners.
 //
-// Whoever can connect to a unix socket is taken for the user of the engine, and may do everything:
-// nobody else may have permission to write to it. Its clients use neither TLS nor a token.
+// Every client of a unix socket is treated as the engine's user, and may do everything: nobody else must have permission
+// to write to it. These clients use neither TLS nor a token.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	own := l.Addr().Network() == "unix"
 	if own {

@@ -42,8 +42,7 @@ func client(t *testing.T, h http.Handler) *api.Client {
 	return &api.Client{Base: s.URL, HTTP: s.Client()}
 }
 
-// serve runs s on a port of its own. The function that it returns ends it and
-// returns what Serve returned.
+// serve runs s on its own port. The returned function stops it and returns the result of Serve.
 func serve(t *testing.T, s *api.Server) (address string, end func() error) {
 	t.Helper()
 	l, err := s.Listen(t.Context())
@@ -156,8 +155,7 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 	}
 }
 
-// certificates makes a certificate for 127.0.0.1 that has signed itself, and
-// that callers may show too.
+// certificates makes a self-signed certificate for 127.0.0.1, which clients may present as well.
 func certificates(t *testing.T) (api.TLS, tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -31,9 +31,9 @@ func (s *Server) targets(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return list, nil
 }
 
-// list returns the targets that match q, or only some of them if ctx is done. The engine
-// is read before the response is written, so that a slow client keeps nothing locked.
-// Only the first page has the total: to count those that match visits every target.
+// list returns the targets that match q, or only some of them if ctx is done. It reads the engine before the response is
+// written, so that a slow client keeps nothing locked. Only the first page has the total, since counting all matches
+// visits every target.
 func (s *Server) list(ctx context.Context, q Query) Targets {
 	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.config.Engine.States())}, 0
 	stale := s.config.Others.stale()
@@ -71,9 +71,8 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 	return list
 }
 
-// selected yields the targets that match q, in its order, and the Query.After by which a list
-// goes on after each. When those in trouble come first, one whose state changes meanwhile may
-// be missed, or come twice.
+// selected yields the targets that match q, in its order, each with the Query.After that continues the list after it.
+// When targets in trouble come first, a target whose state changes meanwhile may be missing, or appear twice.
 func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine.TargetStatus] {
 	return func(yield func(string, engine.TargetStatus) bool) {
 		for _, p := range q.parts() {
@@ -96,8 +95,8 @@ func (s *Server) targetHistory(_ http.ResponseWriter, r *http.Request) (any, err
 	return s.targetOrHistory(r.Context(), r.PathValue("name")+historySuffix)
 }
 
-// targetOrHistory returns the target of a name, or else the history of the target whose name is
-// before the suffix. Slashes in a name need no escape, so that both look alike.
+// targetOrHistory returns the target of a name, or else the history of the target whose name precedes the suffix. Since
+// slashes in names are not escaped, both have the same form.
 func (s *Server) targetOrHistory(ctx context.Context, name string) (any, error) {
 	t, ok := s.config.Engine.Target(name)
 	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
@@ -120,7 +119,7 @@ func (s *Server) targetOrHistory(ctx context.Context, name string) (any, error) 
 	return target, nil
 }
 
-// process returns what is known of the processes of a target, or nil if it has none.
+// process returns the state of the processes of a target, or nil if it has none.
 func (s *Server) process(target string) *Process {
 	if s.config.Process == nil {
 		return nil
@@ -132,10 +131,10 @@ func (s *Server) process(target string) *Process {
 	return &p
 }
 
-// historySuffix is the end of the path of a target's history.
+// historySuffix is the last part of the path of a target's history.
 const historySuffix = "/history"
 
-// history returns the history of a target, also of one that was removed, if it has some.
+// history returns the history of a target, including one that was removed, as long as it has a history.
 func (s *Server) history(name string) (any, error) {
 	past := s.config.Engine.Records().History(name)
 	_, exists := s.config.Engine.Target(name)
@@ -147,7 +146,7 @@ func (s *Server) history(name string) (any, error) {
 	return h, nil
 }
 
-// silentNameServers is Config.NameServers, or nil.
+// silentNameServers returns Config.NameServers(), or nil.
 func (c *Config) silentNameServers() []NameServer {
 	if c.NameServers == nil {
 		return nil

@@ -8,12 +8,11 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// TLS configures HTTPS. The zero TLS is plain HTTP. The files are PEM, and New reads
-// them once.
+// TLS configures HTTPS. The zero TLS means plain HTTP. The files are PEM; New reads them once.
 type TLS struct {
-	CertFile     string // with the intermediate certificates
+	CertFile     string // includes the intermediate certificates
 	KeyFile      string
-	ClientCAFile string // clients need a certificate that one of these has signed; default: they need none
+	ClientCAFile string // clients need a certificate signed by one of these authorities; default: none is needed
 }
 
 // Load reads the files, and returns nil for plain HTTP. Its errors name the arguments of the tls block.
@@ -28,7 +27,7 @@ func (t TLS) Load() (*tls.Config, error) {
 	if err != nil {
 		return nil, errors.New(strings.Replace(err.Error(), "tls.ca_file", "tls.client_ca_file", 1))
 	}
-	clients := c.RootCAs // those of ClientCAFile, or else the system's, which are not asked for
+	clients := c.RootCAs // those of ClientCAFile, or else the system's, which are not used
 	if c.RootCAs = nil; t.ClientCAFile != "" {
 		c.ClientCAs, c.ClientAuth = clients, tls.RequireAndVerifyClientCert
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Limits of a report, beside those of engine.Traffic.
+// Limits of a report, in addition to those of engine.Traffic.
 const (
 	maxReported     = 1_000_000_000 // requests
 	maxReportDetail = 256           // bytes
@@ -26,7 +26,7 @@ type TrafficTaken struct {
 	At       time.Time `json:"at"`
 }
 
-// report serves POST /v1/report: what a gateway says of the requests that it has sent to a target in the last seconds.
+// report serves POST /v1/report: a gateway's report of the requests that it has sent to a target in the last seconds.
 func (s *Server) report(_ http.ResponseWriter, r *http.Request) (any, error) {
 	target, t, err := readTraffic(r)
 	switch {
@@ -44,7 +44,7 @@ func (s *Server) report(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return TrafficTaken{target, t.By, t.Requests, t.Failures, time.Now().UTC()}, nil
 }
 
-// readTraffic reads the query of a report.
+// readTraffic parses the query of a report.
 func readTraffic(r *http.Request) (target string, t engine.Traffic, err error) {
 	query, err := parseFields(r.URL.RawQuery, "target", "by", "requests", "failures", "detail")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// maxUptimes bounds the targets of a request for /v1/uptime: the status page asks for those that are visible.
+// maxUptimes bounds the targets of a request for /v1/uptime: the status page requests those that are visible.
 const maxUptimes = 64
 
 // uptime serves /v1/uptime.
@@ -58,7 +58,7 @@ func newUptime(name string, up engine.Uptime) Uptime {
 	return j
 }
 
-// latencies returns those of probes that were attempted.
+// latencies returns the latencies of probes that were attempted.
 func latencies(of []engine.Latency) (all []Latency) {
 	for _, l := range of {
 		if len(l.Took) == 0 {
@@ -73,7 +73,7 @@ func latencies(of []engine.Latency) (all []Latency) {
 	return all
 }
 
-// share returns the share of the time in which a target was up, or nil if none counts.
+// share returns the share of the time in which a target was up, or nil if no time counts.
 func share(a engine.Availability) *float64 {
 	ratio, ok := a.Ratio()
 	if !ok {

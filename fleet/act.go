@@ -13,9 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// guarded is a driver that is asked to terminate an instance by an act only: once, by the owner of the
-// target's shard. An act lasts until the driver has exited, or has said that it failed; the end of its lease
-// ends the driver.
+// guarded is a driver that terminates an instance only within an act: once, by the owner of the target's shard. An act
+// lasts until the driver has exited or has reported that it failed. If the lease expires, the driver is stopped.
 type guarded struct {
 	fleet  *Fleet
 	target string
@@ -28,7 +27,7 @@ var (
 	errPanicked   = errors.New("the driver has panicked")
 )
 
-// checkDriver returns why a fleet cannot have a driver, or nil.
+// checkDriver returns an error if a fleet cannot use a driver.
 func checkDriver(d restart.Driver) error {
 	_, isExternal := d.(restart.External)
 	if _, isNear := d.(restart.Notifying); d != nil && (!isExternal || isNear) {
@@ -43,22 +42,22 @@ func (g *guarded) Resume(id string) bool {
 	return ok && r.Resume(id)
 }
 
-// SetFailed implements restart.External. Failed is also called if the request to terminate was withheld.
+// SetFailed implements restart.External. It also calls failed if the request to terminate was withheld.
 func (g *guarded) SetFailed(failed func(reason error)) { g.failed = failed }
 
 // run is one call of guarded.Run.
 type run struct {
 	*guarded
-	stop     context.CancelCauseFunc // ends the driver
+	stop     context.CancelCauseFunc // stops the driver
 	end      <-chan time.Duration    // requests to terminate the instance
-	allowed  chan time.Duration      // those that the driver gets, within acts; without capacity: what was sent was received
-	failures chan error              // capacity 1: why the driver could not terminate the instance
+	allowed  chan time.Duration      // requests passed on to the driver, within acts; unbuffered: a completed send was received
+	failures chan error              // capacity 1; why the driver could not terminate the instance
 	exited   chan struct{}           // closed when the driver has exited, or panicked
-	exit     restart.Exit            // may be read once exited is closed
+	exit     restart.Exit            // valid once exited is closed
 }
 
-// Run implements restart.Driver. An instance that another engine has terminated has ended, whether the driver
-// notices or not. If the driver was stopped because its act had ended, the error is a restart.ErrInterrupted.
+// Run implements restart.Driver. If another engine has terminated the instance, Run returns, whether the driver notices
+// or not. If the driver was stopped because its act was canceled, the error is a restart.ErrInterrupted.
 func (g *guarded) Run(ctx context.Context, began func(restart.Begun), end <-chan time.Duration) (exit restart.Exit) {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -96,7 +95,7 @@ func (g *guarded) Run(ctx context.Context, began func(restart.Begun), end <-chan
 	return exit
 }
 
-// onFailed is the function that the driver calls.
+// onFailed is the callback that the driver calls on failure.
 func (r *run) onFailed(reason error) {
 	select {
 	case r.failures <- reason:
@@ -104,11 +103,11 @@ func (r *run) onFailed(reason error) {
 	}
 }
 
-// failure is why the driver could not terminate its instance, which goes on.
+// failure is the error of a driver that could not terminate its instance, which keeps running.
 type failure struct{ error }
 
-// ask makes an act of each request to terminate the instance, until the driver has exited. A request that this
-// engine may not make now is dropped: the controller repeats it.
+// ask does an act for each request to terminate the instance, until the driver has exited. A request that this engine
+// must not execute now is dropped, since the controller repeats it.
 func (r *run) ask(ctx context.Context, id string) {
 	order := coord.Order{Target: r.target, Instance: id, IsDone: r.hasHelped, Before: func(acting context.Context, owned coord.Condition) error {
 		return r.fleet.floors.reserve(acting, r.target, id, owned)
@@ -139,7 +138,7 @@ func (r *run) ask(ctx context.Context, id string) {
 		default:
 			log.Warn("restart withheld", "error", err)
 			if err = fmt.Errorf("restart withheld: %w", err); r.isByProbe() {
-				r.stop(err) // it is made as soon as this engine may: see restart.ErrInterrupted
+				r.stop(err) // the restart is made as soon as this engine may act: see restart.ErrInterrupted
 			} else {
 				r.failed(err)
 			}
@@ -147,16 +146,16 @@ func (r *run) ask(ctx context.Context, id string) {
 	}
 }
 
-// isByProbe reports whether the restart is made because a probe fails. An operator who has asked for a restart gets one, or is
-// told why not.
+// isByProbe reports whether the restart is made because a probe fails. An operator who has requested a restart gets it,
+// or an error that says why not.
 func (r *run) isByProbe() bool {
 	st, _ := r.fleet.config.Engine.Target(r.target)
 	return st.Instance.Reason == probe.ReasonEnding
 }
 
-// hasHelped reports whether a restart that an earlier owner has begun because probes fail has ended well, by an attempt
-// at each of them: they are on hold, and have not been attempted since. It returns an
-// error if an attempt has no outcome.
+// hasHelped attempts each failing probe to find out whether a restart that an earlier owner began because of them has
+// succeeded. These probes are on hold, and have not been attempted since. It returns an error if an attempt has no
+// outcome.
 func (r *run) hasHelped(acting context.Context) (bool, error) {
 	if !r.isByProbe() {
 		return false, nil
@@ -182,7 +181,7 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 	return hasFailed, nil
 }
 
-// attempt makes an attempt at a probe that changes no verdict. Of a probe with a quorum it is a look at the votes.
+// attempt makes an attempt at a probe that changes no verdict. For a probe with a quorum it only checks the votes.
 func (r *run) attempt(ctx context.Context, id probe.ID, since time.Time) probe.Result {
 	p := r.fleet.desired.probe(id)
 	if p.Handler == nil {
@@ -201,12 +200,12 @@ func (r *run) hasExited() bool {
 	}
 }
 
-// overdueAfter is after how long an act that goes on is logged, and after how long again: the shard stays where it is
-// until then, and this engine cannot be drained.
+// overdueAfter is the interval at which an act that is still running is logged: until it finishes, this engine keeps the
+// shard and cannot be drained.
 const overdueAfter = time.Minute
 
-// terminate asks the driver once to terminate the instance, and returns when it has exited, has failed, or is
-// stopped since acting is done. A driver that has not received the request by then is not stopped.
+// terminate sends the driver one request to terminate the instance. It returns when the driver has exited, has failed,
+// or was stopped because acting is done. A driver that has not received the request by then is not stopped.
 func (r *run) terminate(acting context.Context, grace time.Duration) error {
 	select {
 	case <-r.failures: // about an earlier request
@@ -219,7 +218,7 @@ func (r *run) terminate(acting context.Context, grace time.Duration) error {
 		select {
 		case request <- grace:
 			request, isReceived = nil, true
-		case grace = <-r.end: // has no effect once the driver has received one: it says how that has ended
+		case grace = <-r.end: // ignored once the driver has received a request: the driver reports its result
 		case reason := <-r.failures:
 			return failure{reason}
 		case <-r.exited:

@@ -20,20 +20,20 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// with returns one target whose driver is another.
+// with returns one target with another driver.
 func (w *world) with(d restart.Driver) fleet.Targets {
 	t := w.targets(1)
 	t.Units[crippled] = restart.Unit{Driver: d, Revision: "1"}
 	return t
 }
 
-// slow returns a driver that terminates instances in its engine, without a shortage.
+// slow returns a driver that terminates instances inside the engine, and can always begin.
 func (w *world) slow() lasting {
 	return lasting{driver{world: w, target: crippled, asks: func(string) {}}, func() bool { return false }}
 }
 
-// The engine that has begun a restart is cut off. Its driver must be stopped before another engine begins, and this
-// one makes the restart.
+// The engine that has begun a restart is cut off. Its driver must be stopped before another engine begins, and the other
+// engine makes the restart.
 func TestTheEndOfALeaseStopsTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -65,7 +65,7 @@ func TestTheEndOfALeaseStopsTheDriver(t *testing.T) {
 	})
 }
 
-// The lease is lost, and won again by the same engine: it makes the restart then.
+// The lease is lost, and the same engine wins it again: then it makes the restart.
 func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -87,7 +87,7 @@ func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 	})
 }
 
-// A restart takes longer than the grace period of its target. An engine that is to have the shard meanwhile must wait
+// A restart takes longer than the grace period of its target. An engine that should get the shard meanwhile must wait
 // for it.
 func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 	tier.CI(t)
@@ -102,7 +102,7 @@ func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 		if !w.isActing(first) {
 			t.Fatal("the restart has not begun")
 		}
-		for n := 2; n < 12; n++ { // one of them is to have the shard
+		for n := 2; n < 12; n++ { // until one of them should get the shard
 			launch(n)
 		}
 		time.Sleep(4 * time.Minute)
@@ -122,7 +122,7 @@ func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 	})
 }
 
-// A restart that could not begin is no restart: it is made as soon as it can.
+// A restart that could not begin does not count: it is made as soon as it can.
 func TestARestartThatCouldNotBeginIsNotRecorded(t *testing.T) {
 	tier.Slow(t)
 	for name, begin := range map[string]func() bool{"shortage": func() bool { return true }, "panic": func() bool { panic("test") }} {
@@ -149,7 +149,7 @@ func TestARestartThatCouldNotBeginIsNotRecorded(t *testing.T) {
 	}
 }
 
-// failing is a driver that cannot terminate instances, and says so.
+// failing is a driver that cannot terminate instances, and reports that.
 type failing struct {
 	lasting
 	asked  *atomic.Int64
@@ -172,7 +172,7 @@ func (d failing) Run(ctx context.Context, began func(restart.Begun), end <-chan 
 	}
 }
 
-// A driver that says that it has failed ends its act, and an operator who waits for the restart is told so.
+// A driver that reports a failure ends its act, and an operator who waits for the restart gets the error.
 func TestADriverThatHasFailedEndsItsAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -192,7 +192,7 @@ func TestADriverThatHasFailedEndsItsAct(t *testing.T) {
 	})
 }
 
-// An operator whose restart is withheld is told so at once.
+// An operator whose restart is withheld gets the error immediately.
 func TestARestartThatIsWithheldIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -211,8 +211,8 @@ func TestARestartThatIsWithheldIsReported(t *testing.T) {
 	})
 }
 
-// A controller asks drivers for what they implement besides restart.Driver. A guarded driver must not hide that of
-// the only driver of fleets.
+// A controller checks which interfaces drivers implement in addition to restart.Driver. A guarded driver must not hide
+// those of the only driver that fleets use.
 func TestAGuardedDriverHasTheMethodsOfItsDriver(t *testing.T) {
 	inner, err := command.New(command.Config{Command: []string{"true"}})
 	if err != nil {

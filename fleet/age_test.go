@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// entries returns the keys of a prefix.
+// entries returns the keys with a prefix.
 func entries(t *testing.T, b coord.Backend, prefix string) (keys []string) {
 	t.Helper()
 	all, _, err := b.Range(context.Background(), prefix)
@@ -33,8 +33,8 @@ func entries(t *testing.T, b coord.Backend, prefix string) (keys []string) {
 	return keys
 }
 
-// stopWhileFailing stops the only engine of a fleet while a target fails that is paused, so that the failure is
-// stored and nothing is done about it. Then the target recovers.
+// stopWhileFailing stops the only engine of a fleet while a paused target is failing, so that the failure is stored and
+// nothing is done about it. Then the target recovers.
 func stopWhileFailing(t *testing.T, w *world, b coord.Backend, isKilled bool) {
 	t.Helper()
 	one := start(t, "one", b, w.targets(1))
@@ -53,8 +53,8 @@ func stopWhileFailing(t *testing.T, w *world, b coord.Backend, isKilled bool) {
 	w.heal(crippled)
 }
 
-// All engines are stopped while a target fails. Meanwhile people have repaired it: no engine restarts it without
-// having attempted it.
+// All engines are stopped while a target is failing. Meanwhile people repair it: no engine restarts it without a new
+// attempt.
 func TestAnOldFailureRestartsNothing(t *testing.T) {
 	tier.Slow(t)
 	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour} {
@@ -78,8 +78,8 @@ func TestAnOldFailureRestartsNothing(t *testing.T) {
 	}
 }
 
-// interrupted is a coord.Backend of which an engine is no member any more once its first shards are marked as loaded. It
-// joins again at once, and reads who is a member after some time.
+// interrupted is a coord.Backend whose engine loses its membership once its first shards are marked as loaded. It
+// rejoins immediately, and reads the members only after some time.
 type interrupted struct {
 	coord.Backend
 	name     string
@@ -93,7 +93,7 @@ func (b *interrupted) Commit(ctx context.Context, all ...coord.Transaction) ([]b
 		if _, err := b.Backend.Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: "fleet/m/" + b.name, Delete: true}}}); err != nil {
 			return nil, err
 		}
-		time.Sleep(coord.DefaultTTL / 2) // it has joined again
+		time.Sleep(coord.DefaultTTL / 2) // it has rejoined
 	}
 	return made, err
 }
@@ -105,8 +105,8 @@ func (b *interrupted) Range(ctx context.Context, prefix string) ([]coord.Entry, 
 	return b.Backend.Range(ctx, prefix)
 }
 
-// The same, and the engine that starts loses its lease after it has loaded the first shards, as one can under load. What
-// it loads between two memberships is not recent because of the second one.
+// As above, but the starting engine loses its lease after it has loaded the first shards, as may happen under load.
+// Memories that it loads between two memberships are not recent because of the second one.
 func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -114,7 +114,7 @@ func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testin
 		time.Sleep(time.Minute)
 		targets := w.targets(1)
 		for id, p := range targets.Probes {
-			p.Rule.Period = 30 * time.Second // the first attempt comes after the engine may act again
+			p.Rule.Period = 30 * time.Second // the first attempt comes only after the engine may act again
 			targets.Probes[id] = p
 		}
 		cut := &cutOff{Backend: &interrupted{Backend: b, name: "two"}}
@@ -129,8 +129,8 @@ func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testin
 	})
 }
 
-// The same, for longer than memories are recent; and the first engine that starts ends, or gives the target up, before
-// it has loaded any. That one says nothing about the age of what is stored.
+// As above, but for longer than memories are recent; and the first engine that starts exits, or gives the target up,
+// before it has loaded anything. That engine does not affect the age of stored memories.
 func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.T) {
 	tier.Slow(t)
 	first, second := "one", "two"
@@ -160,7 +160,7 @@ func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.
 	}
 }
 
-// An engine that is killed again and again before it has loaded anything makes no old verdict a recent one.
+// An engine that is killed repeatedly before it has loaded anything does not make an old verdict recent.
 func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
 	})
 }
 
-// What all engines go on with that are stopped and started: verdicts of healthy targets, not for longer than a single
-// engine, and as it is configured.
+// After all engines were stopped and started, they resume verdicts of healthy targets, not for longer than a single
+// engine would, and as configured.
 func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 	tier.CI(t)
 	for _, tc := range []struct {
@@ -204,10 +204,10 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, b := newWorld(), coordtest.NewLocal()
 				one := start(t, "one", b, w.targets(2))
-				time.Sleep(store.DefaultMaxAge + time.Minute) // the age counts from the end of the owner
+				time.Sleep(store.DefaultMaxAge + time.Minute) // the age counts from the owner's exit
 				one.stop()
 				time.Sleep(tc.stopped)
-				for i := range 2 { // for one attempt at most, which changes no verdict that is resumed
+				for i := range 2 { // for at most one attempt, which changes no resumed verdict
 					w.infect(fmt.Sprintf("shop/web-%d", i), 0)
 				}
 				two := resume(t, "two", b, w.targets(2), tc.how)
@@ -224,7 +224,7 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 	}
 }
 
-// An engine that joins others goes on with what they have, whatever is configured for a start.
+// An engine that joins others resumes from their memories, whatever is configured for a start.
 func TestAHandOverIsNoStart(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestAHandOverIsNoStart(t *testing.T) {
 	})
 }
 
-// A target that is removed leaves nothing in the store, also if it was the last one of its shard; when it is added
-// again, it begins anew.
+// A removed target leaves nothing in the store, even if it was the last one of its shard. When it is added again, it
+// starts afresh.
 func TestARemovedTargetIsForgotten(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestARemovedTargetIsForgotten(t *testing.T) {
 		for i := range many {
 			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
 		}
-		time.Sleep(time.Minute) // each with a driver was restarted
+		time.Sleep(time.Minute) // each target with a driver was restarted
 		memory := func() int { return len(entries(t, b, "memory/")) - shard.Count }
 		if n, acts := memory(), len(entries(t, b, "act/")); n != many || acts != many/2 {
 			t.Fatalf("%d memories, and %d records of acts", n, acts)
@@ -277,7 +277,7 @@ func TestARemovedTargetIsForgotten(t *testing.T) {
 	})
 }
 
-// Targets that are removed while no engine runs leave nothing either.
+// Targets that are removed while no engine is running leave nothing, either.
 func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -297,8 +297,8 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 	})
 }
 
-// An engine that was cut off goes on with its shards when it is back. What another engine has restarted meanwhile
-// is not forgotten.
+// An engine that was cut off resumes its shards when it is back. Restarts that another engine has made meanwhile are not
+// lost.
 func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 	tier.Slow(t)
 	for name, isLazy := range map[string]bool{"": false, "it reads the memories before it knows that its lease has ended": true} {
@@ -309,7 +309,7 @@ func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 func testInterimOwner(t *testing.T, isLazy bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
-		targets := func() fleet.Targets { // whose driver does not see what others restart
+		targets := func() fleet.Targets { // its driver does not detect restarts by others
 			all := w.targets(1)
 			all.Units[crippled] = restart.Unit{Driver: blind{driver{world: w, target: crippled}, new(string)}, Revision: "1"}
 			return all
@@ -336,7 +336,8 @@ func testInterimOwner(t *testing.T, isLazy bool) {
 	})
 }
 
-// An engine that gets its shards back restarts nothing before it knows what another one has restarted meanwhile.
+// An engine that gets its shards back restarts nothing before it knows the restarts that another engine has made
+// meanwhile.
 func TestRestartsWaitForMemories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -362,7 +363,7 @@ func TestRestartsWaitForMemories(t *testing.T) {
 	})
 }
 
-// A shard with a target whose memory cannot be stored as a whole is given up all the same.
+// A shard with a target whose memory is too large to be stored completely is given up nevertheless.
 func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -373,7 +374,7 @@ func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
 				moving = target
 			}
 		}
-		const large = 900 // probes, of which at most some 250 fit into coord.MaxMemory
+		const large = 900 // probes, of which about 250 fit into coord.MaxMemory
 		targets := func() fleet.Targets {
 			all := w.targets(many)
 			p := all.Probes[probe.ID{Target: moving, Kind: probe.Readiness}]

@@ -23,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The targets of a zoo, which are in all kinds of states.
+// The targets of a zoo, which are in various states.
 const (
 	crashLooping = "shop/web-0"
 	draining     = "shop/web-2"
@@ -43,7 +43,7 @@ const (
 	onlyWarns    = "shop/web-15"
 )
 
-// zoo returns what an engine is to know of the targets of a world, some of which are in special states.
+// zoo returns the targets of a world for an engine. Some of them are in special states.
 func (w *world) zoo(name string) fleet.Targets {
 	t := w.targets(40)
 	set := func(target string, k probe.Kind, change func(*probe.Probe), result func() probe.Result) {
@@ -66,7 +66,7 @@ func (w *world) zoo(name string) fleet.Targets {
 	set(warning, probe.Readiness, nil, func() probe.Result { return probe.Warn("test.slow", "slower than usual") })
 	set(onlyWarns, probe.Liveness, func(p *probe.Probe) { p.Rule.Effect = probe.EffectWarn }, func() probe.Result { return probe.Fail("test.deadlock", "no progress") })
 	set(blindTarget, probe.Readiness, nil, func() probe.Result { return probe.Broken("test.trap", "a bug of the handler") })
-	set(moody, probe.Readiness, nil, func() probe.Result { // its reason changes after two minutes
+	set(moody, probe.Readiness, nil, func() probe.Result { // its reason changes every two minutes
 		return probe.Fail(probe.Reason(fmt.Sprint("test.mood_", time.Now().Minute()/2)), "at %v", time.Now())
 	})
 	set(undecided, probe.Readiness, func(p *probe.Probe) { p.Rule.InitialDelay = time.Hour }, nil)
@@ -85,7 +85,7 @@ func (w *world) zoo(name string) fleet.Targets {
 	return t
 }
 
-// disturb gets the targets of a zoo into their states.
+// disturb brings the targets of a zoo into their states.
 func (w *world) disturb(t *testing.T, all []*member) {
 	p := engine.Pause{Reason: probe.ReasonPaused, Detail: "by ops", Since: time.Now()}
 	for _, m := range all {
@@ -112,10 +112,10 @@ func (w *world) disturb(t *testing.T, all []*member) {
 	}
 }
 
-// attempted are the fields of a probe that its owner alone knows, since each attempt changes them.
+// attempted are the fields of a probe that only its owner knows, since each attempt changes them.
 var attempted = []string{"attempts", "attempting", "changes", "errors", "fault", "last", "next", "progress", "result", "run", "threshold", "waitReason"}
 
-// answers returns what the API of an engine answers, without the ages of what it knows.
+// answers returns the responses of an engine's API, without ages.
 func (m *member) answers() map[string]string {
 	m.Helper()
 	union := m.fleet.Union()
@@ -155,7 +155,7 @@ func (m *member) answers() map[string]string {
 	return all
 }
 
-// difference returns the lines of two texts that differ.
+// difference returns the lines in which two texts differ.
 func difference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	only := func(all, other []string) []string {
@@ -164,7 +164,7 @@ func difference(a, b string) string {
 	return fmt.Sprintf("%v, and %v", only(x, y), only(y, x))
 }
 
-// Each engine answers the same about each target, whoever owns it.
+// All engines respond alike about each target, whoever owns it.
 func TestAllEnginesAnswerTheSame(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -242,8 +242,8 @@ func TestAllEnginesAnswerTheSame(t *testing.T) {
 	})
 }
 
-// An instance is restarted, and takes some seconds to become ready: each engine answers the same meanwhile, but for the second in
-// which the owner stores it.
+// An instance is restarted, and takes some seconds to become ready. Meanwhile all engines respond alike, except in the
+// second in which the owner stores the change.
 func TestAllEnginesAnswerTheSameAfterARestart(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestAllEnginesAnswerTheSameAfterARestart(t *testing.T) {
 		targets.Probes[probe.ID{Target: starting, Kind: probe.Startup}] = p
 		all := startAll(t, b, targets, "one", "two", "three")
 		time.Sleep(time.Minute)
-		all = append(all, start(t, "four", b, targets)) // which has not seen earlier instances
+		all = append(all, start(t, "four", b, targets)) // has not known earlier instances
 		time.Sleep(20 * time.Second)
 		for range 3 {
 			w.infect(slow, 0)

@@ -44,8 +44,8 @@ func push(t *testing.T, before fleet.Targets, revision string, h probe.HandlerFu
 	return next
 }
 
-// A wrong liveness probe is pushed to three engines, which share 40 healthy targets that it would restart. None is, not even
-// when one of the engines dies. The next push corrects it.
+// A wrong liveness probe is pushed to three engines that share 40 healthy targets, which it would restart. None is
+// restarted, even when one of the engines dies. The next push corrects the probe.
 func TestAWrongProbeThatIsPushedRestartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -94,7 +94,7 @@ func TestAWrongProbeThatIsPushedRestartsNothing(t *testing.T) {
 	})
 }
 
-// What an engine has charged to its restart budget is charged to that of the next owner.
+// The restarts that an engine has charged to its restart budget also count for the budget of the next owner.
 func TestTheRestartBudgetMovesWithATarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -114,13 +114,14 @@ func TestTheRestartBudgetMovesWithATarget(t *testing.T) {
 	})
 }
 
-// wrong is the handler of a probe that fails whatever its target does.
+// wrong is the handler of a probe that fails whatever the state of its target.
 func wrong(context.Context, probe.Target) probe.Result {
 	return probe.Fail(probe.ReasonHTTPStatus, "404")
 }
 
-// Engines take over targets whose probes have become wrong, and never succeeded since: by a push before they were started, or
-// since they were started with other files. They restart none of these, nor does the engine that takes over from them.
+// Engines take over targets whose probes are wrong and have never succeeded since: through a push before the engines
+// started, or since they were started with other files. They restart none of these targets, nor does the engine that
+// takes over from them.
 func TestAWrongProbeRestartsNothingAfterATakeover(t *testing.T) {
 	for name, isPushed := range map[string]bool{"pushed before": true, "in the files of the next engines": false} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestAWrongProbeRestartsNothingAfterATakeover(t *testing.T) {
 	}
 }
 
-// startAll starts engines at once.
+// startAll starts engines at the same time.
 func startAll(t *testing.T, b *coordtest.Local, targets fleet.Targets, names ...string) (all []*member) {
 	t.Helper()
 	for _, name := range names {
@@ -160,7 +161,7 @@ func startAll(t *testing.T, b *coordtest.Local, targets fleet.Targets, names ...
 	return all
 }
 
-// Engines start again, and a part of the targets fails that was well before: these are restarted.
+// Engines start again, and some of the targets fail that were well before: these are restarted.
 func TestTargetsThatFailAtATakeoverAreRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -191,8 +192,8 @@ func TestTargetsThatFailAtATakeoverAreRestarted(t *testing.T) {
 	})
 }
 
-// An engine dies that has just begun, with targets that are sick and have never been well: nothing was changed, so that the next
-// engine restarts them, though they are more than a fifth.
+// An engine dies shortly after it has started, with targets that are sick and have never been well. Since nothing was
+// changed, the next engine restarts them, though they are more than a fifth.
 func TestTargetsThatNeverSucceededAreRestartedAfterATakeover(t *testing.T) {
 	for after := 500 * time.Millisecond; after < 4*time.Second; after += 500 * time.Millisecond {
 		t.Run(after.String(), func(t *testing.T) {
@@ -221,8 +222,8 @@ func TestTargetsThatNeverSucceededAreRestartedAfterATakeover(t *testing.T) {
 	}
 }
 
-// A wrong liveness probe with a quorum, or wrong thresholds of it, are pushed to three engines, one after the other: the votes
-// from before the push are no success of the probe.
+// A wrong liveness probe with a quorum, or wrong thresholds of it, are pushed to three engines, one after the other.
+// Votes from before the push do not count as successes of the probe.
 func TestAWrongProbeWithAQuorumRestartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()

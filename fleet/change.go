@@ -11,18 +11,18 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// change collects what is to be changed for several shards.
+// change collects the changes of several shards.
 type change struct {
 	engine.Change
 	units        map[string]restart.Unit
 	removedUnits []string
-	restarts     map[string]restart.Memory // of units
-	mayBeChanged map[probe.ID]bool         // the probes that have succeeded, perhaps with another definition, or whose targets wait at their owner after a reload
-	shown        map[string]shown          // by target: since when it is in its state
-	told         map[string][]byte         // by target: what receivers know of it
-	toldOfGroups map[string][]byte         // by group
-	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
-	stored       map[shard.ID]*stored      // of those that were loaded
+	restarts     map[string]restart.Memory // by target, of units
+	mayBeChanged map[probe.ID]bool         // probes that have succeeded, perhaps with another definition, or whose targets wait at their owner after a reload
+	shown        map[string]shown          // by target: the state, and since when the target is in it
+	told         map[string][]byte         // by target: what receivers know about it
+	toldOfGroups map[string][]byte         // by group: what receivers know about it
+	shards       map[shard.ID]*Targets     // the targets of each shard after the change; nil: none
+	stored       map[shard.ID]*stored      // of the loaded shards
 }
 
 func newChange() *change {
@@ -32,7 +32,7 @@ func newChange() *change {
 	}
 }
 
-// replace replaces the targets of a shard. Memories that are none of its probes and units are left out.
+// replace replaces the targets of a shard. It skips memories of probes and units that the shard does not have.
 func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	c.shards[id] = now
 	if now == nil {
@@ -58,7 +58,7 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 }
 
-// recall adds the memory of a target, as far as it is about the probes and the unit that there are now, and of a group of its name.
+// recall adds the memory of a target, limited to its current probes and unit, and of the group of the same name.
 func (c *change) recall(now *Targets, target string, t *memory) {
 	u, isUnit := now.Units[target]
 	for _, p := range t.Probes {
@@ -71,7 +71,7 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 			memory.Warned, memory.Fault = memory.Warned || memory.State.Verdict == probe.Passing, p.Cause.fault(memory)
 		}
 		c.Memories[id] = memory
-		if u.Driver == nil && memory.State.Instance != "" { // its instance is known by its probes only
+		if u.Driver == nil && memory.State.Instance != "" { // only its probes know its instance
 			c.restarts[target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
 		}
 	}
@@ -86,7 +86,7 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 			c.shown[target] = t.Shown
 		}
 	}
-	if !t.keepsTold && (isUnit || t.Notified != nil) { // or else receivers have not been told that it is gone
+	if !t.keepsTold && (isUnit || t.Notified != nil) { // otherwise receivers were not notified that it is gone
 		c.told[target] = t.Notified
 	}
 	if !t.keepsToldOfGroup && (t.NotifiedOfGroup != nil || slices.Contains(now.Groups, target)) {
@@ -94,15 +94,15 @@ func (c *change) recall(now *Targets, target string, t *memory) {
 	}
 }
 
-// added returns the probes that a change adds to this engine, except those of which nothing says that a configuration has changed
-// them: one that fails and has never succeeded is restarted by this engine as by the one before.
+// added returns the probes that a change adds to this engine and that a new configuration may have changed. It omits
+// probes that have never succeeded, so that this engine restarts their targets as the previous owner would.
 func (c *change) added(p *engine.Planned) []engine.ProbeChange {
 	return slices.DeleteFunc(p.Preview().Probes, func(one engine.ProbeChange) bool {
 		return one.Action != engine.ProbeAdded || !c.mayBeChanged[one.ID]
 	})
 }
 
-// change makes a change of the engine and of the controller.
+// change applies a change to the engine and the controller.
 func (f *Fleet) change(c *change) error {
 	if len(c.shards) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (f *Fleet) change(c *change) error {
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
-			for _, of := range targets.joints() { // which this engine may have decided alone before
+			for _, of := range targets.joints() { // this engine may have decided it alone before
 				f.doubts.probed(of.id.Target, verdictOf(f.config.Engine, of.id.Target, f.desired.decidesAlone))
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// What is gone from the configuration is not remembered as long as its shard is owned.
+// The causes of removed probes are deleted while their shard is owned.
 func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
 	in := shard.Of("web")
 	ready, live := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "web", Kind: probe.Liveness}

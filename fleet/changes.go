@@ -8,23 +8,23 @@ import (
 	"github.com/sonde-probe/sonde/internal/wake"
 )
 
-// names are targets of a shard; nil: all of them, and those that are gone.
+// names are targets of a shard; nil stands for all of them, including those that were removed.
 type names map[string]bool
 
 func (n names) has(target string) bool { return n == nil || n[target] }
 
-// changes are the targets whose memories are to be stored.
+// changes has the targets whose memories are to be stored.
 type changes struct {
-	wake wake.Signal // set collectDelay after the first of them
+	wake wake.Signal // set collectDelay after the first change
 
 	changedMu    sync.Mutex // guards all below
 	changed      map[shard.ID]names
-	isCollecting bool // wake is set after collectDelay
+	isCollecting bool // wake will be set after collectDelay
 }
 
 func newChanges(w wake.Signal) *changes { return &changes{wake: w, changed: map[shard.ID]names{}} }
 
-// note says that the memory of a target is to be stored, with those of others that change meanwhile.
+// note marks the memory of a target to be stored, together with others that change within collectDelay.
 func (c *changes) note(target string) {
 	c.changedMu.Lock()
 	c.mark(target)
@@ -36,21 +36,21 @@ func (c *changes) note(target string) {
 	}
 }
 
-// noteShard says that all memories of a shard are to be stored.
+// noteShard marks all memories of a shard to be stored.
 func (c *changes) noteShard(id shard.ID) {
 	c.changedMu.Lock()
 	defer c.changedMu.Unlock()
 	c.changed[id] = nil
 }
 
-// forget says that no memories of a shard are to be stored.
+// forget unmarks all memories of a shard.
 func (c *changes) forget(id shard.ID) {
 	c.changedMu.Lock()
 	defer c.changedMu.Unlock()
 	delete(c.changed, id)
 }
 
-// take returns the targets of some shards that have changed, of all if there are none, and forgets them.
+// take returns and unmarks the changed targets of some shards, or of all shards if some is nil.
 func (c *changes) take(some []shard.ID) map[shard.ID]names {
 	c.changedMu.Lock()
 	defer c.changedMu.Unlock()
@@ -69,7 +69,7 @@ func (c *changes) take(some []shard.ID) map[shard.ID]names {
 	return taken
 }
 
-// putBack adds targets that were taken and could not be stored.
+// putBack marks targets again that were taken and could not be stored.
 func (c *changes) putBack(later map[shard.ID]names) {
 	c.changedMu.Lock()
 	defer c.changedMu.Unlock()
@@ -84,7 +84,7 @@ func (c *changes) putBack(later map[shard.ID]names) {
 	}
 }
 
-// mark adds a target. It needs changedMu.
+// mark marks a target. The caller must hold changedMu.
 func (c *changes) mark(target string) {
 	id := shard.Of(target)
 	if all, isMarked := c.changed[id]; !isMarked {

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/wake"
 )
 
-// What could not be stored is stored with what has changed meanwhile.
+// Memories that could not be stored are stored together with later changes.
 func TestChangesThatArePutBackAreAddedToLaterOnes(t *testing.T) {
 	in, other := shard.Of("web"), shard.Of("db")
 	second := ""

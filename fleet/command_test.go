@@ -14,7 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// restartOnce writes its process ID, and would take ten minutes. The next one says whether that process still runs.
+// restartOnce writes its process ID, and would take ten minutes. The next one reports whether that process is still
+// running.
 const restartOnce = `
 if first=$$(cat "$FILE"); then
 	if kill -0 "$$first"; then echo both >>"$FILE"; else echo again >>"$FILE"; fi
@@ -24,7 +25,7 @@ echo $$$$ >"$FILE"
 exec sleep 600
 `
 
-// A command belongs to its act: when the engine is cut off it is killed, before the next owner runs its own.
+// A command belongs to its act: when the engine is cut off, the command is killed before the next owner runs its own.
 func TestACommandEndsWithTheLeaseOfItsEngine(t *testing.T) {
 	tier.Slow(t)
 	w, b, file := newWorld(), coordtest.NewLocal(), filepath.Join(t.TempDir(), "restarts")

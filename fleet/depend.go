@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// What happens to a target of another engine is known here after storeDelay, while both reach the store. If its owner
-// has died, that is noticed when its lease ends, and another engine takes the target over within takeOverDelay.
+// A change of another engine's target is visible here within storeDelay, while both engines reach the store. If the
+// owner of the target has died, its lease must expire first; then another engine takes the target over within
+// takeOverDelay.
 const (
 	storeDelay    = 3 * time.Second
 	takeOverDelay = time.Second
 )
 
-// freshInterval is how often it is asked whether what other engines have stored is fresh.
+// freshInterval is how often followDependencies checks that the stored states of other engines' targets are fresh.
 const freshInterval = 250 * time.Millisecond
 
-// followDependencies has targets of other engines explain failures of those of this engine that depend on them, as long
-// as the store says how they are: without it, one that was failing then would explain failures for ever.
+// followDependencies lets targets of other engines explain failures of this engine's targets that depend on them, as
+// long as their stored states are fresh: otherwise a target that was failing when the store became unreachable would
+// explain failures forever.
 func (f *Fleet) followDependencies(ctx context.Context) {
 	delay := f.config.Coordinator.TTL() + takeOverDelay + storeDelay
 	for f.awaitFresh(ctx, true) {
@@ -27,13 +29,13 @@ func (f *Fleet) followDependencies(ctx context.Context) {
 		isStale := f.awaitFresh(ctx, false)
 		stop()
 		ended.Wait()
-		if isStale { // at the end of this engine states stay as they are
+		if isStale { // when this engine stops, states stay as they are
 			f.config.Engine.Admin().UnfollowDependencies()
 		}
 	}
 }
 
-// awaitFresh returns true when what Others shows is fresh, or no longer is, and false when ctx is done.
+// awaitFresh returns true once the freshness of Others equals want, and false when ctx is done.
 func (f *Fleet) awaitFresh(ctx context.Context, want bool) bool {
 	ticker := time.NewTicker(freshInterval)
 	defer ticker.Stop()
@@ -49,7 +51,7 @@ func (f *Fleet) awaitFresh(ctx context.Context, want bool) bool {
 	return false
 }
 
-// isFresh reports whether Others is as the store has said within two TTLs.
+// isFresh reports whether Others was up to date with the store within the last two TTLs.
 func (f *Fleet) isFresh() bool {
 	heard := f.Heard()
 	return !heard.IsZero() && time.Since(heard) <= 2*f.config.Coordinator.TTL()

@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// dependents are targets with a driver that the engine one owns. Each depends on one without a driver that the engine
-// two owns.
+// dependents are targets with a driver that the engine one owns. Each depends on a target without a driver that the
+// engine two owns.
 type dependents struct {
 	*world
 	depends  map[string][]string
@@ -60,7 +60,7 @@ func (d *dependents) infectAll() {
 	}
 }
 
-// check checks that no dependent was restarted, and that engines show them as unreachable.
+// check checks that no dependent was restarted, and that engines show all of them as unreachable.
 func (d *dependents) check(t *testing.T, when string, engines ...*member) {
 	t.Helper()
 	for target, on := range d.depends {
@@ -75,7 +75,7 @@ func (d *dependents) check(t *testing.T, when string, engines ...*member) {
 	}
 }
 
-// checkRestarts heals the dependencies, and checks that the dependents, which are still sick, are restarted then.
+// checkRestarts heals the dependencies, and checks that the dependents, which are still sick, are then restarted.
 func (d *dependents) checkRestarts(t *testing.T) {
 	t.Helper()
 	for _, on := range d.depends {
@@ -89,8 +89,8 @@ func (d *dependents) checkRestarts(t *testing.T) {
 	}
 }
 
-// Every other target depends on one without a driver that another engine owns, and fails with it. None is restarted
-// until that one is well, also when its owner was killed.
+// Every other target depends on a target without a driver that another engine owns, and fails with it. No dependent is
+// restarted until its dependency is well, even when the owner of the dependency was killed.
 func TestATargetWaitsForADependencyOfAnotherEngine(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestATargetWaitsForADependencyOfAnotherEngine(t *testing.T) {
 	})
 }
 
-// A host dies with targets and the engine that owns them. Those that depend on them wait until another engine has taken
-// them over, and has found them failing.
+// A host dies with targets and the engine that owns them. Dependents wait until another engine has taken these targets
+// over, and has found them failing.
 func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
 	tier.CI(t)
 	for _, ttl := range []time.Duration{coord.DefaultTTL, 15 * time.Second} {
@@ -123,8 +123,8 @@ func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
 	}
 }
 
-// While the store is away, nothing is known of the targets of others: one that was failing then explains no failure of
-// a target of this host, which is this engine's own matter, until the store is back.
+// While the store is unreachable, the state of other engines' targets is unknown. A target that was failing then
+// explains no failures of this engine's targets until the store is back.
 func TestADependencyOfAnotherEngineExplainsNothingOnceTheStoreIsAway(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {

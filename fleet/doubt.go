@@ -14,8 +14,8 @@ import (
 // doubtInterval is the time between two observations.
 const doubtInterval = time.Second
 
-// doubts decides whether this engine doubts its own verdicts (package doubt), from what its engines and those of
-// others see.
+// doubts decides whether this engine doubts its own verdicts (package doubt), based on the verdicts of its own and other
+// engines.
 type doubts struct {
 	name    string
 	engines []*engine.Engine
@@ -24,14 +24,14 @@ type doubts struct {
 
 	doubtMu sync.Mutex    // guards all below
 	probes  doubt.Targets // targets by their probes without a quorum
-	polls   doubt.Targets // targets by what this engine sees of them as a vantage
+	polls   doubt.Targets // targets by the verdicts of this engine as a vantage
 	state   doubt.State
 }
 
-// probed says which verdict a target has, by its probes without a quorum.
+// probed sets the verdict of a target by its probes without a quorum.
 func (d *doubts) probed(target string, v probe.Verdict) { d.set(&d.probes, target, v) }
 
-// polled says which verdict a target has, as this engine sees it as a vantage.
+// polled sets the verdict of a target by this engine as a vantage.
 func (d *doubts) polled(target string, v probe.Verdict) { d.set(&d.polls, target, v) }
 
 func (d *doubts) set(some *doubt.Targets, target string, v probe.Verdict) {
@@ -95,22 +95,22 @@ func (d *doubts) now() doubt.State {
 	return d.state
 }
 
-// Doubt returns whether this engine doubts its own verdicts. The zero State is that before Run.
+// Doubt returns whether this engine doubts its own verdicts. It is the zero State before Run.
 func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
 
-// Engines returns what the engines of the fleet have said last of themselves, by name.
+// Engines returns the latest status that each engine of the fleet has published about itself, by name.
 func (f *Fleet) Engines() map[string]Vantage { return f.votes.engines() }
 
-// MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
-// not doubt its own verdicts since it alone sees many targets fail. Whether a failure is reason enough for a restart is up
-// to MayRestart. Any goroutine may call it.
+// MayAct reports whether this engine may act for a target of the fleet now: it owns the target, its lease is valid, and
+// it does not doubt its own verdicts because it alone finds many targets failing. MayRestart decides whether a failure
+// justifies a restart. Any goroutine may call it.
 func (f *Fleet) MayAct(target string) bool {
 	return f.doubts.now().MayAct && f.config.Coordinator.Acts().MayBegin(target)
 }
 
-// MayRestart reports whether this engine may restart a target of the fleet because a probe fails: it may act, and of
-// the probes that fail one is decided by this engine alone, or by the votes of vantages that there are now. Any
-// goroutine may call it.
+// MayRestart reports whether this engine may restart a target of the fleet because a probe fails: MayAct is true, and at
+// least one failing probe is decided by this engine alone or by the current votes of its vantages. Any goroutine may
+// call it.
 func (f *Fleet) MayRestart(target string) bool {
 	return f.MayAct(target) && f.joints.hasEvidence(target)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// mirrored returns votes that engine "a" has read as a member of a fleet by the lease that is returned, and reads on.
+// mirrored returns votes that engine "a" has read as a member of a fleet with the returned lease, and keeps reading.
 func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 	t.Helper()
 	co, err := coord.New(coord.Config{Name: "a", Backend: coordtest.NewLocal()})
@@ -39,7 +39,7 @@ func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 	return v, lease
 }
 
-// say puts an entry, "" for none, and waits until it is mirrored.
+// say puts an entry, or deletes it for "", and waits until it is mirrored.
 func say(t *testing.T, v *votes, key, value string) {
 	t.Helper()
 	change := coord.Change{Key: coord.VoteKeys.Key(key), Value: []byte(value), Delete: value == ""}
@@ -89,7 +89,7 @@ func TestWhichVotesCount(t *testing.T) {
 	}
 }
 
-// Votes that were read in another membership, or before changes were missed, are no evidence.
+// Votes that were read during another membership, or before changes were missed, do not count as evidence.
 func TestVotesThatMayBeOldAreNotCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of, lease := mirrored(t, nil)
@@ -109,8 +109,8 @@ func TestVotesThatMayBeOldAreNotCurrent(t *testing.T) {
 	})
 }
 
-// Engines are chosen again when there are other ones, or when some are in other zones or drained, but not whenever one has other
-// numbers.
+// Engines are chosen again when engines join or leave, or when their zones or drains change, but not when only their
+// numbers change.
 func TestNumbersOfOthersChangeNoChoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
@@ -148,7 +148,7 @@ func TestNumbersOfOthersChangeNoChoice(t *testing.T) {
 	})
 }
 
-// What a stranger says that an engine sees is bounded: others would doubt themselves, or nobody.
+// The numbers in an entry of a stranger are bounded: otherwise engines would all doubt themselves, or never.
 func TestNumbersOfOthersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for value, want := range map[string]doubt.Sample{

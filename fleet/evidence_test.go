@@ -15,11 +15,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// late is a back-off in which much can happen.
+// late is a back-off that is long enough for other events.
 var late = restart.BackOff{Initial: 5 * time.Minute, Max: 5 * time.Minute}
 
-// failAgain makes a target fail, whose first instances are restarted at once, and whose next one fails as well and
-// waits for its back-off. It returns that one.
+// failAgain makes a target fail. Its first instances are restarted immediately; the next one fails as well and waits for
+// its back-off. failAgain returns that one.
 func (j *jury) failAgain(target string) (id string) {
 	j.Helper()
 	j.world.cripple(target, 0)
@@ -31,7 +31,7 @@ func (j *jury) failAgain(target string) (id string) {
 	return id
 }
 
-// owner returns the engine that publishes a target.
+// owner returns the engine that owns a target.
 func (j *jury) owner(target string) *member {
 	j.Helper()
 	for _, m := range j.members {
@@ -43,22 +43,22 @@ func (j *jury) owner(target string) *member {
 	return nil
 }
 
-// slow makes votes late, as those are that wait for many others.
+// slow delays votes, like votes that wait for many others.
 func (j *jury) slow() {
 	for _, m := range j.members {
 		m.backend.isSlow.Store(true)
 	}
 }
 
-// cut cuts all engines off from their store, or ends that.
+// cut cuts all engines off from their store, or reconnects them.
 func (j *jury) cut(isCut bool) {
 	for _, m := range j.members {
 		m.backend.isCut.Store(isCut)
 	}
 }
 
-// The store is away while a restart waits for its back-off, and the target recovers: all vantages see that, but can
-// vote only after their engines are members again. Until then nothing says that the target still fails.
+// The store is unreachable while a restart waits for its back-off, and the target recovers. All vantages detect that,
+// but can vote only after their engines are members again. Until then there is no evidence that the target still fails.
 func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
 	})
 }
 
-// Two of three vantages die while a restart waits for its back-off. What is published stands, but one vote restarts
-// nothing; two do.
+// Two of three vantages die while a restart waits for its back-off. The published verdict stays, but one vote restarts
+// nothing; two votes do.
 func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
 	})
 }
 
-// All engines are stopped while a target fails that vantages decide about, and people repair it: as
+// All engines are stopped while a target is failing that vantages decide, and people repair it: as in
 // TestAnOldFailureRestartsNothing.
 func TestAnOldJointFailureRestartsNothing(t *testing.T) {
 	tier.CI(t)
@@ -185,8 +185,8 @@ func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
 	}
 }
 
-// An engine joins, takes over targets, restarts them and leaves: to those that own them again the instances from before
-// are nothing, although they have known them.
+// An engine joins, takes over targets, restarts them and leaves. To the engines that own the targets again, the earlier
+// instances mean nothing, although they have known them.
 func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 	})
 }
 
-// A quorum that leaves the configuration leaves no vote in the store, and an engine that leaves none either.
+// A quorum that is removed from the configuration leaves no votes in the store, and neither does an engine that leaves.
 func TestVotesOnWhatHasNoQuorumAreDeleted(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,8 @@ const (
 	Forget = forget
 )
 
-// Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run does the work.
+// Apply replaces the targets of the fleet: all, or none if it returns an error. It returns immediately; Run does the
+// work.
 func (f *Fleet) Apply(t Targets) error {
 	commit, err := f.Plan(t)
 	if err == nil {

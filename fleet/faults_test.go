@@ -25,30 +25,30 @@ import (
 
 var runs = tier.Flag("runs", 1, 2, 60, "runs of random faults")
 
-// planted is how many runs may pass without a safeguard until one shows that it is needed.
+// planted is the maximum number of runs without a safeguard until one fails.
 const planted = 60
 
-// safeguards says which of the safeguards against stale acts are in force.
+// safeguards are the safeguards against stale acts that are in force.
 type safeguards struct {
-	deadline bool // engines stop to act by their own clock before their leases can have ended
-	guard    bool // what an owner writes requires that it still is the owner
+	deadline bool // engines stop acting by their own clock before their leases can have expired
+	guard    bool // writes of an owner require that it still is the owner
 	evidence bool // a joint failure restarts only if present votes decide it
 }
 
-// faulty is a coord.Backend with latency, as one engine has it, which can be cut off or paused with that engine.
+// faulty is the coord.Backend of one engine. It has latency, and can be cut off or paused together with that engine.
 type faulty struct {
 	cutOff
 	with     safeguards
 	random   *dice
-	clock    bool          // it goes on while the engine is paused; otherwise the machine is suspended
-	ttl      time.Duration // of the membership, as the engine asks for it
+	clock    bool          // the clock runs while the engine is paused; otherwise the machine is suspended
+	ttl      time.Duration // of the membership's lease, as requested by the engine
 	lease    atomic.Int64  // of the membership
 	marks    atomic.Int64  // the lease of the loaded marks; 0 before the first
 	pausesMu sync.Mutex    // guards the fields below
-	paused   chan struct{} // closed when the pause is over; nil without one
+	paused   chan struct{} // closed when the pause is over; nil without a pause
 }
 
-// dice is a source of random numbers for several goroutines.
+// dice is a random source for multiple goroutines.
 type dice struct {
 	isCalm atomic.Bool // no engine is paused any more
 
@@ -62,10 +62,10 @@ func (d *dice) upTo(limit time.Duration) time.Duration {
 	return time.Duration(d.r.Int64N(int64(limit)))
 }
 
-// in reports true once in so many times.
+// in returns true once in n times on average.
 func (d *dice) in(n int64) bool { return d.upTo(time.Duration(n)) == 0 }
 
-// pause pauses the engine for a time, unless it is paused.
+// pause pauses the engine for a time, unless it is already paused.
 func (f *faulty) pause(d time.Duration) {
 	f.pausesMu.Lock()
 	defer f.pausesMu.Unlock()
@@ -82,8 +82,8 @@ func (f *faulty) pause(d time.Duration) {
 	})
 }
 
-// wait returns after some latency, and not while the engine is paused. It ignores that the caller's time is over,
-// as a process does that was stopped.
+// wait returns after some latency, and not while the engine is paused. It ignores the caller's deadline, like a process
+// that was stopped.
 func (f *faulty) wait() {
 	time.Sleep(f.random.upTo(30 * time.Millisecond))
 	for {
@@ -94,12 +94,12 @@ func (f *faulty) wait() {
 			return
 		}
 		<-paused
-		time.Sleep(f.random.upTo(30 * time.Millisecond)) // what goes on first is up to chance
+		time.Sleep(f.random.upTo(30 * time.Millisecond)) // random, so that paused calls continue in any order
 	}
 }
 
-// waitAfter is wait after the store has done something. A suspended machine is taken to be suspended before that: a
-// driver that begins within the same moment cannot be stopped by any engine.
+// waitAfter is wait after an operation of the store. A suspension of the machine is assumed to begin before the
+// operation, since no engine could stop a driver that begins at the same moment.
 func (f *faulty) waitAfter() {
 	if f.clock || !f.with.deadline {
 		f.wait()
@@ -119,14 +119,14 @@ func (f *faulty) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, err
 	return l, err
 }
 
-// endMarks ends the lease of the loaded marks, as when the store has lost it.
+// endMarks ends the lease of the loaded marks, as if the store had lost it.
 func (f *faulty) endMarks(t *testing.T) {
 	if err := f.Backend.Revoke(t.Context(), coord.Lease(f.marks.Load())); err != nil {
 		t.Error(err)
 	}
 }
 
-// keepAlive keeps the lease of an engine without a clock alive, which believes that it lasts for an hour.
+// keepAlive renews the lease of an engine without a clock, which believes that its lease lasts for an hour.
 func (f *faulty) keepAlive(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.wait()
@@ -193,17 +193,17 @@ func (f *faulty) Watch(ctx context.Context, prefix string, after coord.Revision)
 	}
 }
 
-// observer notes what engines ask drivers to terminate that they must not.
+// observer records forbidden requests of engines to terminate instances.
 type observer struct {
 	*world
 	backend *coordtest.Local
-	votes   bool       // the engines decide about all targets together
-	isAging bool       // all engines are stopped for a time, again and again
+	votes   bool       // the engines decide all targets together
+	isAging bool       // all engines are stopped for a time, repeatedly
 	wrongMu sync.Mutex // guards wrong
 	wrong   []string
 }
 
-// observe is called when an engine asks for the end of an instance.
+// observe is called when an engine requests the termination of an instance.
 func (o *observer) observe(engine, target, id string) {
 	e, err := o.backend.Get(context.Background(), "fleet/shard/"+shard.Of(target).String())
 	_, ended := o.counts(id)
@@ -220,10 +220,10 @@ func (o *observer) observe(engine, target, id string) {
 	}
 }
 
-const sickest = 24 // targets of a run
+const sickest = 24 // number of targets in a run
 
-// maxLag bounds how long an instance of a target takes to terminate: of every other target with a driver longer than
-// its grace period and than the lease.
+// maxLag bounds how long an instance of a target takes to terminate. For every other target with a driver it is longer
+// than the grace period and the lease.
 func maxLag(target int) time.Duration {
 	if target%4 == 0 {
 		return 20 * time.Second
@@ -231,8 +231,8 @@ func maxLag(target int) time.Duration {
 	return 2 * time.Second
 }
 
-// runFaults runs three engines with random faults while targets fail, and returns what an observer of the drivers
-// saw that must not be.
+// runFaults runs three engines with random faults while targets fail, and returns the violations that an observer of the
+// drivers has recorded.
 func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 1))}
 	o := &observer{world: newWorld(), backend: coordtest.NewLocal()}
@@ -268,7 +268,7 @@ func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 	random.isCalm.Store(true)
 	time.Sleep(30 * time.Second)
 	for _, m := range engines {
-		if !m.faults.clock { // it may wait for an hour, as it believes its lease to last
+		if !m.faults.clock { // it may wait for an hour, as long as it believes its lease to last
 			m.kill()
 		}
 	}
@@ -299,7 +299,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 	f.ttl = c.TTL
 	targets := o.targets(sickest)
 	for id, p := range targets.Probes {
-		if o.isAging { // what was loaded stands for some time before it is attempted
+		if o.isAging { // loaded verdicts stay for some time before the first attempt
 			p.Rule.Period = 30 * time.Second
 			targets.Probes[id] = p
 		}
@@ -323,7 +323,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 			if _, err := fmt.Sscanf(target, "shop/web-%d", &n); err != nil {
 				t.Fatal(err)
 			}
-			if n%4 == 0 && f.clock && !o.votes && !o.isAging { // what a suspended machine does goes on when it is resumed
+			if n%4 == 0 && f.clock && !o.votes && !o.isAging { // the driver of a suspended machine continues when it is resumed
 				u.Driver = lasting{d, func() bool { return random.in(4) }}
 			}
 			targets.Units[target] = u
@@ -361,7 +361,7 @@ func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
 	for name, with := range map[string]safeguards{"no deadline": {guard: true, evidence: true}, "no guard": {deadline: true, evidence: true}} {
 		t.Run(name, func(t *testing.T) {
 			if with.deadline {
-				tier.Long(t) // it takes many runs until one shows it
+				tier.Long(t) // it takes many runs until one fails
 			}
 			for seed := range uint64(planted) {
 				var wrong []string
@@ -376,12 +376,12 @@ func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
 	}
 }
 
-// latestAct is how long after a target has recovered an engine may still ask for the end of its instance: until the
-// vantages have attempted it, and the votes of those have ended that are paused.
+// latestAct is how long after the recovery of a target an engine may still terminate its instance: until the vantages
+// have attempted it, and the votes of paused ones have expired.
 const latestAct = 2 * coord.DefaultTTL
 
 // runVotes runs three engines that decide together, with random faults of each and of the store, while targets fail, are
-// restarted, wait for back-offs and recover. It returns what an observer of the drivers saw that must not be.
+// restarted, wait for back-offs and recover. It returns the violations that an observer of the drivers has recorded.
 func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 2))}
 	o := &observer{world: newWorld(), backend: coordtest.NewLocal(), votes: true}
@@ -444,8 +444,9 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 	return o.wrong
 }
 
-// Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
-// restarted for a failure that merely stands, what fails in the end is, and in the end all is published as the vantages see it.
+// Vantages are paused, cut off and killed at random, owners change, and the store is unreachable at times. A target that
+// has recovered is not restarted because its published failure has not changed yet, targets that fail at the end are
+// restarted, and at the end all verdicts are published as the vantages see them.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
 	tier.CI(t)
 	n := max(1, runs()/3)
@@ -458,7 +459,7 @@ func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
 	}
 }
 
-// If failures that merely stand restart targets, the same runs must fail.
+// If published failures without evidence restart targets, the same runs must fail.
 func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
 	tier.Long(t)
 	for seed := range uint64(planted) {
@@ -472,9 +473,9 @@ func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
 	t.Error("no run shows that the safeguard is needed")
 }
 
-// runAges runs three engines while targets fail that wait for their back-offs. Again and again all engines are stopped or
-// killed, people repair the targets, and after a time around the age at which memories are no longer recent other
-// engines start, which have random faults while they load. It returns what an observer of the drivers saw that must not be.
+// runAges runs three engines while targets fail and wait for their back-offs. Repeatedly, all engines are stopped or
+// killed, people repair the targets, and after about the age at which memories are no longer recent other engines start,
+// which have random faults while they load. It returns the violations that an observer of the drivers has recorded.
 func runAges(t *testing.T, seed uint64) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 3))}
 	o := &observer{world: newWorld(), backend: coordtest.NewLocal(), isAging: true}
@@ -501,7 +502,7 @@ func runAges(t *testing.T, seed uint64) []string {
 		time.Sleep(latestAct + random.upTo(store.DefaultMaxAge*3/2))
 		for i := range engines {
 			engines[i] = launch()
-			time.Sleep(random.upTo(6 * time.Second)) // the first one loads for about as long
+			time.Sleep(random.upTo(6 * time.Second)) // about as long as the first engine needs to load
 			switch victim := engines[i]; random.upTo(3) {
 			case 0:
 				victim.faults.pause(random.upTo(20 * time.Second))
@@ -529,8 +530,8 @@ func runAges(t *testing.T, seed uint64) []string {
 	return o.wrong
 }
 
-// What fails while all engines are stopped, and is repaired meanwhile, is not restarted when they start again, whatever
-// befalls them then.
+// Targets that fail while all engines are stopped, and are repaired meanwhile, are not restarted when engines start
+// again, whatever faults occur then.
 func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
 	tier.CI(t)
 	n := max(1, runs()/3)

@@ -1,33 +1,33 @@
 // Package fleet gives an engine the targets of the shards that it owns in a fleet (package coord).
 //
-// Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
-// owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
-// decided anew, and no restart is made twice or too early. If no engine has seen that owner alive, Config.Resume
-// applies; and nothing goes on that is older than coord.Config.MaxAge. A shard is given up after the acts that are being
-// done for it, and after its memories were stored; until then it is probed. Instances are terminated by
-// coord.Acts.Do only.
+// Every engine of the fleet has the same targets. When an engine takes over a shard, it adds the shard's targets
+// together with the memories that the previous owner stored of their probes, in one step, so that no verdict is decided
+// again, and no restart is repeated or made too early. If no engine has seen the previous owner alive, Config.Resume
+// applies; memories older than coord.Config.MaxAge are discarded. An engine releases a shard once the acts for it have
+// finished and its memories are stored; until then it probes the shard's targets. Only coord.Acts.Do terminates
+// instances.
 //
-// A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
-// The engine of the owner publishes what their votes add up to, and restarts because of that only.
+// A probe with a quorum is attempted by several engines, its vantages, and each of them votes (package quorum). The
+// owner's engine publishes the result of the votes, and only that result causes a restart.
 //
 // DESIGN.md lists the invariants that no single function shows.
 //
-//	fleet.go   Fleet: follows what the Coordinator owns
+//	fleet.go   Fleet: follows the shards that the Coordinator owns
 //	desired.go the targets that Plan has set
-//	hold.go    digests of the targets, and in what those of other engines differ
-//	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
+//	hold.go    digests of the targets, and how those of other engines differ
+//	change.go  a change of the engine and the controller when shards are taken over or their targets change
 //	changes.go the targets whose memories are to be stored
-//	store.go   what is stored of the targets of a shard, and what the store has
-//	others.go  the targets of other engines, as these have stored them
-//	depend.go  the targets of other engines, as dependencies of this engine's
+//	store.go   the memories of a shard's targets, as this engine and the store have them
+//	others.go  the targets of other engines, as their owners have stored them
+//	depend.go  the targets of other engines as dependencies of this engine's targets
 //	memory.go  the memories of targets, of their probes and restarts, as JSON
 //	act.go     a driver that terminates instances by acts
-//	notices.go what receivers were told about targets and groups, for the next owner
-//	floor.go   which acts are withheld so that enough members of groups take requests, across engines
-//	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
-//	votes.go   the votes of all engines, as the store shows them, which of them count, and those of this engine
-//	vantage.go the probes that this engine attempts to vote on them
-//	opinion.go what other engines see of a target that does not answer this one
+//	notices.go the notices that receivers got about targets and groups, for the next owner
+//	floor.go   withholds acts across engines so that enough members of groups take requests
+//	quorum.go  the joint verdicts of probes with a quorum, published by their owner
+//	votes.go   the votes of all engines as the store shows them, which of them count, and this engine's own votes
+//	vantage.go the probes that this engine attempts in order to vote
+//	opinion.go asks other engines about a target that does not respond to this one
 //	doubt.go   whether this engine doubts its own verdicts
 package fleet
 
@@ -55,36 +55,36 @@ import (
 type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
-	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayRestart, for the targets of the fleet
-	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default trust
-	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
-	Zone        string              // where this engine is, for quorums: at most quorum.MaxZone bytes; default: none
-	Notices     Notices             // required: what receivers know of targets and groups, which moves with the shards of their names
-	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
-	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
+	Restarts    *restart.Controller // required; also holds units that are not the fleet's, so other callers must use Change, not Apply; its Config.MayAct is Fleet.MayRestart for the targets of the fleet
+	Resume      Resume              // what to do with stored memories if no engine has seen the last owner alive; default trust
+	Vantage     engine.Config       // config of the engine that attempts probes with a quorum; only its votes are visible
+	Zone        string              // the zone of this engine, for quorums: at most quorum.MaxZone bytes; default: none
+	Notices     Notices             // required; the record of notices of targets and groups, which moves with the shards of their names
+	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none is withheld
+	Logger      *slog.Logger        // logs when the store cannot be read or written, a restart is withheld, or this engine doubts its own verdicts; default: none
 }
 
 // Targets are the targets of a fleet. They must not be changed after they were passed to Plan.
 type Targets struct {
 	Probes probe.Set
 
-	// Units has the units by target. Each driver is nil, or a restart.External: this engine
-	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance. A unit with
-	// a driver has a Revision: without one it is another unit after each Plan.
+	// Units has the units by target. Each driver is nil or a restart.External: this engine keeps the shard of a target until
+	// its driver has exited, or reports that it could not terminate the instance. A unit with a driver needs a Revision:
+	// without one, each Plan makes it a different unit.
 	Units map[string]restart.Unit
 
-	Groups []string // whose notices move with the shards of their names
+	Groups []string // groups whose notices move with the shards of their names
 
-	// Quorums has those readiness and liveness probes of Probes whose verdict several engines decide together, by which rule.
-	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
+	// Quorums has the quorum rules of those readiness and liveness probes of Probes whose verdict several engines decide
+	// together. Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
 	Quorums map[probe.ID]quorum.Rule
 
-	// Dependencies are which targets depend on which others, as Others shows them: see engine.Change.
-	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
+	// Dependencies has, by target, the targets that it depends on, as Others shows them: see engine.Change. The caller also
+	// sets them in Config.Engine, which has the targets of Others as dependencies, too.
 	Dependencies map[string][]string
 
-	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Change. The
-	// caller sets those of Config.Engine, which goes on with the penalties that the owner before has stored.
+	// Dampings has the damping of targets that flap, as Others shows them: see engine.Change. The caller also sets them in
+	// Config.Engine, which resumes from the penalties that the previous owner stored.
 	Dampings map[string]probe.Damping
 }
 
@@ -104,24 +104,25 @@ type Fleet struct {
 	others   *others
 	union    *engine.Union // of Config.Engine and others.engine
 	floors   *floors
-	wake     wake.Signal       // desired or changes were changed
-	sparse   *sparselog.Logger // what is tried again in each pass
+	wake     wake.Signal       // set when desired or changes have changed
+	sparse   *sparselog.Logger // for warnings that may repeat in each pass
 }
 
-// Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
-// storeInterval after it was stored. What failed is tried again after storeInterval.
+// Changes of verdicts are collected for collectDelay before they are stored. A shard is stored at most once per
+// storeInterval, and a failed attempt to store is retried after storeInterval.
 const (
 	collectDelay  = 20 * time.Millisecond
 	storeInterval = time.Second
 )
 
-// stepTimeout bounds each step of a pass over all shards, while the store does not answer, and endTimeout the last pass.
+// stepTimeout bounds each step of a pass over all shards while the store does not respond; endTimeout bounds the last
+// pass.
 const (
 	stepTimeout = 10 * time.Second
 	endTimeout  = 3 * time.Second
 )
 
-// reasonInterval is how often the reasons of failures are compared with those that are stored.
+// reasonInterval is the time between two comparisons of the reasons of failures with the stored reasons.
 const reasonInterval = 10 * time.Second
 
 // New returns a Fleet without targets.
@@ -145,9 +146,10 @@ func New(c Config) *Fleet {
 	return f
 }
 
-// Plan prepares to replace the targets of the fleet, and changes nothing. Commit, which cannot fail, replaces all of them, and
-// returns at once; Run does the work. Config.Engine has checked the probes, dependencies and dampings. A target whose driver
-// runs its instances on this host is an error: it is not one of a fleet. So is a driver that cannot say that it has failed.
+// Plan prepares to replace the targets of the fleet, and changes nothing. Commit, which cannot fail, replaces all of
+// them and returns immediately; Run does the work. Config.Engine must have validated the probes, dependencies and
+// dampings. Plan returns an error for a target whose driver runs its instances on this host, since it does not belong to
+// a fleet, and for a driver that cannot report its failures.
 func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -155,7 +157,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	next := f.divide(f.joints.with(t))
 	held, names := holdings(t, next)
 	return func() {
-		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
+		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep the current ones
 		maps.Copy(change.Dependencies, t.Dependencies)
 		maps.Copy(change.Dampings, t.Dampings)
 		if _, err := f.others.engine.Change(change); err != nil {
@@ -173,7 +175,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	}, nil
 }
 
-// Probes returns the probes that were passed to Plan, and committed last. Any goroutine may call it.
+// Probes returns the probes of the last Plan that was committed. Any goroutine may call it.
 func (f *Fleet) Probes() probe.Set {
 	all := probe.Set{}
 	for _, in := range f.desired.get() {
@@ -185,7 +187,7 @@ func (f *Fleet) Probes() probe.Set {
 	return all
 }
 
-// check returns the error of Plan.
+// check returns an error for targets that Plan does not accept.
 func (t Targets) check() error {
 	for target, u := range t.Units {
 		if err := checkDriver(u.Driver); err != nil {
@@ -195,7 +197,7 @@ func (t Targets) check() error {
 	return t.checkQuorums()
 }
 
-// divide returns the targets of each shard, whose instances are terminated by acts only.
+// divide returns the targets of each shard. It wraps their drivers so that only acts terminate instances.
 func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
 	all := map[shard.ID]*Targets{}
 	in := func(target string) *Targets {
@@ -206,7 +208,7 @@ func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
 		return all[id]
 	}
 	for id, p := range t.Probes {
-		p.Rule.Kind = id.Kind // by which memories are checked, also of probes with a quorum
+		p.Rule.Kind = id.Kind // memories are validated by it, also those of probes with a quorum
 		in(id.Target).Probes[id] = p
 	}
 	for target, u := range t.Units {
@@ -221,13 +223,13 @@ func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
 	return all
 }
 
-// Run follows what the Coordinator owns until ctx is done. Then it stores what has changed. Call it once,
-// and end it before the Coordinator.
+// Run follows the shards that the Coordinator owns until ctx is done. Then it stores the memories that have changed. It
+// must be called once, and must return before the Coordinator is stopped.
 func (f *Fleet) Run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
+	defer end() // a panic must stop the parts, or else the engine would keep running without this loop
 	parts.Go(func() { f.watch(ctx) })
 	parts.Go(func() { f.watchTargets(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
@@ -266,7 +268,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// watch notes the shards whose probes have other verdicts or instances, until ctx is done.
+// watch notes the targets whose probes have new verdicts or instances, until ctx is done.
 func (f *Fleet) watch(ctx context.Context) {
 	sub := f.config.Engine.Subscribe()
 	defer sub.Close()
@@ -276,8 +278,8 @@ func (f *Fleet) watch(ctx context.Context) {
 	}
 }
 
-// watchTargets notes which instances of targets run, and those of this engine whose state has changed, such as one that is
-// ejected or damped, until ctx is done.
+// watchTargets notes new instances of all targets, and targets of this engine whose state has changed, such as one that
+// is ejected or damped, until ctx is done.
 func (f *Fleet) watchTargets(ctx context.Context) {
 	sub := f.union.SubscribeTargets()
 	defer sub.Close()
@@ -289,13 +291,13 @@ func (f *Fleet) watchTargets(ctx context.Context) {
 	}
 }
 
-// instanceOf returns the instance of a target, as its owner knows it; "" if that is not known.
+// instanceOf returns the instance of a target according to its owner, or "" if it is unknown.
 func (f *Fleet) instanceOf(target string) string {
 	st, _ := f.union.Target(target)
 	return st.Instance.ID
 }
 
-// reconcile makes the engine probe what is owned, and returns false if it has to be called again.
+// reconcile makes the engine probe the targets of owned shards. It returns false if it must be called again.
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
 	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.ledger.storeDue, f.ledger.release, f.ledger.sweep} {
@@ -306,16 +308,16 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 	return isDone
 }
 
-// noTargets are those of a shard without any.
+// noTargets are the targets of a shard that has none.
 var noTargets = &Targets{}
 
-// take adds the targets of shards that are owned and removes those of others. Shards whose memories
-// cannot be loaded wait, and so do those that were lost before they were loaded. Those of a shard that was lost for a time
-// are loaded again. What this engine makes of memories is stored before it loads further ones, since it may end at any time.
+// take adds the targets of owned shards and removes those of other shards. Shards whose memories cannot be loaded wait,
+// and so do shards that were lost before they were loaded. A shard that was lost for a time is loaded again. Since this
+// engine may exit at any time, take stores the memories of one batch of shards before it loads the next.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	desired := f.desired.get()
 	if desired == nil {
-		return true // until Plan was called: what is stored must not be deleted
+		return true // before Plan is called; stored memories must not be deleted
 	}
 	var loading, ready []shard.ID
 	for id, o := range owned {
@@ -350,8 +352,8 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return isDone && isStored
 }
 
-// replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
-// they are not owned. If that cannot be done at once, it is done for each shard alone.
+// replace replaces the targets of shards in the engine by the desired ones, or removes them if the shards are not owned.
+// If the change of all shards fails, it tries each shard alone.
 func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]*Targets, loaded map[shard.ID]coord.Memories) (isDone bool) {
 	c := newChange()
 	for _, id := range ids {

@@ -154,7 +154,7 @@ func (b *slowStore) Commit(ctx context.Context, all ...coord.Transaction) ([]boo
 	return b.Backend.Commit(ctx, all...)
 }
 
-// An act ends while the memories of its shard are stored as they were before: they are stored again.
+// An act finishes while the earlier memories of its shard are being stored: they are stored again.
 func TestAnActThatEndsWhileAShardIsHandedOverIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), &slowStore{Backend: coordtest.NewLocal()}
@@ -163,7 +163,7 @@ func TestAnActThatEndsWhileAShardIsHandedOverIsNotForgotten(t *testing.T) {
 		w.infect(crippled, 20*time.Second)
 		time.Sleep(5 * time.Second)
 		var two *member
-		for n := 0; two == nil; n++ { // to have the shard
+		for n := 0; two == nil; n++ { // until its name gets the shard
 			if name := fmt.Sprintf("engine-%d", n); shard.Assign([]string{"one", name})[shard.Of(crippled)] == name {
 				two = start(t, name, b.Backend, w.targets(1))
 			}
@@ -171,8 +171,8 @@ func TestAnActThatEndsWhileAShardIsHandedOverIsNotForgotten(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.isSlow.Store(true)
 		w.heal(crippled)
-		time.Sleep(2 * time.Second) // that is being stored
-		w.infect(crippled, 0)       // and so is this when the act ends
+		time.Sleep(2 * time.Second) // this is being stored
+		w.infect(crippled, 0)       // and so is this when the act finishes
 		time.Sleep(time.Minute)
 		if asked, ended := w.counts(crippled + "#0"); asked != 1 || ended != 1 {
 			t.Errorf("it was asked %d times to terminate, and has ended %d times", asked, ended)

@@ -16,25 +16,26 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Floor withholds restarts so that enough targets of a group take requests, as *group.Groups does. Its methods are called
-// by multiple goroutines.
+// Floor withholds restarts so that enough targets of a group take requests, as *group.Groups does. Multiple goroutines
+// call its methods.
 type Floor interface {
-	// Floors returns the groups that withhold restarts of which a target is a member.
+	// Floors returns those groups of a target that withhold restarts.
 	Floors(target string) []string
 
-	// WithheldBy returns the group that withholds the restart of a target, or "". The targets that Fleet.Reserved returns
-	// do not count as ones that take requests, whatever the groups know.
+	// WithheldBy returns the group that withholds the restart of a target, or "". It does not count the targets that
+	// Fleet.Reserved returns as taking requests, whatever the groups know.
 	WithheldBy(target string) string
 }
 
-// Reserved returns the targets of a group whose restarts engines of the fleet have reserved, as the store has shown them
-// last: a member of it does not count for Config.Floor until another instance of it takes requests. It does not block.
+// Reserved returns the targets of a group whose restarts are reserved by engines of the fleet, as last read from the
+// store. Such a member does not count for Config.Floor until another instance of it takes requests. Reserved does not
+// block.
 func (f *Fleet) Reserved(group string) []string { return f.floors.targets(group) }
 
-// floors are the restarts that engines have reserved in groups, and that their owners end. Before a restart is recorded,
-// its owner reserves it in each of the target's groups that withhold restarts, by a transaction that requires that the reservations
-// of these have not changed since it was judged: of the restarts of all engines, no two are made that only one of would leave
-// enough members.
+// floors has the reservations of restarts in groups. Before a restart is recorded, the target's owner reserves it in
+// each of the target's groups that withhold restarts. The transaction requires that the reservations of these groups
+// have not changed since the restart was judged. So engines never make two restarts together of which the group could
+// only bear one. Owners also end their reservations.
 type floors struct {
 	config  Config
 	desired *desired
@@ -44,10 +45,10 @@ type floors struct {
 	reserved *coord.Mirror[reservedGroup] // by group
 }
 
-// reservedGroup is what the store has of a group.
+// reservedGroup is the stored value of a group.
 type reservedGroup struct {
-	instances map[string]string // whose restarts are reserved, by target; it is not changed
-	problem   error             // why the value cannot be read; then instances are those of the value before
+	instances map[string]string // by target: the instance whose restart is reserved; read-only
+	problem   error             // why the value cannot be read; then instances are those of the previous value
 }
 
 func newFloors(c Config, d *desired, mayAct func(target string) bool, sparse *sparselog.Logger) *floors {
@@ -58,35 +59,35 @@ func newFloors(c Config, d *desired, mayAct func(target string) bool, sparse *sp
 	return f
 }
 
-// Bounds of what is reserved: the groups of a target, and the targets of a group, which are one value. The values of a
-// target's groups are one request: coord.MaxRequest bounds them.
+// Bounds of reservations: the groups of a target, and the targets of a group, which share one value. All values of a
+// target's groups are written in one request, which coord.MaxRequest bounds.
 const (
 	maxFloors   = 32
 	maxReserved = 1024
 )
 
-// Bounds of the tries to reserve a restart. Of two that fail, another one has succeeded.
+// Bounds of the tries to reserve a restart. For every two tries that fail, another one has succeeded.
 const (
 	maxReserveTries = 20
 	maxReservePause = 100 * time.Millisecond
 )
 
-// errContended says that others have changed the reservations of a group again and again.
+// errContended is returned when other engines keep changing the reservations of a group.
 var errContended = errors.New("other engines change the reservations of its groups")
 
-// put returns the condition that the reservations of a group are those that the store has shown, and the change to others.
+// put returns the condition that the reservations of a group are still those shown, and the change that replaces them.
 func (f *floors) put(group string, shown coord.Item[reservedGroup], instances map[string]string) (coord.Condition, coord.Change) {
-	value, _ := json.Marshal(instances) // it has no part that JSON lacks
+	value, _ := json.Marshal(instances) // cannot fail: JSON can encode all of it
 	return f.reserved.Put(group, shown.Modified, value, 0)
 }
 
-// targets returns the targets of a group that have reservations.
+// targets returns the targets that have a reservation in a group.
 func (f *floors) targets(group string) []string {
 	return slices.Collect(maps.Keys(f.reserved.Get(group).Value.instances))
 }
 
-// parse returns what the store has of a group. A value that cannot be read, such as that of a later release, may have other
-// reservations than the value before.
+// parse returns the stored value of a group. A value that cannot be read, such as one of a later release, may have
+// reservations that the previous value lacks.
 func (f *floors) parse(group string, e coord.Entry, before reservedGroup) (g reservedGroup) {
 	if err := json.Unmarshal(e.Value, &g.instances); err != nil {
 		g = reservedGroup{before.instances, fmt.Errorf("%w: update this engine, or delete the damaged entry %s below the prefix of the cluster", err, e.Key)}
@@ -95,8 +96,8 @@ func (f *floors) parse(group string, e coord.Entry, before reservedGroup) (g res
 	return g
 }
 
-// reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
-// owns the target. The error is a restart.WithheldError if one does.
+// reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine
+// still owns the target. If a group withholds it, the error is a restart.WithheldError.
 func (f *floors) reserve(ctx context.Context, target, instance string, owned coord.Condition) error {
 	if f.config.Floor == nil {
 		return nil
@@ -109,7 +110,7 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 		return fmt.Errorf("%s is in %d groups that withhold restarts, at most %d are allowed", target, len(groups), maxFloors)
 	}
 	for range maxReserveTries {
-		t, err := f.reservation(groups, target, instance) // before WithheldBy asks what is reserved
+		t, err := f.reservation(groups, target, instance) // must be read before WithheldBy checks the reservations
 		if err != nil {
 			return err
 		}
@@ -135,8 +136,8 @@ func (f *floors) reserve(ctx context.Context, target, instance string, owned coo
 	return errContended
 }
 
-// reservation returns the transaction that reserves the restart of an instance in groups, if the store still has what it has
-// shown.
+// reservation returns the transaction that reserves the restart of an instance in groups, on condition that their stored
+// values have not changed.
 func (f *floors) reservation(groups []string, target, instance string) (t coord.Transaction, err error) {
 	size := 0
 	for _, group := range groups {
@@ -161,7 +162,7 @@ func (f *floors) reservation(groups []string, target, instance string) (t coord.
 	return t, nil
 }
 
-// commit makes a transaction, and reports whether its conditions were fulfilled.
+// commit commits a transaction, and reports whether its conditions were fulfilled.
 func (f *floors) commit(ctx context.Context, t coord.Transaction) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -173,8 +174,9 @@ func (f *floors) commit(ctx context.Context, t coord.Transaction) (made bool, er
 const (
 	unreserveInterval = time.Second
 
-	// settleTime is how long an instance must have taken requests whose restart was begun and is not under way any
-	// more, since it has failed or its engine has ended, until it counts again: what has become of it must be found out.
+	// settleTime applies to an instance whose restart was begun and is no longer under way, since it has failed or its
+	// engine has exited: the instance counts again once it has taken requests for this long, since the result of the restart
+	// is unknown.
 	settleTime = time.Minute
 )
 
@@ -205,8 +207,9 @@ func (f *floors) unreserve(ctx context.Context) {
 	}
 }
 
-// unreserveGroup ends those reservations of a group that are over, of targets of this engine. If one was made since then, all
-// stay, also if the request is late. While an act is done about a target, its own stays.
+// unreserveGroup ends the reservations of a group for those of this engine's targets that no longer need them. The
+// transaction fails if a reservation was added meanwhile, even if the request arrives late. A target keeps its
+// reservation while an act for it is under way.
 func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling, group string, shown coord.Item[reservedGroup]) {
 	owned, _ := f.config.Coordinator.Owned()
 	var all []coord.Condition
@@ -229,13 +232,13 @@ func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling
 	}
 }
 
-// settling is since when an instance has taken requests while no act was done about its target.
+// settling is the time since which an instance has taken requests while no act for its target was under way.
 type settling struct {
-	instance string // empty while it does not
+	instance string // empty while it takes no requests
 	since    time.Time
 }
 
-// settle returns what a target's settling is now, after what it was before.
+// settle returns the settling of a target now, given its previous one.
 func (f *floors) settle(before settling, target string, now time.Time) settling {
 	st, _ := f.config.Engine.Target(target)
 	switch {
@@ -247,8 +250,8 @@ func (f *floors) settle(before settling, target string, now time.Time) settling 
 	return settling{st.Instance.ID, now}
 }
 
-// isOver reports whether the reservation of a target's instance has served its purpose: another instance takes requests,
-// or this one has settled, or the fleet has no such target any more.
+// isOver reports whether the reservation of a target's instance is no longer needed: another instance takes requests,
+// this one has settled, or the fleet no longer has the target.
 func (f *floors) isOver(s settling, target, instance string, now time.Time) bool {
 	st, _ := f.config.Engine.Target(target)
 	isSettled := s.instance == instance && now.Sub(s.since) >= settleTime

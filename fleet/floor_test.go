@@ -24,17 +24,17 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The group of a service has so many members, of which so many must be ready.
+// The number of members in the group of a service, and how many must be ready.
 const (
 	servers = 9
 	needed  = 6
 )
 
-// startup is how long the next instance of a server takes until it is ready.
+// startup is how long the next instance of a server takes to become ready.
 const startup = 4 * time.Second
 
-// service is what engines keep up: servers that are ready from some time after their start until they are terminated,
-// also if they are sick.
+// service is the service that engines keep up: its servers are ready from some time after their start until they are
+// terminated, even if they are sick.
 type service struct {
 	random *dice
 
@@ -45,13 +45,13 @@ type service struct {
 	restarts  int
 }
 
-// server is an instance of one.
+// server is an instance of a server.
 type server struct {
 	id          string
 	n           int
 	readyAt     time.Time
 	sick        bool
-	terminating int // drivers that do it
+	terminating int // number of drivers that are terminating it
 	gone        chan struct{}
 }
 
@@ -89,7 +89,7 @@ func (s *service) isBroken(name string) bool {
 	return s.broken[name]
 }
 
-// sick returns how many servers are sick.
+// sick returns the number of sick servers.
 func (s *service) sick() (n int) {
 	s.serviceMu.Lock()
 	defer s.serviceMu.Unlock()
@@ -101,7 +101,7 @@ func (s *service) sick() (n int) {
 	return n
 }
 
-// begin begins to terminate an instance, and notes it if that leaves too few.
+// begin begins to terminate an instance, and records a violation if that leaves too few ready.
 func (s *service) begin(engine, name, id string) {
 	s.serviceMu.Lock()
 	defer s.serviceMu.Unlock()
@@ -120,7 +120,7 @@ func (s *service) begin(engine, name, id string) {
 	}
 }
 
-// end ends what begin has begun: another instance follows, or this one goes on.
+// end finishes a termination: another instance follows, or this one keeps running.
 func (s *service) end(name, id string, isReplaced bool) {
 	s.serviceMu.Lock()
 	defer s.serviceMu.Unlock()
@@ -135,7 +135,7 @@ func (s *service) end(name, id string, isReplaced bool) {
 	}
 }
 
-// restartCommand is how an engine restarts a server. What becomes of it when the command is interrupted is up to chance.
+// restartCommand is an engine's driver of a server. The effect of an interrupted command is random.
 type restartCommand struct {
 	*service
 	engine, name string
@@ -202,10 +202,10 @@ func (s *service) targets(engine string) fleet.Targets {
 	return t
 }
 
-// precautions says which of the precautions by which a floor holds across engines are taken.
+// precautions are the precautions in force that make a floor hold across engines.
 type precautions struct {
 	generation bool // a reservation requires that no other was made since they were read
-	reserved   bool // members that are reserved do not count as ready
+	reserved   bool // reserved members do not count as ready
 	lasts      bool // reservations outlive their acts
 }
 
@@ -233,7 +233,7 @@ func (f *floored) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	return made, err
 }
 
-// reservations returns the instances whose restarts are reserved, by target.
+// reservations returns the instances with reserved restarts, by target.
 func reservations(t *testing.T, b coord.Backend) (instances map[string]string) {
 	t.Helper()
 	e, err := b.Get(t.Context(), "floor/service")
@@ -278,7 +278,7 @@ func (m *member) runGroups(rules map[string]group.Rule) {
 }
 
 // runFloor runs three engines with random faults while servers turn sick, many of them together. It returns the restarts
-// that have left too few servers ready, and what was not restarted in the end.
+// that have left too few servers ready, and servers that were not restarted in the end.
 func runFloor(t *testing.T, seed uint64, with precautions) []string {
 	isMutation := with != allPrecautions
 	random := &dice{r: rand.New(rand.NewPCG(seed, 3))}
@@ -297,7 +297,7 @@ func runFloor(t *testing.T, seed uint64, with precautions) []string {
 			}
 		}
 		time.Sleep(random.upTo(10 * time.Second))
-		if isMutation { // engines that work contend the most
+		if isMutation { // working engines contend the most
 			time.Sleep(random.upTo(40 * time.Second))
 			continue
 		}
@@ -366,14 +366,14 @@ func TestAFloorDoesNotHoldWithoutAPrecaution(t *testing.T) {
 	}
 }
 
-// contended is a coord.Backend that is slow once it is armed: it writes nothing until all engines have asked it for a
+// contended is a coord.Backend that is slow once it is armed: it commits nothing until all engines have requested a
 // reservation.
 type contended struct {
 	coord.Backend
 	engines int64
 	isArmed atomic.Bool
 	asked   atomic.Int64
-	all     chan struct{} // closed when they have
+	all     chan struct{} // closed when they have requested one
 }
 
 func (c *contended) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
@@ -393,7 +393,8 @@ func (c *contended) Commit(ctx context.Context, all ...coord.Transaction) ([]boo
 
 func isReservation(c coord.Change) bool { return strings.HasPrefix(c.Key, "floor/") }
 
-// startTrio starts three engines, whose group has a server of each, of which two must be ready. It returns the servers too.
+// startTrio starts three engines, each with one server of a group of which two must be ready. It returns the servers
+// too.
 func (s *service) startTrio(t *testing.T, b coord.Backend) (engines []*member, names []string) {
 	for i := range 3 {
 		engines = append(engines, s.start(t, fmt.Sprint("engine-", i), b, allPrecautions))
@@ -427,14 +428,14 @@ func (s *service) startTrio(t *testing.T, b coord.Backend) (engines []*member, n
 	return engines, names
 }
 
-// owns reports whether an engine has a target of its own.
+// owns reports whether an engine owns a target.
 func (m *member) owns(target string) bool {
 	_, isOwn := m.engine.Target(target)
 	return isOwn
 }
 
-// checkDraining checks for some time that engines agree whether servers drain, but for two seconds after a change. It
-// returns how often their owners have shown one as ready though its liveness probe fails.
+// checkDraining checks for some time that engines agree on which servers drain, except for two seconds after a change.
+// It returns how often owners have shown a server as ready though its liveness probe fails.
 func checkDraining(t *testing.T, s *service, engines []*member, names []string, lasting time.Duration) (ready int) {
 	t.Helper()
 	differ := map[string]int{}
@@ -458,8 +459,8 @@ func checkDraining(t *testing.T, s *service, engines []*member, names []string, 
 	return ready
 }
 
-// Three engines ask at the same time, and one may restart its server: the others are ready for all until it is their
-// turn.
+// Three engines request a restart at the same time, and one may restart its server. The other servers stay ready in all
+// engines until it is their turn.
 func TestAMemberWhoseRestartIsWithheldIsReadyInAllEngines(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -497,8 +498,8 @@ func TestAMemberWhoseRestartFailsIsReadyInAllEngines(t *testing.T) {
 	})
 }
 
-// The owner of a server ends in the midst of its restart: what it has reserved stays so until the next owner has seen
-// another instance ready.
+// The owner of a server exits during its restart: the reservation stays until the next owner has seen another instance
+// become ready.
 func TestAReservationOutlivesItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()
@@ -521,7 +522,7 @@ func TestAReservationOutlivesItsEngine(t *testing.T) {
 	})
 }
 
-// What is reserved of targets that are removed is deleted, if it can be read.
+// Reservations of removed targets are deleted, if they can be read.
 func TestReservationsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()

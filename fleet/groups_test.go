@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// grouped are the targets of a fleet as a group of one of its engines.
+// grouped is a group of all targets of a fleet in one of its engines.
 type grouped struct {
 	*member
 	group *group.Group
@@ -37,7 +37,8 @@ func inGroup(m *member) *grouped {
 	return &grouped{m, all.Get("all")}
 }
 
-// weights returns what gateways do with the members: "shop/web-0=100 shop/web-1=0", and whether they are to wait.
+// weights returns the members with their weights, such as "shop/web-0=100 shop/web-1=0", and whether gateways should
+// wait.
 func (g *grouped) weights() string {
 	v := g.group.View()
 	var all []string
@@ -47,7 +48,7 @@ func (g *grouped) weights() string {
 	return fmt.Sprintf("frozen %v: %s", v.Frozen, strings.Join(all, " "))
 }
 
-// checkWeights checks that the groups have the same members with the same weights: 0 for those that are sick.
+// checkWeights checks that the groups have the same members with the same weights: 0 for sick ones.
 func checkWeights(t *testing.T, when string, w *world, all ...*grouped) {
 	t.Helper()
 	for _, g := range all {
@@ -66,7 +67,7 @@ func checkWeights(t *testing.T, when string, w *world, all ...*grouped) {
 	}
 }
 
-// unchanged reports each View in which a member is not ready, until what it returns is called.
+// unchanged reports each View in which a member is not ready, until end is called.
 func (g *grouped) unchanged() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -89,7 +90,7 @@ func (g *grouped) unchanged() (end func()) {
 	return func() { cancel(); watching.Wait() }
 }
 
-// A target drains in all engines while its owner has its instance terminated.
+// A target drains in all engines while its owner terminates its instance.
 func TestATargetDrainsInAllEngines(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 	})
 }
 
-// A warning changes no verdict, but what gateways do with a target.
+// A warning changes no verdict, but how gateways treat a target.
 func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 			handler := p.Handler
 			p.Handler = probe.HandlerFunc(func(ctx context.Context, to probe.Target) probe.Result {
 				if warns.Load() && strings.HasSuffix(id.Target, "0") {
-					return probe.Warn("http.redirect", "to %v", time.Now()) // each attempt has another detail
+					return probe.Warn("http.redirect", "to %v", time.Now()) // each attempt has a different detail
 				}
 				return handler.Probe(ctx, to)
 			})
@@ -157,7 +158,7 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 	})
 }
 
-// The next owner attempts its probes half a minute later, and until then does not find out that they warn.
+// The next owner attempts the probes half a minute later, and until then does not detect that they warn.
 func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -229,7 +230,7 @@ func TestEachEngineHasTheSameGroups(t *testing.T) {
 	})
 }
 
-// checkRotation checks that a target is in rotation in all engines, or that it is in none.
+// checkRotation checks that a target is in rotation in all engines, or in none.
 func checkRotation(t *testing.T, when, target string, want bool, all ...*grouped) {
 	t.Helper()
 	for _, g := range all {
@@ -239,7 +240,8 @@ func checkRotation(t *testing.T, when, target string, want bool, all ...*grouped
 	}
 }
 
-// What gateways report to the owner of a target takes it out of rotation in all engines, until an attempt succeeds.
+// Reports of gateways to the owner of a target take the target out of rotation in all engines, until an attempt
+// succeeds.
 func TestATargetIsEjectedInAllEngines(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -283,8 +285,8 @@ func TestATargetIsEjectedInAllEngines(t *testing.T) {
 	})
 }
 
-// A target that flaps is damped in all engines, and by the next owner, too, until its penalty has decayed. Nothing is
-// stored while it decays.
+// A flapping target is damped in all engines, including the next owner, until its penalty has decayed. Nothing is stored
+// while it decays.
 func TestATargetIsDampedInAllEngines(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {

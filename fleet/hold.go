@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// holdings returns what targets add up to, by shard, and the hashes of their names: for each probe its rule, the endpoint, and the settings as people are shown
-// them, without secrets.
+// holdings returns digests of targets by shard, and the hashes of their names. A digest covers each probe's rule,
+// endpoint, and settings as displayed, without secrets.
 func holdings(t Targets, shards map[shard.ID]*Targets) (all coord.Holdings, names map[shard.ID][]uint32) {
 	all, names = coord.Holdings{}, map[shard.ID][]uint32{}
 	var line []byte
@@ -28,7 +28,7 @@ func holdings(t Targets, shards map[shard.ID]*Targets) (all coord.Holdings, name
 				h.Targets++
 			}
 			name := sum("%s", target)
-			h.Names += name // in any order
+			h.Names += name // a sum does not depend on the order
 			names[id] = append(names[id], name)
 			h.Config += sum("%s %v %v %v", target, in.unit(target).Driver != nil, t.Dependencies[target], t.Dampings[target])
 		}
@@ -58,20 +58,21 @@ func (t *Targets) names() []string {
 	return slices.Compact(all)
 }
 
-// Difference is in what the configuration of another engine differs from that of this one, as far as their digests show it.
+// Difference describes how the configuration of another engine differs from that of this one, as far as their digests
+// show it.
 type Difference struct {
-	Lacks           int      // how many targets it lacks that this engine has, at least
+	Lacks           int      // minimum number of targets of this engine that the other engine lacks
 	LacksExamples   []string // up to three of these, sorted
-	More            int      // how many it has that this engine lacks, at least
-	Changed         int      // how many it probes in another way than this engine, at most
-	ChangedExamples []string // up to three of these, sorted, or others of their shards
+	More            int      // minimum number of targets of the other engine that this one lacks
+	Changed         int      // maximum number of targets that the other engine probes differently
+	ChangedExamples []string // up to three of these, or others of their shards, sorted
 }
 
 // maxExamples bounds each list of examples of a Difference.
 const maxExamples = 3
 
-// Differences returns in what the configurations of other members differ from that of this engine, by name; without those that
-// do not.
+// Differences returns, by name, how the configurations of other members differ from that of this engine. Members with
+// the same configuration are omitted.
 func (f *Fleet) Differences() map[string]Difference {
 	desired, all := f.desired.get(), f.config.Coordinator.Holdings()
 	own := all[f.config.Coordinator.Name()]
@@ -88,7 +89,7 @@ func (f *Fleet) Differences() map[string]Difference {
 	return differences
 }
 
-// add adds how a shard differs.
+// add adds the differences of one shard.
 func (d *Difference) add(own, theirs coord.Holding, targets *Targets) {
 	more := int(theirs.Targets) - int(own.Targets)
 	switch {
@@ -108,7 +109,7 @@ func (d *Difference) add(own, theirs coord.Holding, targets *Targets) {
 	}
 }
 
-// withExamples adds the targets of a shard to examples: the first ones by name.
+// withExamples adds the targets of a shard to examples, and keeps the first ones by name.
 func withExamples(examples []string, of *Targets) []string {
 	if of != nil {
 		examples = append(examples, of.names()...)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// without returns targets without some of them.
+// without returns all targets except some.
 func without(all fleet.Targets, gone ...string) fleet.Targets {
 	for _, target := range gone {
 		delete(all.Units, target)
@@ -35,7 +35,8 @@ func numbered(n int) (all []string) {
 	return all
 }
 
-// checkProbed checks that each of some targets is probed by an engine that has it, and that all that have it say that it is ready.
+// checkProbed checks that each target is probed by an engine that has it, and that all engines that have it show it as
+// ready.
 func checkProbed(t *testing.T, targets []string, lacking *member, others ...*member) {
 	t.Helper()
 	for _, target := range targets {
@@ -112,7 +113,7 @@ func TestWhatOneEngineLacksIsProbedByOthers(t *testing.T) {
 	}
 }
 
-// An engine reloads files without some targets, which it owned.
+// An engine reloads files without some targets that it owned.
 func TestATargetWhoseOwnerLacksItIsUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -137,7 +138,7 @@ func TestATargetWhoseOwnerLacksItIsUndecided(t *testing.T) {
 	})
 }
 
-// Another engine reloads often: the difference in one shard changes all the time, and that in another one stays.
+// Another engine reloads often: the difference in one shard changes all the time, while that in another shard stays.
 func TestATargetIsProbedWhileOtherDifferencesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()

@@ -22,18 +22,18 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// cutOff is a coord.Backend that one engine can be cut off from.
+// cutOff is the coord.Backend of one engine, which can be cut off from the store.
 type cutOff struct {
 	coord.Backend
 	isCut       atomic.Bool
 	isForgetful atomic.Bool // no memories are stored
 	isRefusing  atomic.Bool // memories cannot be read
-	isSilent    atomic.Bool // changes of memories and votes are not shown by watches that began before it was unset
-	isSlow      atomic.Bool // what changes votes takes a second
+	isSilent    atomic.Bool // watches do not show changes of memories and votes if they began before it was unset
+	isSlow      atomic.Bool // changes of votes take a second
 	isLazy      atomic.Bool // leases are kept alive half a second late
 
-	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
-	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
+	loads, refused         atomic.Int64 // requests that read memories, and those that failed because of isRefusing
+	reads, writes, written atomic.Int64 // requests that read entries, requests that change them, and bytes of their values
 }
 
 var (
@@ -114,13 +114,13 @@ func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.En
 	return c.Backend.RangeAll(ctx, prefixes...)
 }
 
-// refuse returns the error of a request that reads memories, if it is refused.
+// refuse returns the error of a request that reads memories, if it must fail.
 func (c *cutOff) refuse(ctx context.Context, prefix string) error {
 	if !strings.HasPrefix(prefix, "memory/") || !c.isRefusing.Load() {
 		return nil
 	}
 	if c.refused.Add(1) > 1000 {
-		<-ctx.Done() // or else the time of a test would stand still
+		<-ctx.Done() // otherwise the fake time of a test would not advance
 	}
 	return errRefused
 }
@@ -153,7 +153,7 @@ func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision)
 	}
 }
 
-// member is an engine of a fleet, as a program runs it.
+// member is an engine of a fleet, assembled as in a program.
 type member struct {
 	*testing.T
 	engine   *engine.Engine
@@ -162,15 +162,15 @@ type member struct {
 	fleet    *fleet.Fleet
 	backend  *cutOff
 	faults   *faulty         // of a run with random faults
-	stop     func()          // leaves the fleet, and waits for that
-	log      testsync.Buffer // what its fleet warns of
+	stop     func()          // leaves the fleet, and waits until it has left
+	log      testsync.Buffer // warnings of its fleet
 	failures atomic.Pointer[[]string]
-	groups   *group.Groups // of this engine's view; none until a test applies some, and runs them
+	groups   *group.Groups // groups of this engine's view; empty until a test applies some, and runs them
 	notices  notices
 
 	ignoresReservations atomic.Bool // reserved targets count as ready
 
-	ignoresEvidence atomic.Bool // it restarts for a joint failure that merely stands
+	ignoresEvidence atomic.Bool // it restarts for a joint failure without evidence
 }
 
 func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
@@ -178,7 +178,7 @@ func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *m
 	return resume(t, name, b, targets, fleet.Trust)
 }
 
-// resume is start with what becomes of what is stored.
+// resume is start with a Resume for stored memories.
 func resume(t *testing.T, name string, b coord.Backend, targets fleet.Targets, how fleet.Resume) *member {
 	t.Helper()
 	return resumeWith(t, name, &cutOff{Backend: b}, targets, how)
@@ -228,7 +228,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 		t.Fatal(err)
 	}
 	runs := []func(context.Context){
-		m.record, m.fleet.Run, m.co.Run, // ends in this order
+		m.record, m.fleet.Run, m.co.Run, // they end in this order
 		func(ctx context.Context) { _ = restarts.Run(ctx) },
 		func(ctx context.Context) { _ = m.engine.Run(ctx) },
 	}
@@ -271,7 +271,7 @@ func (m *member) mayRestart(target string) bool {
 	return m.fleet.MayRestart(target) || m.ignoresEvidence.Load() && m.fleet.MayAct(target)
 }
 
-// record notes the probes that are published as not passing.
+// record records the probes that are published as not passing.
 func (m *member) record(ctx context.Context) {
 	sub := m.engine.Subscribe()
 	defer sub.Close()
@@ -287,10 +287,10 @@ func (m *member) record(ctx context.Context) {
 	}
 }
 
-// forget forgets the failures until now.
+// forget discards the recorded failures.
 func (m *member) forget() { m.failures.Store(new([]string)) }
 
-// kill ends the engine without a word to the others.
+// kill stops the engine without notice to the others.
 func (m *member) kill() {
 	m.backend.isCut.Store(true)
 	m.stop()

@@ -17,27 +17,27 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// version is that of a memory. A later release that only adds fields has the same.
+// version is the version of a memory. A later release that only adds fields keeps it.
 const version = 3
 
-// memories are what the next owner of targets has to remember, by target.
+// memories has, by target, the memories that the next owner needs.
 type memories map[string]*memory
 
-// memory is what is stored of a target, and of the group of its name, as JSON. Some of it is not needed, but shown by other
+// memory is the stored JSON of a target and of the group of the same name. Some of it is only for display by other
 // engines.
 type memory struct {
 	Version         int              `json:"version"`
 	Restarts        *restart.Memory  `json:"restarts,omitempty"`
 	Penalty         *verdict.Penalty `json:"penalty,omitempty"`
-	Notified        []byte           `json:"told,omitempty"`        // see Notices.Notified; nil for a target of which receivers know no trouble
+	Notified        []byte           `json:"told,omitempty"`        // see Notices.Notified; nil for a target about which receivers know no trouble
 	NotifiedOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.NotifiedOfGroup
-	Shown           shown            `json:"shown,omitzero"`        // zero if it follows from the rest
+	Shown           shown            `json:"shown,omitzero"`        // zero if it can be derived from the rest
 	Probes          []probeMemory    `json:"probes,omitempty"`      // sorted
 
-	keepsTold, keepsToldOfGroup bool // this engine knows better what receivers were told
+	keepsTold, keepsToldOfGroup bool // this engine's own record of the notices is newer
 }
 
-// probeMemory is what is stored of a probe.
+// probeMemory is the stored memory of a probe.
 type probeMemory struct {
 	Kind     probe.Kind    `json:"kind"`
 	Name     string        `json:"name,omitempty"`
@@ -47,7 +47,7 @@ type probeMemory struct {
 	Ejection *ejection     `json:"ejection,omitempty"`
 }
 
-// of returns the memory of a target, which is empty if there was none.
+// of returns the memory of a target, and adds an empty one if there is none.
 func (m memories) of(target string) *memory {
 	if m[target] == nil {
 		m[target] = &memory{Version: version}
@@ -55,12 +55,12 @@ func (m memories) of(target string) *memory {
 	return m[target]
 }
 
-// isEmpty reports whether there is nothing to be remembered.
+// isEmpty reports whether the memory has nothing to store.
 func (t *memory) isEmpty() bool {
 	return len(t.Probes)+len(t.Notified)+len(t.NotifiedOfGroup) == 0 && t.Restarts == nil && t.Penalty == nil && t.Shown == (shown{})
 }
 
-// follows returns the instance of a target that follows from the memory of its restarts, nil for none.
+// follows returns the instance of a target as derived from the memory of its restarts; m may be nil.
 func follows(target string, m *restart.Memory) probe.Instance {
 	if m == nil {
 		return restart.Memory{}.Shown(target)
@@ -68,7 +68,7 @@ func follows(target string, m *restart.Memory) probe.Instance {
 	return m.Shown(target)
 }
 
-// causes returns the causes that memories have.
+// causes returns the causes in memories.
 func (m memories) causes() map[probe.ID]cause {
 	all := map[probe.ID]cause{}
 	for target, t := range m {
@@ -85,15 +85,16 @@ func (p *probeMemory) id(target string) probe.ID {
 	return probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
 }
 
-// shown is what engines show of a target, besides what the next owner needs to go on.
+// shown is the part of a memory that engines display and that the next owner does not need.
 type shown struct {
-	State    probe.TargetState `json:"state,omitzero"` // one that has lasted since Since; absent for one that follows from the probes
+	State    probe.TargetState `json:"state,omitzero"` // a state that has lasted since Since; absent if it follows from the probes
 	Since    time.Time         `json:"since,omitzero"`
-	Decided  bool              `json:"decided,omitempty"`  // it is known that it is not ready: see engine.Restated
-	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it is restart.Memory.Shown
+	Decided  bool              `json:"decided,omitempty"`  // the target is known not to be ready: see engine.Restated
+	Instance *probe.Instance   `json:"instance,omitempty"` // absent if it equals restart.Memory.Shown
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Of a value that is none of this release, since it has more states, nothing is shown.
+// UnmarshalJSON implements json.Unmarshaler. It ignores a value that this release cannot read, such as one with a new
+// state.
 func (s *shown) UnmarshalJSON(b []byte) error {
 	type plain shown
 	if json.Unmarshal(b, (*plain)(s)) != nil {
@@ -102,7 +103,8 @@ func (s *shown) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// shownInstance returns an instance to be stored without its target and ID, nil if it follows from the memory of its restarts.
+// shownInstance returns an instance to be stored, without its target and ID, or nil if it can be derived from the memory
+// of its restarts.
 func shownInstance(in, follows probe.Instance) *probe.Instance {
 	if in.Since.Equal(follows.Since) {
 		in.Since = follows.Since
@@ -117,7 +119,7 @@ func shownInstance(in, follows probe.Instance) *probe.Instance {
 	return bounded(in)
 }
 
-// instance returns the instance that was stored beside the memory from which another one follows.
+// instance returns the stored instance, completed by the one that follows from the memory of the restarts.
 func (s shown) instance(follows probe.Instance) probe.Instance {
 	if s.Instance == nil {
 		return follows
@@ -127,17 +129,17 @@ func (s shown) instance(follows probe.Instance) probe.Instance {
 	return *in
 }
 
-// bounded returns an instance whose texts are bounded, and safe.
+// bounded returns an instance whose texts are bounded and sanitized.
 func bounded(in probe.Instance) *probe.Instance {
 	in.Reason, in.Detail = probe.Reason(probe.OneLine(string(in.Reason), maxCause)), probe.CleanText(in.Detail, probe.MaxDetail)
 	return &in
 }
 
-// maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so
-// these are few.
+// maxCause bounds the texts of a cause and of an ejection, in bytes. It is small since etcd keeps each change of a
+// memory for some time.
 const maxCause = 120
 
-// ejection is an engine.Ejection as it is stored, but for its probe.
+// ejection is the stored form of an engine.Ejection, without its probe.
 type ejection struct {
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
@@ -145,8 +147,8 @@ type ejection struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// ejectionOf returns an ejection to be stored, or as it was stored: bounded, and safe. Times are cut to milliseconds,
-// since the engine may round them: what has not changed has the same bytes.
+// ejectionOf returns an ejection to be stored, or one that was stored, with bounded and sanitized texts. It truncates
+// times to milliseconds, since the engine may round them and an unchanged ejection must have the same bytes.
 func ejectionOf(since, until time.Time, reason, detail string) *ejection {
 	return &ejection{
 		since.UTC().Truncate(time.Millisecond), until.UTC().Truncate(time.Millisecond),
@@ -154,27 +156,27 @@ func ejectionOf(since, until time.Time, reason, detail string) *ejection {
 	}
 }
 
-// cause is why a probe fails, as its owner has found when it began to, or when the reason changed: the details of later attempts
-// are not stored. Of a probe that passes it is the warning of the latest attempt.
+// cause is why a probe fails, as its owner found when the probe began to fail or when the reason changed; the details of
+// later attempts are not stored. For a probe that passes it is the warning of the latest attempt.
 type cause struct {
 	since  time.Time // when the verdict was published
 	reason probe.Reason
 	detail string
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler: it is bounded and made safe again. It has no time.
+// UnmarshalText implements encoding.TextUnmarshaler. It bounds and sanitizes the texts again, and does not set since.
 func (f *cause) UnmarshalText(b []byte) error {
 	reason, detail, _ := strings.Cut(string(b), "\n")
 	*f = cause{reason: probe.Reason(probe.OneLine(reason, maxCause)), detail: probe.CleanText(detail, maxCause)}
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler: it is the reason, a newline, and the detail.
+// MarshalText implements encoding.TextMarshaler. The text is the reason, a newline, and the detail.
 func (f cause) MarshalText() ([]byte, error) {
 	return []byte(probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)), nil
 }
 
-// isOf reports whether this is about the verdict in a memory. The engine may round times.
+// isOf reports whether the cause is about the verdict in a memory. It allows for times that the engine has rounded.
 func (f cause) isOf(m engine.Memory) bool {
 	return f.reason != "" && f.since.Sub(m.Since).Abs() < time.Millisecond
 }
@@ -188,8 +190,8 @@ func (f cause) fault(m engine.Memory) engine.Fault {
 	return engine.Fault{Outcome: outcome, Reason: f.reason, Detail: f.detail, At: m.Since}
 }
 
-// result returns the result that has made the probe fail, the warning of one that passes, or why it is blind, and false for none
-// of these.
+// result returns the result that made the probe fail, the warning of a probe that passes, or why it is blind; false if
+// there is none of these.
 func (p *probeMemory) result() (r probe.Result, isKnown bool) {
 	switch {
 	case p.Blind != (cause{}):
@@ -202,8 +204,8 @@ func (p *probeMemory) result() (r probe.Result, isKnown bool) {
 	return probe.Fail(p.Cause.reason, "%s", p.Cause.detail), true
 }
 
-// encode returns memories as bytes by target, the same for equal ones, and errors for the targets of which
-// a part was left out, since it has no form or the memory would have more than coord.MaxMemory bytes.
+// encode returns memories as bytes by target, equal ones for equal memories. It also returns errors for the targets
+// whose memory is incomplete, since a part cannot be encoded or the memory would exceed coord.MaxMemory bytes.
 func (m memories) encode() (values map[string][]byte, incomplete map[string]error) {
 	values, incomplete = make(map[string][]byte, len(m)), map[string]error{}
 	for target, t := range m {
@@ -219,7 +221,7 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 	return values, incomplete
 }
 
-// leaveOut leaves out the parts that JSON has no form of, such as a time after the year 9999, and returns an error that
+// leaveOut removes the parts that JSON cannot encode, such as a time after the year 9999, and returns an error that
 // names them, or nil.
 func (t *memory) leaveOut() (missing error) {
 	isEncodable := func(part any, name string, of ...any) bool {
@@ -247,8 +249,9 @@ func (t *memory) leaveOut() (missing error) {
 	return missing
 }
 
-// encode returns the memory as bytes. If these are too many it leaves out what receivers were told, which they may be told
-// again, and then probes, which are attempted again, and says so. A restart that was made must not be made again.
+// encode returns the memory as bytes. If these exceed coord.MaxMemory, it leaves out first the notices, which receivers
+// may then get again, then the shown state, then probes, which are attempted again, and returns an error that lists
+// them. Restarts come last, since a restart must not be repeated.
 func (t *memory) encode() (value []byte, incomplete error) {
 	slices.SortFunc(t.Probes, func(a, b probeMemory) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -262,7 +265,7 @@ func (t *memory) encode() (value []byte, incomplete error) {
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // it makes texts longer, which are bounded
+	e.SetEscapeHTML(false) // it lengthens texts, whose lengths are bounded
 	var cut error
 	for probes := len(t.Probes); ; {
 		b.Reset()
@@ -288,7 +291,7 @@ func (t *memory) encode() (value []byte, incomplete error) {
 	}
 }
 
-// add adds the memory of a target that encode has made bytes of, or nothing if it returns an error.
+// add adds the memory of a target from the bytes that encode returned. If it returns an error, it adds nothing.
 func (m memories) add(target string, b []byte) error {
 	t := &memory{}
 	if err := json.Unmarshal(b, t); err != nil {
@@ -312,19 +315,19 @@ func (m memories) add(target string, b []byte) error {
 	return nil
 }
 
-// Resume says what becomes of memories when all engines were stopped, not for long.
+// Resume is how memories are used after all engines were stopped for a short time.
 type Resume string
 
-// The values of Resume. The zero value is as trust.
+// The values of Resume. The zero value means trust.
 const (
-	trust  Resume = "trust"  // probes and restarts go on
-	verify Resume = "verify" // probes keep their verdicts, and are attempted at once
-	forget Resume = "forget" // all begin anew
+	trust  Resume = "trust"  // probes and restarts resume
+	verify Resume = "verify" // probes keep their verdicts, and are attempted immediately
+	forget Resume = "forget" // everything starts afresh
 )
 
-// resume changes memories to those with which an engine goes on that has not seen the owner before alive. A
-// cause is not among them that could restart a target, for then it would without an attempt: how long
-// all engines were stopped is not known when the store was stopped with them.
+// resume changes memories to those from which an engine resumes that has not seen the previous owner alive. It removes
+// causes that could restart a target without a new attempt: if the store was stopped together with the engines, nobody
+// knows for how long.
 func (m memories) resume(how Resume) {
 	for _, t := range m {
 		if how == forget {

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// memoriesOf are the memories of so many targets with two probes and a driver each.
+// memoriesOf returns the memories of a number of targets with two probes and a driver each.
 func memoriesOf(targets int) memories {
 	all := memories{}
 	for i := range targets {
@@ -41,7 +41,7 @@ func memoriesOf(targets int) memories {
 	return all
 }
 
-// decoded are the memories that were encoded by target.
+// decoded returns the memories that were encoded by target.
 func decoded(t *testing.T, values map[string][]byte) memories {
 	t.Helper()
 	all := memories{}
@@ -54,7 +54,7 @@ func decoded(t *testing.T, values map[string][]byte) memories {
 }
 
 func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
-	for _, n := range []int{0, 1, 244} { // 244: of a million targets
+	for _, n := range []int{0, 1, 244} { // 244 per shard for a million targets
 		want := memoriesOf(n)
 		values, incomplete := want.encode()
 		if len(incomplete) > 0 || len(values) != n {
@@ -97,7 +97,7 @@ func TestTooLargeMemoriesAreCut(t *testing.T) {
 	}
 }
 
-// A part that JSON has no form of, such as a time of a clock that was far off, costs no other part.
+// A part that JSON cannot encode, such as a time of a clock that was far off, does not affect other parts.
 func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 	far := time.Date(12_000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for missing, spoil := range map[string]func(*memory){
@@ -131,7 +131,7 @@ func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
 
 func count(is bool) int { return map[bool]int{true: 1}[is] }
 
-// A cause is kept while its probe has a verdict, in few bytes: what a stranger has written is bounded and made safe.
+// A cause is kept in few bytes while its probe has a verdict. One that a stranger has written is bounded and sanitized.
 func TestACauseIsBounded(t *testing.T) {
 	for _, now := range []probe.Verdict{probe.Failing, probe.Passing, probe.Undecided} {
 		m := memories{}
@@ -150,8 +150,8 @@ func TestACauseIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatTakesATargetOutOfRotationIsStored has a target that is damped, and ejected by two of its probes, of which one
-// fails meanwhile. What a stranger has written is bounded and made safe.
+// TestWhatTakesATargetOutOfRotationIsStored has a target that is damped, and ejected by two of its probes, one of which
+// fails meanwhile. Entries of strangers are bounded and sanitized.
 func TestWhatTakesATargetOutOfRotationIsStored(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("CET", 3600))
 	m := memories{}
@@ -160,7 +160,7 @@ func TestWhatTakesATargetOutOfRotationIsStored(t *testing.T) {
 		{Kind: probe.Readiness, Name: "b", Memory: engine.Memory{State: stateWith(probe.Failing), Since: at}},
 	}
 	passing, failing := &m["web"].Probes[0], &m["web"].Probes[1]
-	before, _ := m.encode() // as the release before has written it
+	before, _ := m.encode() // as the previous release wrote it
 	if got := decoded(t, before)["web"]; len(got.Probes) != 2 || got.Penalty != nil || got.Probes[0].Ejection != nil {
 		t.Errorf("without penalty and ejection it is read as %+v", got)
 	}
@@ -228,7 +228,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What a stranger has written is bounded and made safe, and a state of a later release costs nothing else.
+// Entries of strangers are bounded and sanitized, and a state of a later release does not affect other parts.
 func TestWhatOthersShowIsBounded(t *testing.T) {
 	m := memoriesOf(1)
 	const target = "shop/web-0"

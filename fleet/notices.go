@@ -2,37 +2,39 @@ package fleet
 
 import "time"
 
-// Notices is the memory of what receivers were told about targets and groups, which *notify.Notifiers has. A Fleet calls its
-// methods on one goroutine at a time. They must not block.
+// Notices keeps the record of the notices that receivers got about targets and groups, as *notify.Notifiers does. A
+// Fleet calls its methods from one goroutine at a time. They must not block.
 type Notices interface {
-	// Notified returns what receivers know of a target that is in trouble, the same bytes while that is the same; nil if
-	// they know of no trouble. When that has changed, the Fleet is to be told by NoticesChanged.
+	// Notified returns what receivers know about a target that is in trouble: equal bytes while that is unchanged, and nil
+	// if they know of no trouble. After a change, NoticesChanged of the Fleet must be called.
 	Notified(target string) []byte
 
-	// SetNotified makes receivers know of a target what the owner before has stored that they know. An error says that the
-	// value cannot be read: they may be told again. It is called before Fleet.MayNotify reports true for the target.
+	// SetNotified restores what receivers know about a target, as the previous owner stored it. It returns an error if the
+	// value cannot be read; then receivers may be notified again. It is called before Fleet.MayNotify reports true for the
+	// target.
 	SetNotified(target string, value []byte) error
 
-	// NotifiedOfGroup and SetNotifiedOfGroup are the same for a group, about which the engine tells that owns the shard of its name.
+	// NotifiedOfGroup and SetNotifiedOfGroup do the same for a group. The owner of the shard of the group's name sends its
+	// notices.
 	NotifiedOfGroup(group string) []byte
 	SetNotifiedOfGroup(group string, value []byte) error
 }
 
-// MayNotify reports whether this engine may tell receivers about a target or a group of a name now: it owns the shard, its lease
-// lasts, and the store has answered a moment ago. What receivers are told without the store the next owner does not know, and
-// tells them again. Any goroutine may call it.
+// MayNotify reports whether this engine may notify receivers about the target or group of a name now: it owns the shard,
+// its lease is valid, and the store has responded recently. If it sent notices without the store, the next owner would
+// not know of them and would repeat them. Any goroutine may call it.
 func (f *Fleet) MayNotify(name string) bool {
 	c := f.config.Coordinator
-	return c.Acts().MayBegin(name) && time.Since(c.Heard()) < c.TTL()*2/5 // the lease is renewed four times in a ttl
+	return c.Acts().MayBegin(name) && time.Since(c.Heard()) < c.TTL()*2/5 // the lease is renewed four times per TTL
 }
 
-// NoticesChanged says that receivers were told something about a target or a group of a name: it is stored for the next
-// owner, soon. It does not block.
+// NoticesChanged marks what receivers know about the target or group of a name to be stored soon, for the next owner. It
+// does not block.
 func (f *Fleet) NoticesChanged(name string) { f.changes.note(name) }
 
 func (f *Fleet) setNotified(c *change) {
 	for target, told := range c.told {
-		if err := f.config.Notices.SetNotified(target, told); err != nil { // of another release
+		if err := f.config.Notices.SetNotified(target, told); err != nil { // written by another release
 			f.sparse.Warn("what receivers were told cannot be read, they may be told again", "target", target, "error", err)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// notices are what receivers of an engine know.
+// notices are the notices that the receivers of an engine know.
 type notices struct {
 	member *member
 
 	toldMu sync.Mutex // guards all below
 	told   map[string]string
-	isOdd  bool // what is stored is of another release
-	late   int  // calls of SetNotified for targets that the engine may act for already
+	isOdd  bool // the stored notices are of another release
+	late   int  // calls of SetNotified for targets for which the engine may already act
 }
 
 func (n *notices) Notified(target string) []byte {
@@ -61,21 +61,21 @@ func (n *notices) setNotified(target, subject string, value []byte) error {
 	return nil
 }
 
-// know makes receivers know something about a target, as a state file does.
+// know sets what receivers know about a target, as a state file does.
 func (n *notices) know(target, text string) {
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
 	n.set(target, text)
 }
 
-// becomeOdd makes what is stored unreadable.
+// becomeOdd makes the stored notices unreadable.
 func (n *notices) becomeOdd() {
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
 	n.isOdd = true
 }
 
-// set needs toldMu.
+// set sets a notice. The caller must hold toldMu.
 func (n *notices) set(target, text string) {
 	if n.told == nil {
 		n.told = map[string]string{}
@@ -85,7 +85,7 @@ func (n *notices) set(target, text string) {
 	}
 }
 
-// tell says that receivers were told something about a target, as Notifiers do.
+// tell records that receivers were notified about a target, as Notifiers do.
 func (n *notices) tell(target, text string) {
 	n.know(target, text)
 	n.member.fleet.NoticesChanged(strings.TrimPrefix(target, ofGroup))
@@ -105,7 +105,7 @@ func (n *notices) all() (all string) {
 	return strings.TrimSpace(all)
 }
 
-// knows returns what receivers know of a subject.
+// knows returns what receivers know about a subject.
 func (n *notices) knows(subject string) string { return string(n.Notified(subject)) }
 
 func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
@@ -145,7 +145,7 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 			t.Errorf("the next owner knows %q", got)
 		}
 
-		// Of an engine that comes back the store knows more than its own state file may.
+		// The store knows more than the state file of an engine that comes back.
 		second.notices.tell(name(1), "")
 		time.Sleep(5 * time.Second)
 		third := start(t, "third", b, w.targets(8))
@@ -158,8 +158,8 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 	})
 }
 
-// The next owner gets to know what receivers know of a target that its configuration does not have, and can tell them that it
-// is gone.
+// The next owner learns what receivers know about a target that its configuration does not have, and can notify them
+// that it is gone.
 func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,8 @@ func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 	})
 }
 
-// An engine that is cut off from the store could not store what it tells. Its lease, and with it the right to restart, lasts longer.
+// An engine that is cut off from the store could not store its notices. Its lease, and so its right to restart, lasts
+// longer.
 func TestNobodyIsToldWhatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -233,7 +234,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 	})
 }
 
-// What receivers know of a group moves with the shard of its name, which may have no targets, or a target of that name.
+// The notices of a group move with the shard of its name, which may have no targets, or a target of the same name.
 func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +263,7 @@ func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
 			t.Errorf("the next owner knows %q", got)
 		}
 
-		// The owner is cut off, and goes on with what another engine has told meanwhile.
+		// The owner is cut off, and resumes from the notices that another engine has sent meanwhile.
 		time.Sleep(100 * time.Millisecond) // not while it renews its lease
 		second.backend.isCut.Store(true)
 		third := start(t, "third", b, targets())

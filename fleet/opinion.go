@@ -20,25 +20,28 @@ import (
 )
 
 const (
-	// maxWitnesses is how many engines are asked about a failure. The second one is for a first one that has just died.
+	// maxWitnesses is the number of engines that are asked about a failure. The second one is a reserve in case that the
+	// first one has just died.
 	maxWitnesses = 2
 
-	// maxQuestions bounds the questions of an engine that wait for answers, and maxTestimonies its attempts for others at a time, and
-	// its answers that wait to be sent: as many as an engine makes on goroutines by default. Further questions are not asked, not
-	// attempted, or not answered.
+	// maxQuestions bounds the open questions of an engine. maxTestimonies bounds the attempts that it makes for others at a
+	// time, and its answers that wait to be sent. Both equal the number of attempts that an engine makes concurrently by
+	// default. Beyond them, questions are not asked, not attempted, or not answered.
 	maxQuestions   = engine.DefaultConcurrency
 	maxTestimonies = engine.DefaultConcurrency
 
-	// maxPerMessage bounds the questions, and the answers, of one message, so that all names of targets fit into a request. Others
-	// are not read.
+	// maxPerMessage bounds the questions and the answers of one message, so that all target names fit into a request.
+	// Further ones are ignored.
 	maxPerMessage = 250
 
-	// sendDelay is how long a message waits for more questions and answers. After sendTimeout, answers would be too late.
+	// sendDelay is how long a message waits for more questions and answers. After sendTimeout, answers would arrive too
+	// late.
 	sendDelay   = 10 * time.Millisecond
 	sendTimeout = time.Second
 )
 
-// message has questions and answers of an engine for others. The entry of the engine has its latest message; a watch shows each.
+// message has questions and answers of an engine for others. The engine's entry holds its latest message; a watch
+// delivers each one.
 type message struct {
 	Questions []question `json:"questions,omitempty"`
 	Answers   []answer   `json:"answers,omitempty"`
@@ -46,55 +49,55 @@ type message struct {
 
 // question asks other engines to attempt a probe once.
 type question struct {
-	Number uint64     `json:"number"` // of the engine that asks
-	Of     []string   `json:"of"`     // who is asked
+	Number uint64     `json:"number"` // unique among the questions of this engine
+	Of     []string   `json:"of"`     // the engines that are asked
 	Target string     `json:"target"`
 	Kind   probe.Kind `json:"kind"`
 	Name   string     `json:"name,omitempty"`
 
-	Endpoint string `json:"endpoint"` // of the probe: what is found at another one says nothing
+	Endpoint string `json:"endpoint"` // of the probe; an outcome at another endpoint would be meaningless
 }
 
-// answer is the outcome of an attempt for another engine: Unknown if it could not be made.
+// answer is the outcome of an attempt for another engine: Unknown if the attempt could not be made.
 type answer struct {
 	To      string        `json:"to"`
 	Number  uint64        `json:"number"`
 	Outcome probe.Outcome `json:"outcome"`
 }
 
-// opinions asks other engines to attempt a probe that is about to fail here without an answer, and attempts probes for them: an
-// engine that is cut off from some of its targets publishes no failure of theirs (SWIM's indirect probe; Das, Gupta and
-// Motivala, DSN 2002).
+// opinions asks other engines to attempt a probe that is about to fail here without a response, and attempts probes for
+// them. So an engine that is cut off from some of its targets does not publish them as failing (SWIM's indirect probe;
+// Das, Gupta and Motivala, DSN 2002).
 type opinions struct {
 	config  Config
-	votes   *votes // who can be asked
+	votes   *votes // has the engines that can be asked
 	desired *desired
 	sparse  *sparselog.Logger
-	wake    wake.Signal // unsent has questions or answers
+	wake    wake.Signal // set when unsent has questions or answers
 
 	opinionMu sync.Mutex // guards all below
 	number    uint64     // of the latest question
 	open      map[uint64]*open
-	passingAt map[probe.ID]string // by probe that was gray: the engine at which it passed last
+	passingAt map[probe.ID]string // by probe that was gray: the engine at which it last passed
 	unsent    message
 }
 
-// open is a question that was not answered yet.
+// open is a question without an answer so far.
 type open struct {
 	question engine.Question
 	waiting  []string // engines that may still answer
-	before   string   // the engine at which the probe passed last, if it is gray
+	before   string   // the engine at which the probe last passed, if it is gray
 }
 
 func newOpinions(c Config, v *votes, d *desired) *opinions {
 	return &opinions{
 		config: c, votes: v, desired: d, sparse: sparselog.New(c.Logger), wake: wake.New(),
-		number: rand.Uint64(), // answers to an earlier process of this name have other numbers
+		number: rand.Uint64(), // random, so that answers to an earlier process of this name do not match
 		open:   map[uint64]*open{}, passingAt: map[probe.ID]string{},
 	}
 }
 
-// ask asks other engines. It returns false if there are none, or this engine does not decide about the probe alone.
+// ask asks other engines. It returns false if there are none, or if this engine does not decide the probe alone.
 func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	before := o.grayAt(q.Probe)
 	witnesses := o.witnesses(before)
@@ -116,7 +119,7 @@ func (o *opinions) ask(q engine.Question) (isAsked bool) {
 	return true
 }
 
-// grayAt returns the engine at which a gray probe passes; "" for any other probe.
+// grayAt returns the engine at which a gray probe passes, or "" for any other probe.
 func (o *opinions) grayAt(id probe.ID) string {
 	if st, _ := o.config.Engine.Status(id); st.Result.Reason != probe.ReasonGray {
 		return ""
@@ -126,7 +129,7 @@ func (o *opinions) grayAt(id probe.ID) string {
 	return o.passingAt[id]
 }
 
-// witnesses returns the engines to ask, at random: the one that was right before first, and those that doubt themselves last.
+// witnesses returns the engines to ask, in random order, but before comes first and engines that doubt themselves last.
 func (o *opinions) witnesses(before string) (names []string) {
 	engines := o.votes.engines()
 	delete(engines, o.config.Coordinator.Name())
@@ -145,9 +148,9 @@ func (o *opinions) witnesses(before string) (names []string) {
 	return names[:min(len(names), maxWitnesses)]
 }
 
-// expire forgets a question once the engine does not wait for an answer.
+// expire discards a question once the engine no longer waits for an answer.
 func (o *opinions) expire(number uint64, q engine.Question) {
-	if q.IsOpen() { // it was stalled
+	if q.IsOpen() { // the engine was stalled
 		time.AfterFunc(q.Within, func() { o.expire(number, q) })
 		return
 	}
@@ -156,19 +159,19 @@ func (o *opinions) expire(number uint64, q engine.Question) {
 	delete(o.open, number)
 }
 
-// run sends messages, and receives those of others, until ctx is done.
+// run sends messages and receives those of others until ctx is done.
 func (o *opinions) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { o.send(ctx) })
 	var testimonies errgroup.Group
 	testimonies.SetLimit(maxTestimonies)
-	defer func() { _ = testimonies.Wait() }() // they return none
+	defer func() { _ = testimonies.Wait() }() // they return no errors
 	coord.NewMirror(o.config.Coordinator, coord.Kind[message]{
 		Keys: coord.OpinionKeys, Problem: "questions of other engines cannot be followed, trying again",
 		Changed: func(all []coord.ItemChange[message], isAll bool) {
 			if isAll {
-				return // these are old
+				return // the messages are old
 			}
 			members := o.votes.engines()
 			for _, c := range all {
@@ -182,7 +185,7 @@ func (o *opinions) run(ctx context.Context) {
 	}).Run(ctx)
 }
 
-// receive takes the answers of an engine to questions of this one.
+// receive handles the answers of an engine to questions of this one.
 func (o *opinions) receive(from string, answers []answer) {
 	for _, a := range answers {
 		if a.To != o.config.Coordinator.Name() {
@@ -194,8 +197,8 @@ func (o *opinions) receive(from string, answers []answer) {
 	}
 }
 
-// conclude returns the question that an answer has closed, with the opinion on it; nil if it stays open. A probe that passes closes
-// it, and so does the last answer.
+// conclude records an answer. If it closes the question, conclude returns the question and the opinion on it; otherwise
+// the opinion is nil. A question is closed by an answer that the probe passes, or by the last answer.
 func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *probe.Result) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
@@ -208,7 +211,7 @@ func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *
 	switch {
 	case a.Outcome == probe.Success || a.Outcome == probe.Warning:
 		if slices.Contains(of.waiting, of.before) {
-			from = of.before // it is asked too: the text of the result stays
+			from = of.before // it is asked as well, and so the text of the result stays the same
 		}
 		o.passingAt[of.question.Probe] = from
 		result = probe.Warn(probe.ReasonGray, "failing at %s: %s: %s; passing at %s", o.config.Coordinator.Name(), result.Reason, result.Detail, from)
@@ -219,7 +222,7 @@ func (o *opinions) conclude(from string, a answer) (q engine.Question, opinion *
 	return of.question, &result
 }
 
-// testify makes attempts for another engine, as many as it can at a time.
+// testify makes attempts for another engine, at most maxTestimonies at a time.
 func (o *opinions) testify(ctx context.Context, testimonies *errgroup.Group, to string, questions []question) {
 	for _, q := range questions {
 		if !slices.Contains(q.Of, o.config.Coordinator.Name()) {
@@ -231,7 +234,7 @@ func (o *opinions) testify(ctx context.Context, testimonies *errgroup.Group, to 
 	}
 }
 
-// attempt makes an attempt for another engine, as the configuration of this one says.
+// attempt makes an attempt for another engine, according to this engine's configuration.
 func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 	id := probe.ID{Target: q.Target, Kind: q.Kind, Name: q.Name}
 	p := o.desired.probe(id)
@@ -242,7 +245,7 @@ func (o *opinions) attempt(ctx context.Context, q question) probe.Outcome {
 	return engine.Once(ctx, p).Outcome
 }
 
-// endpointOf returns where a probe of a target connects.
+// endpointOf returns the address to which a probe of a target connects.
 func endpointOf(target string, p probe.Probe) string {
 	p.Target.Name = target
 	if h, knows := p.Handler.(probe.EndpointHandler); knows {
@@ -265,7 +268,7 @@ func isPrepared(h probe.Handler) bool {
 	}
 }
 
-// answer queues an answer, unless too many wait.
+// answer queues an answer, unless too many are queued.
 func (o *opinions) answer(to string, q question, found probe.Outcome) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
@@ -298,7 +301,7 @@ func (o *opinions) send(ctx context.Context) {
 	}
 }
 
-// take returns the next message, and removes it from unsent.
+// take removes the next message from unsent and returns it.
 func (o *opinions) take() (m message) {
 	o.opinionMu.Lock()
 	defer o.opinionMu.Unlock()
@@ -308,7 +311,7 @@ func (o *opinions) take() (m message) {
 	return m
 }
 
-// put puts a message, under the lease of this engine.
+// put writes a message to the store, under the lease of this engine.
 func (o *opinions) put(ctx context.Context, m message) error {
 	value, err := json.Marshal(m)
 	if err != nil {
@@ -325,7 +328,7 @@ func (o *opinions) put(ctx context.Context, m message) error {
 	return err
 }
 
-// concede closes questions that could not be asked.
+// concede closes questions that could not be sent; their failures count.
 func (o *opinions) concede(questions []question) {
 	for _, q := range questions {
 		o.opinionMu.Lock()
@@ -338,7 +341,7 @@ func (o *opinions) concede(questions []question) {
 	}
 }
 
-// gray counts the probes that fail here without an answer and pass at another engine.
+// gray counts the probes that fail here without a response and pass at another engine.
 func (o *opinions) gray() (n int) {
 	o.opinionMu.Lock()
 	ids := slices.Collect(maps.Keys(o.passingAt))

@@ -15,11 +15,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// hosts and perHost are where the targets of a city are.
+// hosts is the number of hosts of a city, and perHost the number of targets on each.
 const hosts, perHost = 6, 6
 
-// city is a fleet of engines that reach targets on several hosts. Each target has a driver, a liveness probe and a readiness
-// probe, which get no answer from a target that is sick, or that their engine does not reach.
+// city is a fleet of engines that reach targets on several hosts. Each target has a driver, a liveness probe and a
+// readiness probe, which get no response if the target is sick or their engine does not reach it.
 type city struct {
 	*testing.T
 	world   *world
@@ -79,7 +79,7 @@ func (c *city) targets(engine string) fleet.Targets {
 	return t
 }
 
-// cut cuts the first engine off from so many hosts.
+// cut cuts the first engine off from n hosts.
 func (c *city) cut(n int) {
 	var cut []string
 	for host := range n {
@@ -88,13 +88,13 @@ func (c *city) cut(n int) {
 	c.net.set(0, cut...)
 }
 
-// lose has the first engine lose a part of its attempts.
+// lose makes the first engine lose a share of its attempts.
 func (c *city) lose(part float64) {
 	c.net.set(part)
 	c.net.lossy = "engine-0"
 }
 
-// owner returns which engine owns a target.
+// owner returns the index of the engine that owns a target.
 func (c *city) owner(target string) int {
 	for i, m := range c.members {
 		if _, owns := m.engine.Snapshot(probe.ID{Target: target, Kind: probe.Liveness}); owns {
@@ -117,7 +117,7 @@ func (c *city) ownedBy(engine int) string {
 	return ""
 }
 
-// expectPeace fails the test if a healthy target was published as failing, or restarted.
+// expectPeace fails the test if a healthy target was published as failing, or was restarted.
 func (c *city) expectPeace(when string, except ...string) {
 	c.Helper()
 	for _, m := range c.members {
@@ -141,7 +141,7 @@ func (c *city) expectPeace(when string, except ...string) {
 	}
 }
 
-// unready returns which targets an engine shows as not ready, of its own and of others.
+// unready returns the targets that an engine shows as not ready, whether it owns them or not.
 func (c *city) unready(m *member) (names []string) {
 	for host := range hosts {
 		for n := range perHost {
@@ -153,7 +153,7 @@ func (c *city) unready(m *member) (names []string) {
 	return names
 }
 
-// grays returns how many targets an engine shows as degraded since engines differ.
+// grays returns the number of targets that an engine shows as degraded because engines disagree.
 func (c *city) grays(m *member) (n int) {
 	for host := range hosts {
 		for i := range perHost {
@@ -209,7 +209,8 @@ func TestAnEngineThatIsCutOffFromSomeHostsFailsNoTarget(t *testing.T) {
 	}
 }
 
-// A death that is seen from everywhere is found on both sides of a cut, not later than twice the usual time and what a question takes.
+// A death that all engines can see is detected on both sides of a cut, no later than twice the usual time plus the time
+// for a question.
 func TestADeathIsFoundOnBothSidesOfACut(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +243,7 @@ func TestADeathIsFoundOnBothSidesOfACut(t *testing.T) {
 	})
 }
 
-// Without another engine that answers, an engine publishes what it sees.
+// Without another engine that responds, an engine publishes its own findings.
 func TestAnEngineThatCanAskNobodyPublishesWhatItSees(t *testing.T) {
 	tier.Slow(t)
 	for name, silence := range map[string]func(c *city){
@@ -279,7 +280,7 @@ func TestAnEngineThatCanAskNobodyPublishesWhatItSees(t *testing.T) {
 	}
 }
 
-// An engine with other files attempts another endpoint, which says nothing about that of the owner.
+// An engine with other files attempts another endpoint, whose outcome is irrelevant to that of the owner.
 func TestAWitnessOfAnotherEndpointSaysNothing(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +295,7 @@ func TestAWitnessOfAnotherEndpointSaysNothing(t *testing.T) {
 		if err := c.members[1].fleet.Apply(other); err != nil {
 			t.Fatal(err)
 		}
-		c.cut(1) // where it is
+		c.cut(1) // the host of the target
 		time.Sleep(6 * time.Second)
 		if failed := strings.Join(*c.members[0].failures.Load(), " "); !strings.Contains(failed, target+":") {
 			t.Errorf("%s passes, since another endpoint does; failing are %q", target, failed)
@@ -308,7 +309,7 @@ func TestOneDeadWitnessIsNotMissed(t *testing.T) {
 		c := startCity(t, 3)
 		c.cut(1)
 		c.members[2].kill()
-		time.Sleep(4 * time.Second) // it is a member still
+		time.Sleep(4 * time.Second) // it is still a member
 		for _, target := range c.unready(c.members[0]) {
 			st, _ := c.members[0].fleet.Union().Target(target)
 			t.Errorf("%s of engine-%d is not ready: %+v", target, c.owner(target), st.Probes)

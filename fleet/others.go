@@ -17,22 +17,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// others are the targets of the shards that this engine does not probe, as their owners have stored them.
+// others has the targets of the shards that this engine does not probe, as their owners have stored them.
 type others struct {
 	coordinator *coord.Coordinator
 	log         *slog.Logger
 	engine      *engine.Engine // never runs
 	owner       *engine.Owner
 	memories    *coord.Mirror[[]byte] // see coord.MemoryKeys
-	wake        wake.Signal           // outdated has shards, or missing has targets
-	begun       func()                // is called when isKnown is set
+	wake        wake.Signal           // set when outdated has shards or missing has targets
+	begun       func()                // called when isKnown is set
 
-	othersMu   sync.Mutex // guards all below; is held while engine changes
+	othersMu   sync.Mutex // guards all below; held while engine changes
 	shown      map[shard.ID]*Targets
-	outdated   map[shard.ID]bool // whose targets are to be shown as the store has them
-	isKnown    bool              // the store has answered: before, none are shown
+	outdated   map[shard.ID]bool // shards whose targets must be updated from the store
+	isKnown    bool              // the store has responded; no targets are shown before
 	completeAt time.Time         // see Fleet.Heard
-	missing    map[string]bool   // targets that are shown, and of which the store has no memory
+	missing    map[string]bool   // targets that are shown, but have no memory in the store
 }
 
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
@@ -49,20 +49,20 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	return o
 }
 
-// memoriesTimeout bounds how long the memories of all targets are read: of a million in ten seconds or so.
+// memoriesTimeout bounds the time to read the memories of all targets: a million take about ten seconds.
 const memoriesTimeout = time.Minute
 
-// Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
-// verdicts, why they fail, their instances, since when they have them, and whether they are ejected or damped, as
-// their owners have stored them. Results of other attempts than those that have made probes fail are not there. While
-// the store cannot be reached, all stays as it was.
+// Others returns an engine that never runs. It has the targets that other engines of the fleet probe: their verdicts and
+// causes of failure, their instances, since when they have them, and whether they are ejected or damped, as stored by
+// their owners. It has no results of attempts that did not make a probe fail. While the store is unreachable, everything
+// stays as it was.
 func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 
-// Union returns the targets of Config.Engine and of Others as one source: the targets of all engines.
+// Union returns the targets of Config.Engine and Others, that is, of all engines, as one source.
 func (f *Fleet) Union() *engine.Union { return f.union }
 
-// Heard returns when the store has last answered this engine while Others had all that the store has; zero if never.
-// Until the memories of a shard were read, and while changes may be missed, it stays as it was.
+// Heard returns when the store last responded to this engine while Others was up to date with it; zero if never. It does
+// not advance while the memories of a shard have yet to be read, or while changes may be missed.
 func (f *Fleet) Heard() time.Time {
 	o := f.others
 	o.othersMu.Lock()
@@ -71,9 +71,9 @@ func (f *Fleet) Heard() time.Time {
 	return o.completeAt
 }
 
-// Stale returns a function that reports whether a target is stale, nil if none is: Others shows it, and its owner has not
-// confirmed its verdicts for longer than the TTL, or this engine has not heard of that. They stay as they were. Any goroutine
-// may call both.
+// Stale returns a function that reports whether a target is stale, or nil if no target is. A target is stale if Others
+// shows it and its owner has not confirmed its verdicts for longer than the TTL, or this engine has not received them. A
+// stale target stays as it was. Any goroutine may call Stale and the function.
 func (f *Fleet) Stale() func(target string) bool {
 	isOld, unconfirmed := time.Since(f.Heard()) > f.config.Coordinator.TTL(), f.config.Coordinator.Unconfirmed(f.others.marked())
 	if !isOld && unconfirmed == nil {
@@ -84,7 +84,7 @@ func (f *Fleet) Stale() func(target string) bool {
 	}
 }
 
-// marked returns the tokens by which the owners of shards that are shown have marked them as loaded; 0 for none.
+// marked returns the tokens with which the owners of the shown shards have marked them as loaded; 0 for none.
 func (o *others) marked() map[shard.ID]coord.Revision {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -95,15 +95,15 @@ func (o *others) marked() map[shard.ID]coord.Revision {
 	return all
 }
 
-// noteComplete sets completeAt if the targets are shown as the store has them. It is called before that changes, and
-// needs othersMu.
+// noteComplete sets completeAt if all shown targets are up to date with the store. It must be called before that
+// changes. The caller must hold othersMu.
 func (o *others) noteComplete() {
 	if len(o.outdated) == 0 {
 		o.completeAt = o.memories.Heard()
 	}
 }
 
-// run keeps the targets as the store has them until ctx is done.
+// run keeps the targets up to date with the store until ctx is done.
 func (o *others) run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -125,7 +125,7 @@ func (o *others) run(ctx context.Context) {
 	}
 }
 
-// changed shows targets as they are in memories that were stored now.
+// changed updates targets from memories that were just stored.
 func (o *others) changed(all []coord.ItemChange[[]byte], isAll bool) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -146,7 +146,7 @@ func (o *others) changed(all []coord.ItemChange[[]byte], isAll bool) {
 	o.show(targets)
 }
 
-// outdate has the targets of shards shown as the store has them. It needs othersMu.
+// outdate marks shards to be updated from the store. The caller must hold othersMu.
 func (o *others) outdate(ids []shard.ID) {
 	o.noteComplete()
 	for _, id := range ids {
@@ -155,7 +155,7 @@ func (o *others) outdate(ids []shard.ID) {
 	o.wake.Set()
 }
 
-// update shows the targets of some shards that are outdated as the store has them. It returns false if there are none.
+// update updates the targets of some outdated shards from the store. It returns false if there are none.
 func (o *others) update() bool {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -173,10 +173,10 @@ func (o *others) update() bool {
 	return len(targets) > 0
 }
 
-// maxUpdate is about how many targets are shown at a time: readers wait meanwhile.
+// maxUpdate is roughly the number of targets updated at a time; readers wait meanwhile.
 const maxUpdate = 1000
 
-// show shows targets as the store has them, those of them that have probes here. It needs othersMu.
+// show updates targets from the store. It ignores targets without probes here. The caller must hold othersMu.
 func (o *others) show(targets map[string]bool) {
 	m, missing := memories{}, []string(nil)
 	for target := range targets {
@@ -199,7 +199,7 @@ func (o *others) read(m memories, target string, value []byte) {
 	}
 }
 
-// restate shows targets as they are in memories, those of them that are shown. It needs othersMu.
+// restate updates shown targets from memories. The caller must hold othersMu.
 func (o *others) restate(m memories) {
 	for target, t := range m {
 		of := engine.Restated{
@@ -226,7 +226,7 @@ func (o *others) restate(m memories) {
 			of.Penalty = *t.Penalty
 		}
 		in := t.Shown.instance(follows(target, t.Restarts))
-		if in.ID == "" { // nothing restarts it
+		if in.ID == "" { // no driver restarts it
 			in = latestInstance(target, of.Memories)
 		}
 		delete(o.missing, target)
@@ -236,8 +236,8 @@ func (o *others) restate(m memories) {
 	}
 }
 
-// miss shows no verdicts of targets of which the store has no memory, and says which owners lack them: nobody has probed the
-// others yet. It needs othersMu.
+// miss shows targets without a memory in the store as undecided. If an owner does not have a target in its
+// configuration, miss names that owner; the other targets have not been probed yet. The caller must hold othersMu.
 func (o *others) miss(targets []string) {
 	if len(targets) == 0 {
 		return
@@ -266,7 +266,7 @@ func (o *others) miss(targets []string) {
 	}
 }
 
-// missAgain is miss for those that are missing, whose shards may have other owners now. It reports whether there are any.
+// missAgain repeats miss for the missing targets, whose shards may have new owners. It reports whether there are any.
 func (o *others) missAgain() bool {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -275,7 +275,7 @@ func (o *others) missAgain() bool {
 	return len(o.missing) > 0
 }
 
-// latestInstance returns the instance of a target that has the latest begin among those that its probes know.
+// latestInstance returns the instance of a target that began last among those that its probes know.
 func latestInstance(target string, probes map[probe.ID]engine.Memory) probe.Instance {
 	in := probe.Instance{Target: target, Phase: probe.Running}
 	for _, m := range probes {
@@ -286,8 +286,8 @@ func latestInstance(target string, probes map[probe.ID]engine.Memory) probe.Inst
 	return in
 }
 
-// keep shows the targets that are desired, except those that the fleet's own engine has, and no others. Only those of
-// shards are shown anew of which something else is shown than before.
+// keep shows exactly the desired targets that the fleet's own engine does not have. It updates only shards whose shown
+// targets change.
 func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
@@ -314,8 +314,8 @@ func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 	o.outdate(outdated)
 }
 
-// add shows targets that the fleet's own engine is about to lose, as the store has them: another engine may have owned them
-// for some time. Without targets it does nothing.
+// add shows targets that the fleet's own engine is about to lose, as the store has them: another engine may have owned
+// them for some time. It does nothing if targets is nil.
 func (o *others) add(id shard.ID, targets *Targets) {
 	if targets == nil {
 		return
@@ -330,14 +330,14 @@ func (o *others) add(id shard.ID, targets *Targets) {
 	o.show(all)
 }
 
-// remove no longer shows the targets of a shard, since the fleet's own engine has them.
+// remove stops showing the targets of a shard that the fleet's own engine has taken over.
 func (o *others) remove(id shard.ID) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	o.change(map[shard.ID]*Targets{id: nil})
 }
 
-// change replaces the targets of shards; nil for none. It needs othersMu.
+// change replaces the targets of shards; nil removes them. The caller must hold othersMu.
 func (o *others) change(shards map[shard.ID]*Targets) {
 	c, gone := engine.Change{Set: probe.Set{}}, map[string]bool{}
 	for id, now := range shards {
@@ -359,24 +359,24 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 	if len(c.Set)+len(c.Remove) == 0 {
 		return
 	}
-	if _, err := o.owner.Change(c); err != nil { // Apply has checked them
+	if _, err := o.owner.Change(c); err != nil { // Plan has validated them
 		o.log.Error("the targets of other engines cannot be shown", "error", err)
 	}
 	for target := range gone {
-		o.engine.Report(probe.Instance{Target: target, Phase: probe.Absent}) // forgets its instance
+		o.engine.Report(probe.Instance{Target: target, Phase: probe.Absent}) // discards its instance
 	}
 }
 
-// isShownAs reports whether two have the same probes, as far as others shows them.
+// isShownAs reports whether t and u have the same probes, as far as others shows them.
 func (t *Targets) isShownAs(u *Targets) bool {
 	return maps.EqualFunc(t.probes(), u.probes(), func(p, q probe.Probe) bool {
 		return p.Rule == q.Rule && p.Target.Equal(q.Target) && p.HandlerName == q.HandlerName && p.Settings == q.Settings
 	})
 }
 
-// shownProbe returns a probe to be shown, which is never attempted.
+// shownProbe returns a probe for display, which is never attempted.
 func shownProbe(p probe.Probe) probe.Probe {
-	p.Target.Static = false // its instance is the one that is restated
+	p.Target.Static = false // its instance is the restated one
 	p.HandlerName = cmp.Or(p.HandlerName, "other")
 	p.Handler, p.Revision = notAttempted{}, ""
 	return p

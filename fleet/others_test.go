@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// seen returns a target as an engine of the fleet shows it: its own one, or that of another.
+// seen returns a target as an engine of the fleet shows it, and whether the engine owns it.
 func (m *member) seen(target string) (st engine.TargetStatus, isOwn bool) {
 	m.Helper()
 	if st, isOwn = m.engine.Target(target); isOwn {
@@ -33,7 +33,7 @@ func (m *member) seen(target string) (st engine.TargetStatus, isOwn bool) {
 	return st, false
 }
 
-// checkSeen checks that each engine shows all targets as they are, each in one of its two engines.
+// checkSeen checks that each engine shows the actual state of all targets, each in one of its two engine.Engines.
 func checkSeen(t *testing.T, w *world, engines ...*member) {
 	t.Helper()
 	for _, m := range engines {
@@ -61,7 +61,7 @@ func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 		one, two, three := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many)), start(t, "three", b, w.targets(many))
 		time.Sleep(time.Minute)
 		checkSeen(t, w, one, two, three)
-		for i := 1; i < many; i += 2 { // without a driver: they stay sick
+		for i := 1; i < many; i += 2 { // they have no driver and stay sick
 			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
 		}
 		time.Sleep(10 * time.Second)
@@ -77,8 +77,8 @@ func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 	})
 }
 
-// Each attempt fails with another detail. The one that has decided the verdict is shown, also by the next owner until
-// there is another verdict, and no attempt after it is stored.
+// Each attempt fails with a different detail. The detail that decided the verdict is shown, also by the next owner,
+// until the verdict changes, and no later attempt is stored.
 func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
 	})
 }
 
-// TestATargetThatMovesIsAlwaysShown has an engine join, and follows all targets of the one that was there.
+// TestATargetThatMovesIsAlwaysShown lets an engine join, and follows all targets of the existing one.
 func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
-		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is kept alive
+		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is renewed
 		theirs := two.anyOwned()
 		one.backend.isCut.Store(true)
 		heard := one.fleet.Heard()
@@ -179,7 +179,7 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// anyOwned returns a target without a driver that an engine owns.
+// anyOwned returns a target without a driver that the engine owns.
 func (m *member) anyOwned() string {
 	m.Helper()
 	for i := 1; i < many; i += 2 {
@@ -195,11 +195,11 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
-		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is kept alive
+		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is renewed
 		one.backend.isRefusing.Store(true)
 		one.backend.isCut.Store(true)
 		w.infect(two.anyOwned(), time.Hour)
-		time.Sleep(coord.DefaultTTL / 2) // its lease lasts
+		time.Sleep(coord.DefaultTTL / 2) // its lease is valid
 		one.backend.isCut.Store(false)
 		time.Sleep(10 * time.Second)
 		if n := one.backend.refused.Load(); n < 5 || n > 15 {
@@ -217,7 +217,7 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 	})
 }
 
-// A store that was restored from a snapshot has lower revisions than those that are watched from.
+// A store that was restored from a snapshot has lower revisions than the one that is watched from.
 func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
 		}
 		one.backend.isSilent.Store(false)
 		lease, _ := one.co.Lease()
-		if err := b.Revoke(t.Context(), lease); err != nil { // as a store that was restored, and never knew it
+		if err := b.Revoke(t.Context(), lease); err != nil { // like a restored store that does not have the lease
 			t.Fatal(err)
 		}
 		time.Sleep(coord.DefaultTTL)
@@ -249,12 +249,12 @@ func TestNoShardIsReadWhenATargetOfAnotherEngineChanges(t *testing.T) {
 		one, two := start(t, "one", b, targets), start(t, "two", b, targets)
 		time.Sleep(time.Minute)
 		before := one.backend.loads.Load()
-		for i := 1; i < many; i += 2 { // without a driver: they stay sick
+		for i := 1; i < many; i += 2 { // they have no driver and stay sick
 			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
 		}
 		time.Sleep(10 * time.Second)
 		checkSeen(t, w, one, two)
-		if err := one.fleet.Apply(w.targets(many)); err != nil { // a reload that changes none
+		if err := one.fleet.Apply(w.targets(many)); err != nil { // a reload that changes no targets
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -310,11 +310,11 @@ func TestAReloadChangesTheTargetsOfOthers(t *testing.T) {
 	})
 }
 
-// lagging is a coord.Backend whose changes of memories can be shown late.
+// lagging is a coord.Backend whose changes of memories can be delivered late.
 type lagging struct {
 	coord.Backend
 	isBehind  atomic.Bool
-	wasBehind bool // its own
+	wasBehind bool // its own watch is behind
 }
 
 func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
@@ -340,7 +340,7 @@ func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision
 	}
 }
 
-// The watch of an engine is behind when it shows targets anew: it shows no verdict again that was before another one.
+// The watch of an engine is behind when it updates its shown targets: it does not show an earlier verdict again.
 func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 		two := start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		ready := probe.ID{Target: "shop/web-1", Kind: probe.Readiness}
-		for i := 1; ; i += 2 { // without a driver
+		for i := 1; ; i += 2 { // targets without a driver
 			ready.Target = fmt.Sprintf("shop/web-%d", i)
 			if _, exists := two.fleet.Others().Status(ready); exists {
 				break
@@ -365,7 +365,7 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 			p.Settings = "other"
 			targets.Probes[id] = p
 		}
-		if err := two.fleet.Apply(targets); err != nil { // it shows all in another way
+		if err := two.fleet.Apply(targets); err != nil { // so that all targets are shown differently
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -386,7 +386,7 @@ func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 	})
 }
 
-// stale returns which of some targets an engine shows as stale.
+// stale returns the targets that an engine shows as stale.
 func (m *member) stale() (all []string) {
 	isStale := m.fleet.Stale()
 	for i := range many {
@@ -430,7 +430,7 @@ func TestWhatIsNotHeardForALeaseIsStale(t *testing.T) {
 	})
 }
 
-// A shard whose key another program has put has no owner.
+// A shard whose key was put by another program has no owner.
 func TestATargetWithoutALivingOwnerIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
@@ -471,7 +471,7 @@ func TestATargetThatMovesIsNeverStale(t *testing.T) {
 	})
 }
 
-// batching is a coord.Backend whose watches can show changes late, all at once.
+// batching is a coord.Backend whose watches can deliver changes late, all at once.
 type batching struct {
 	coord.Backend
 	isBehind atomic.Bool
@@ -492,14 +492,14 @@ func (b *batching) Watch(ctx context.Context, prefix string, after coord.Revisio
 	}
 }
 
-// A target fails and is well again before another engine is shown either.
+// A target fails and recovers before either change is delivered to another engine.
 func TestOfSeveralMemoriesTheLastIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), &batching{Backend: coordtest.NewLocal()}
 		one, two := start(t, "one", b.Backend, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		var targets []string
-		for i := 1; i < many; i += 2 { // without a driver
+		for i := 1; i < many; i += 2 { // targets without a driver
 			if target := fmt.Sprintf("shop/web-%d", i); one.owns(target) {
 				targets = append(targets, target)
 			}
@@ -522,7 +522,7 @@ func TestOfSeveralMemoriesTheLastIsShown(t *testing.T) {
 	})
 }
 
-// An engine that has taken a shard over and cannot load it does not probe its targets.
+// An engine that has taken over a shard and cannot load it does not probe its targets.
 func TestATargetWhoseOwnerHasNotLoadedItIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()

@@ -12,8 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// While the store is away, two fifths of all targets fail. What engines have heard of others before is no reason to doubt, and once
-// the store is back all targets are restarted: at once where the leases have lasted, and otherwise once the shards are claimed.
+// While the store is unreachable, two fifths of all targets fail. The earlier status of other engines is no reason to
+// doubt. Once the store is back, all targets are restarted: immediately where the leases are still valid, and otherwise
+// once the shards are claimed.
 func TestAnOutageOfTheStoreIsNoReasonToDoubt(t *testing.T) {
 	tier.CI(t)
 	for _, away := range []time.Duration{coord.DefaultTTL / 2, 90 * time.Second} {
@@ -72,7 +73,8 @@ func TestAnOutageOfTheStoreIsNoReasonToDoubt(t *testing.T) {
 	}
 }
 
-// After an outage one engine after the other reaches the store again. None takes over what another has probed all along.
+// After an outage the engines reach the store again one by one. None takes over shards whose targets another engine has
+// probed throughout.
 func TestEnginesKeepTheirShardsThroughAnOutageOfTheStore(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {

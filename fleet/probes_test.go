@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// The probes of a fleet are those that it was given, also those that vantages attempt.
+// Probes returns all probes of the fleet, including those that vantages attempt.
 func TestAFleetHasTheProbesThatItWasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -14,15 +14,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// jointPeriod is how often the engine asks, at the least, what the votes about a probe add up to. It asks at once
-// when that has changed; then a success counts, and a failure at the next regular time.
+// jointPeriod is the longest interval at which the engine checks the result of a probe's votes. It also checks
+// immediately when the result changes; then a success counts at once, and a failure at the next regular time.
 const jointPeriod = time.Second
 
-// reasonQuorum is that of a probe which several engines decide together: they say that it fails.
+// reasonQuorum is the reason of a probe that fails by the votes of several engines.
 const reasonQuorum probe.Reason = "quorum.failing"
 
-// joint is the handler that the owner of a target has for a probe with a quorum: the attempts are those of the
-// vantages, and its own are looks at their joint verdict. Joints are comparable.
+// joint is the handler that a target's owner uses for a probe with a quorum. The vantages make the attempts; an attempt
+// of the owner reads their joint verdict. Joints are comparable.
 type joint struct {
 	joints *joints
 	id     probe.ID
@@ -31,8 +31,8 @@ type joint struct {
 	definition uint32 // of the probe that the vantages attempt: see engine.Definition
 }
 
-// probe returns what the engine of the owner has of a probe with a quorum. One look decides: the thresholds
-// are those of the vantages.
+// probe returns the owner's version of a probe with a quorum. One reading of the votes decides, since the vantages apply
+// the thresholds.
 func (j *joints) probe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Probe {
 	own, definition := p.Rule.WithDefaults(), engine.Definition(p)
 	p.Rule = probe.Rule{
@@ -56,22 +56,22 @@ func (j joint) Probe(context.Context, probe.Target) probe.Result {
 		return undecided("the votes are about an earlier configuration of the probe" + now.saying())
 	}
 	result := now.result(j.rule)
-	if (isGrayPass(now.before) || isGrayPass(result)) && now.before.Detail != result.Detail { // others show how vantages differ
+	if (isGrayPass(now.before) || isGrayPass(result)) && now.before.Detail != result.Detail { // lets others show how vantages differ
 		j.joints.changes.note(j.id.Target)
 	}
 	return result
 }
 
-// decision is what votes about an instance add up to.
+// decision is the result of the votes about an instance.
 type decision struct {
 	instance string
-	before   probe.Result // of the latest look
-	isOld    bool         // the votes confirm the last verdict, and none of those that decide is about the probe as it is now
+	before   probe.Result // of the previous reading
+	isOld    bool         // the votes confirm the last verdict, but no deciding vote is about the probe's current definition
 	quorum.Decision
 }
 
-// decide returns what the votes about a probe add up to now, or why that is not known. The last verdict is that of this
-// engine's probe, which has come with the memory of the owner before.
+// decide returns the result of the votes about a probe now, or why it is unknown. The last verdict is that of this
+// engine's probe, which was restored from the memory of the previous owner.
 func (j *joints) decide(of joint) (d decision, why string) {
 	owned, _ := j.config.Coordinator.Owned()
 	lease, _ := j.config.Coordinator.Lease()
@@ -92,9 +92,9 @@ func (j *joints) decide(of joint) (d decision, why string) {
 	return d, ""
 }
 
-// hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner
-// alone decides, or that the votes of the vantages about this instance decide now. A failure that merely stands, since
-// too few vantages vote, is none.
+// hasEvidence reports whether the instance of a target may be terminated because a probe fails: the probe is decided by
+// its owner alone, or the votes of the vantages about this instance decide now that it fails. A verdict that is failing
+// only because too few vantages vote is not enough.
 func (j *joints) hasEvidence(target string) bool {
 	st, _ := j.config.Engine.Target(target)
 	for i := range st.Probes {
@@ -113,7 +113,7 @@ func (j *joints) hasEvidence(target string) bool {
 	return false
 }
 
-// result returns what a probe's engine publishes, with who says what.
+// result returns the result that the probe's engine publishes. It lists the votes of the vantages.
 func (d decision) result(r quorum.Rule) probe.Result {
 	passing, failing := len(d.Passing), len(d.Failing)
 	switch {
@@ -136,12 +136,12 @@ func undecided(why string) probe.Result {
 	return probe.Result{Reason: probe.ReasonNoQuorum, Detail: why, NoRetry: true}
 }
 
-// isGrayPass reports whether a result says that a probe passes though some votes fail.
+// isGrayPass reports whether a result is that of a probe that passes although some votes fail.
 func isGrayPass(r probe.Result) bool {
 	return r.Outcome == probe.Warning && r.Reason == probe.ReasonQuorumGray
 }
 
-// saying returns the vantages by what they say, such as ": failing at engine-2; passing at engine-1, engine-3".
+// saying lists the vantages by their votes, such as ": failing at engine-2; passing at engine-1, engine-3".
 func (d decision) saying() string {
 	var s strings.Builder
 	separator := ": "
@@ -157,7 +157,7 @@ func (d decision) saying() string {
 	return s.String()
 }
 
-// joints decide the probes with a quorum that this engine has, by the votes of the vantages.
+// joints decides this engine's probes with a quorum by the votes of the vantages.
 type joints struct {
 	config  Config
 	votes   *votes
@@ -165,7 +165,7 @@ type joints struct {
 	changes *changes
 }
 
-// gray counts the probes of owned shards about which the vantages differ.
+// gray counts the probes of owned shards on which the vantages disagree.
 func (j *joints) gray() (n int) {
 	owned, _ := j.config.Coordinator.Owned()
 	desired := j.desired.get()
@@ -179,7 +179,7 @@ func (j *joints) gray() (n int) {
 	return n
 }
 
-// voted has this engine look at the votes about a target, if it owns that.
+// voted triggers a reading of the votes about a target, if this engine owns it.
 func (j *joints) voted(target string) {
 	st, _ := j.config.Engine.Target(target)
 	for i := range st.Probes {
@@ -190,7 +190,7 @@ func (j *joints) voted(target string) {
 	}
 }
 
-// checkQuorums returns what is wrong with the quorums of targets, of which config has checked the rules, or nil.
+// checkQuorums returns an error if the quorums of targets are invalid. Package config has validated their rules.
 func (t Targets) checkQuorums() error {
 	polls := map[string]int{}
 	for id := range t.Quorums {
@@ -214,18 +214,19 @@ func (t *Targets) joints() (all []joint) {
 	return all
 }
 
-// Quorum is what an engine knows of the probes that vantages decide.
+// Quorum counts the probes that vantages decide.
 type Quorum struct {
-	Polls int // how many probes this engine attempts as a vantage
-	Gray  int // of those that this engine owns: about how many engines differ, with a quorum or without
+	Polls int // number of probes that this engine attempts as a vantage
+	Gray  int // number of probes of this engine on which engines disagree, with a quorum or without
 }
 
-// Quorum returns what this engine knows now.
+// Quorum returns the current counts.
 func (f *Fleet) Quorum() Quorum {
 	return Quorum{Polls: f.vantage.polls(), Gray: f.joints.gray() + f.opinions.gray()}
 }
 
-// verdictOf returns the verdict of a target by some of its probes: failing if one of them fails.
+// verdictOf returns the verdict of a target by those of its probes for which counts is true: failing if one of them
+// fails.
 func verdictOf(e *engine.Engine, target string, counts func(probe.ID) bool) (v probe.Verdict) {
 	st, _ := e.Target(target)
 	for i := range st.Probes {
@@ -240,7 +241,7 @@ func verdictOf(e *engine.Engine, target string, counts func(probe.ID) bool) (v p
 	return v
 }
 
-// with returns targets whose probes with a quorum are those of their owner.
+// with returns targets in which the owner's versions replace the probes with a quorum.
 func (j *joints) with(t Targets) Targets {
 	if len(t.Quorums) == 0 {
 		return t

@@ -20,13 +20,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// network says what engines see of targets besides how these are.
+// network is how engines reach targets.
 type network struct {
 	networkMu sync.Mutex // guards all below
 	random    *rand.Rand
-	loss      float64         // part of the attempts that fail
-	lossy     string          // the engine whose attempts these are; "" for all
-	isCut     map[string]bool // engines that reach no target, and engines with a target that they do not reach
+	loss      float64         // share of the attempts that fail
+	lossy     string          // the engine whose attempts fail; "" for all
+	isCut     map[string]bool // engines that reach no target, and pairs of an engine and a target that it does not reach
 }
 
 func newNetwork() *network {
@@ -49,7 +49,7 @@ func (n *network) carries(engine, target string) bool {
 	return !n.isCut[engine] && !n.isCut[engine+" "+target] && !isLost
 }
 
-// jury is a fleet of engines that decide about all targets together.
+// jury is a fleet of engines that decide all targets together.
 type jury struct {
 	*testing.T
 	net     *network
@@ -60,16 +60,17 @@ type jury struct {
 	members []*member
 }
 
-// watched is how many targets a jury has: every other has a driver and a liveness probe, all have a readiness probe.
+// watched is the number of targets of a jury: every other has a driver and a liveness probe, and all have a readiness
+// probe.
 const watched = 16
 
-// startJury starts n engines, of which as many probe each target as a rule says.
+// startJury starts n engines. The rule determines how many of them probe each target.
 func startJury(t *testing.T, n int, r quorum.Rule) *jury {
 	t.Helper()
 	return startPatientJury(t, n, r, restart.BackOff{})
 }
 
-// startPatientJury is startJury with the back-off of the targets.
+// startPatientJury is startJury with a back-off for the targets.
 func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *jury {
 	t.Helper()
 	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coordtest.NewLocal(), rule: r, backOff: b}
@@ -79,7 +80,7 @@ func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *ju
 	return j
 }
 
-// launch starts n engines, and forgets those before.
+// launch starts n engines, and discards the previous ones.
 func (j *jury) launch(n int) {
 	j.Helper()
 	j.members = nil
@@ -89,7 +90,7 @@ func (j *jury) launch(n int) {
 	}
 }
 
-// targets returns what one engine is to know of the targets.
+// targets returns the targets as configured for one engine.
 func (j *jury) targets(engine string) fleet.Targets {
 	t := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: map[probe.ID]quorum.Rule{}}
 	for i := range watched {
@@ -123,7 +124,7 @@ func (j *jury) forget() {
 	}
 }
 
-// failed returns the probes that an engine has published as not passing.
+// failed returns the probes that engines have published as not passing.
 func (j *jury) failed() (all []string) {
 	for _, m := range j.members {
 		all = append(all, *m.failures.Load()...)
@@ -144,7 +145,8 @@ func (j *jury) expectPeace(when string) {
 	}
 }
 
-// count counts the probes of the engines that are published with a verdict, and those that say something.
+// count returns the number of the engines' probes with a published verdict, and the number of these whose result
+// contains a text.
 func (j *jury) count(v probe.Verdict, says string) (verdicts, saying int) {
 	for _, m := range j.members {
 		for st := range m.engine.All() {
@@ -159,7 +161,7 @@ func (j *jury) count(v probe.Verdict, says string) (verdicts, saying int) {
 	return verdicts, saying
 }
 
-// A tenth of all attempts is lost: some vantage sees a target fail at nearly any time, and the targets are well.
+// A tenth of all attempts is lost: at nearly any time some vantage finds a target failing, but the targets are well.
 func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +174,7 @@ func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
 		j.expectPeace("a tenth is lost")
 		alone := startJury(t, 1, quorum.Rule{Vantages: 2, Min: 1})
 		alone.net.set(0.1)
-		time.Sleep(8 * time.Minute) // ten are expected to fail
+		time.Sleep(8 * time.Minute) // about ten failures are expected
 
 		if len(alone.failed()) == 0 {
 			t.Error("one vantage alone sees no target fail: too little is lost for this test")
@@ -180,8 +182,8 @@ func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
 	})
 }
 
-// One vantage is cut off from the targets, and then another one: the others outvote them, and they do not count once
-// they doubt. Nothing is restarted.
+// One vantage is cut off from the targets, and then another one: the others outvote them, and their votes do not count
+// once they doubt themselves. Nothing is restarted.
 func TestVantagesThatAreCutOffChangeNoJointVerdict(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +207,8 @@ func TestVantagesThatAreCutOffChangeNoJointVerdict(t *testing.T) {
 	})
 }
 
-// One vantage does not reach some targets: too few for it to doubt itself. They are published as they are for most,
-// with who says what.
+// One vantage does not reach some targets, too few for it to doubt itself. They are published with the verdict of the
+// majority, and with the vantages that differ.
 func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +240,7 @@ func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
 	})
 }
 
-// grayOfOthers counts the gray probes that members show of other engines.
+// grayOfOthers counts the gray probes of other engines that members show.
 func (j *jury) grayOfOthers() (n int) {
 	for _, m := range j.members {
 		for st := range m.fleet.Others().All() {
@@ -250,9 +252,9 @@ func (j *jury) grayOfOthers() (n int) {
 	return n
 }
 
-// Metrics ask for it at each scrape: the targets of other engines, which are most, cost nothing.
+// Metrics call it at each scrape. Targets of other engines, which are the majority, must cost nothing.
 func TestCountingGrayProbesIsAboutOwnedTargetsOnly(t *testing.T) {
-	co, err := coord.New(coord.Config{Name: "one", Backend: coordtest.NewLocal()}) // owns nothing, since it does not run
+	co, err := coord.New(coord.Config{Name: "one", Backend: coordtest.NewLocal()}) // it owns nothing, since it is not running
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +275,8 @@ func (j *jury) gray() (n int) {
 	return n
 }
 
-// Two of five engines are dead. What is down then is found by the three that are left, restarted once for each
-// instance, and well afterwards.
+// Two of five engines are dead. The remaining three detect failing targets, restart each instance once, and find the
+// targets well afterwards.
 func TestTargetsThatAreDownAreFoundWhileVantagesAreDead(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +290,7 @@ func TestTargetsThatAreDownAreFoundWhileVantagesAreDead(t *testing.T) {
 			j.world.infect(fmt.Sprintf("shop/web-%d", i), 100*time.Millisecond)
 		}
 		time.Sleep(6 * time.Second)
-		if failing, _ := j.count(probe.Failing, "-"); failing < watched/2 { // the others are restarted meanwhile
+		if failing, _ := j.count(probe.Failing, "-"); failing < watched/2 { // the other targets are being restarted
 			t.Errorf("%d probes fail after six seconds", failing)
 		}
 		time.Sleep(time.Minute)
@@ -307,7 +309,7 @@ func TestTargetsThatAreDownAreFoundWhileVantagesAreDead(t *testing.T) {
 	})
 }
 
-// Fewer votes than the rule wants decide nothing: what was published stands, and the probe says why.
+// With fewer votes than the rule demands nothing is decided: the published verdict stays, and the probe says why.
 func TestTooFewVotesDecideNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{Min: 3})
@@ -326,8 +328,8 @@ func TestTooFewVotesDecideNothing(t *testing.T) {
 	})
 }
 
-// What a drained engine sees of targets may be by an old configuration: it is no vantage, for whichever reason it is
-// drained. While all are drained, all are.
+// The verdicts of a drained engine may be based on an old configuration, so that it is not a vantage, whatever the reason
+// for the drain. While all engines are drained, all are vantages.
 func TestADrainedEngineIsNoVantage(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -367,8 +369,8 @@ func TestADrainedEngineIsNoVantage(t *testing.T) {
 	})
 }
 
-// A target whose probes all get quorums by a reload is one that this engine sees as a vantage, and no longer one that it
-// decides about alone.
+// When all probes of a target get quorums by a reload, this engine counts the target as a vantage, and no longer as one
+// that it decides alone.
 func TestATargetThatGetsQuorumsIsCountedOnce(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// fixedFloor is a Floor whose groups withhold nothing, or everything.
+// fixedFloor is a Floor whose groups withhold either nothing or everything.
 type fixedFloor struct {
 	groups     []string
 	withheldBy string
@@ -27,12 +27,12 @@ type fixedFloor struct {
 func (f *fixedFloor) Floors(string) []string   { return f.groups }
 func (f *fixedFloor) WithheldBy(string) string { return f.withheldBy }
 
-// floorsOf returns floors of an engine, which have read nothing yet.
+// floorsOf returns the floors of an engine, which have read nothing yet.
 func floorsOf(co *coord.Coordinator, with Floor, log *slog.Logger) *floors {
 	return newFloors(Config{Coordinator: co, Floor: with}, &desired{}, func(string) bool { return true }, sparselog.New(log))
 }
 
-// show has floors read what the store has now, and not what it gets later.
+// show makes floors read the current contents of the store, but no later changes.
 func show(t *testing.T, f *floors) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -42,7 +42,7 @@ func show(t *testing.T, f *floors) {
 	running.Wait()
 }
 
-// store puts the reservations of a group as a text, "" for none.
+// store puts the reservations of a group as text, or deletes them for "".
 func store(t *testing.T, co *coord.Coordinator, key, value string) {
 	t.Helper()
 	change := coord.Change{Key: coord.FloorKeys.Prefix() + key, Value: []byte(value), Delete: value == ""}
@@ -51,7 +51,8 @@ func store(t *testing.T, co *coord.Coordinator, key, value string) {
 	}
 }
 
-// A restart is reserved in all of its groups or in none, by the owner, and only if the store has not changed since.
+// A restart is reserved in all of its groups or in none, by the owner, and only if the store has not changed since it
+// was read.
 func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
@@ -101,7 +102,7 @@ func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
 	})
 }
 
-// etcd takes requests of 1.5 MiB, and a reservation puts all groups of its target again.
+// Etcd accepts requests of 1.5 MiB, and a reservation puts all groups of its target again.
 func TestReservationsAreBoundedInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)
@@ -151,7 +152,7 @@ func TestOnlyKeysOfEnginesAreReservations(t *testing.T) {
 	})
 }
 
-// While the reservations of a group cannot be read, no restart is reserved there, and the last known ones count.
+// While the reservations of a group cannot be read, no restart is reserved in it, and the last known reservations count.
 func TestNoRestartIsReservedByReservationsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := mirrored(t, nil)

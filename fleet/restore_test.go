@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// snapshot is what a store has had of memories and records of acts.
+// snapshot is the memories and records of acts that a store had.
 type snapshot []coord.Entry
 
 // isOfTargets reports whether a key is that of a memory or of a record of an act.
@@ -47,7 +47,7 @@ func (s snapshot) memory() string {
 	return ""
 }
 
-// restore makes memories and records of acts those of a snapshot.
+// restore replaces memories and records of acts by those of a snapshot.
 func (s snapshot) restore(t *testing.T, b coord.Backend) {
 	t.Helper()
 	change := func(c coord.Change) {
@@ -63,7 +63,7 @@ func (s snapshot) restore(t *testing.T, b coord.Backend) {
 	}
 }
 
-// restarted starts an engine, and has a target restarted twice. It returns the store as it was after the first restart.
+// restarted starts an engine, lets it restart a target twice, and returns the store as it was after the first restart.
 func restarted(t *testing.T, w *world, b coord.Backend, targets fleet.Targets) (*member, snapshot) {
 	t.Helper()
 	one := start(t, "one", b, targets)
@@ -80,8 +80,8 @@ func restarted(t *testing.T, w *world, b coord.Backend, targets fleet.Targets) (
 	return one, s
 }
 
-// The store is restored from a snapshot, without the leases of the engines: they join again, and go on with what they
-// know themselves, which is later. Nothing of that changes a verdict, an instance or a count.
+// The store is restored from a snapshot without the leases of the engines. They rejoin, and resume from their own
+// memories, which are newer. No verdict, instance or count changes.
 func TestAnEngineGoesOnAfterTheStoreWasRestored(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -107,12 +107,12 @@ func TestAnEngineGoesOnAfterTheStoreWasRestored(t *testing.T) {
 	})
 }
 
-// rolledBack is a coord.Backend that goes back to a snapshot which has the leases of all engines, so that none of them
-// ends.
+// rolledBack is a coord.Backend that goes back to a snapshot that has the leases of all engines, so that no lease
+// expires.
 type rolledBack struct {
 	coord.Backend
-	isBumped bool           // revisions are higher than before, and watches end; otherwise they are lower, and watches are silent
-	steps    coord.Revision // how much lower
+	isBumped bool           // revisions are higher than before, and watches end; otherwise they are lower, and watches stay silent
+	steps    coord.Revision // by how much they are lower
 	back     chan struct{}  // closed when it goes back
 }
 
@@ -172,8 +172,8 @@ func (b *rolledBack) Watch(ctx context.Context, prefix string, after coord.Revis
 	}
 }
 
-// The same, but the snapshot has the leases: no engine loses its own, and what each of them has stored is gone. They
-// store it again, so that the next owner goes on with it.
+// As above, but the snapshot has the leases: no engine loses its own, and recently stored memories are gone. The engines
+// store them again, so that the next owner resumes from them.
 func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *testing.T) {
 	tier.CI(t)
 	for what, isBumped := range map[string]bool{"higher revisions": true, "lower revisions": false} {

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// With the 2,800 targets of make long, each of two engines has about a thousand shards with some.
+// With the 2,800 targets of make long, each of two engines has about a thousand shards with targets.
 func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
 	tier.Slow(t)
 	targets := tier.Pick(300, 300, 2800)
@@ -21,7 +21,7 @@ func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
 		if n, m := one.probes(), two.probes(); n+m != targets*3/2 || min(n, m) < targets/2 {
 			t.Fatalf("the engines have %d and %d probes", n, m)
 		}
-		for last := int64(0); two.backend.reads.Load() != last; { // until it has looked for the records of its shards
+		for last := int64(0); two.backend.reads.Load() != last; { // until it has read the records of its shards
 			last = two.backend.reads.Load()
 			time.Sleep(2 * time.Second)
 		}

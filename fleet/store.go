@@ -17,18 +17,18 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// ledger is what Run knows of the shards in the engine: their targets, and what the store has of the memories of these. It
-// has no lock, since it is Run's own.
+// ledger is Run's record of the shards in the engine: their targets, and which memories the store has of these. It needs
+// no lock, since only Run uses it.
 type ledger struct {
 	config  Config
 	joints  *joints
 	changes *changes
-	sparse  *sparselog.Logger // what is tried again in each pass
+	sparse  *sparselog.Logger // for warnings that may repeat in each pass
 	seed    maphash.Seed
 
 	applied map[shard.ID]*Targets // in the engine
-	stored  map[shard.ID]*stored  // of applied
-	unswept map[shard.ID]bool     // may have records of acts for targets that are gone
+	stored  map[shard.ID]*stored  // by shard of applied
+	unswept map[shard.ID]bool     // shards that may have records of acts for removed targets
 }
 
 func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) *ledger {
@@ -41,24 +41,25 @@ func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) 
 
 // stored is what is known about the memories of a shard in the store.
 type stored struct {
-	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
-	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
-	isOld    bool           // changes of the store were missed, which may have been restored from a snapshot
-	restores int64          // of the store by then: see coord.Coordinator.Restores
+	token    coord.Revision // the token with which they were loaded; under a different one, another engine may have stored others
+	isMarked bool           // the shard is marked as loaded with that token, since this engine has stored what it made of the memories
+	isOld    bool           // changes of the store were missed; it may have been restored from a snapshot
+	restores int64          // restores of the store when the memories were loaded: see coord.Coordinator.Restores
 	sums     map[string]sums
-	at       time.Time // when this engine has stored some last
+	at       time.Time // when this engine last stored a memory of the shard
 
-	causes map[probe.ID]cause // as they were loaded, or are to be stored
+	causes map[probe.ID]cause // as loaded, or to be stored
 }
 
-// sums are the hashes of the memories of a target of which the store has one, unless another engine has stored one
-// meanwhile: several if it is not known whether the latest was stored. That of no memory is 0.
+// sums are the possible hashes of a target's memory in the store, unless another engine has stored one meanwhile. There
+// are several if it is unknown whether the latest memory was stored. The hash of no memory is 0.
 type sums []uint64
 
 // isStored reports whether the store has the memory with a hash.
 func (s sums) isStored(sum uint64) bool { return len(s) == 1 && s[0] == sum || len(s) == 0 && sum == 0 }
 
-// tried returns s after it has failed to store a memory with a hash: it may have been stored all the same.
+// tried returns s after an attempt to store a memory with a hash has failed: the memory may have been stored
+// nevertheless.
 func (s sums) tried(sum uint64) sums {
 	if len(s) == 0 {
 		s = sums{0}
@@ -69,7 +70,7 @@ func (s sums) tried(sum uint64) sums {
 	return append(s, sum)
 }
 
-// note notes a change that was made.
+// note records a change that was made.
 func (l *ledger) note(c *change) {
 	for id, targets := range c.shards {
 		if targets == nil {
@@ -91,15 +92,16 @@ func (l *ledger) note(c *change) {
 	maps.Copy(l.stored, c.stored)
 }
 
-// isOthers reports whether another engine has marked the shard as loaded since this one has loaded it.
+// isOthers reports whether another engine has marked the shard as loaded since this engine loaded it.
 func (s *stored) isOthers(loaded coord.Memories) bool { return loaded.Loaded > s.token }
 
-// foreign is the hash of a memory that another engine has stored, and that this one has not gone on with.
+// foreign stands for the hash of a memory that another engine has stored and that this engine has not resumed from.
 const foreign = math.MaxUint64
 
-// storedOf notes what was loaded, and the causes of the memories that are made of it. This engine has gone on with that, unless it has had the shard by that token before, and another
-// engine has marked the shard as loaded since, by a later token: what is there then, and is not its own, the other one has
-// stored, and recall has to go on with it by the next token.
+// storedOf returns the record of memories that were loaded, with the causes of those that this engine makes of them.
+// Normally this engine has resumed from all of them. The exception: this engine already had the shard with this token,
+// and another engine has since marked the shard as loaded with a later token. Then memories that this engine did not
+// store are foreign, and recall must resume from them at the next token.
 func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memories, m memories) *stored {
 	known := l.stored[id]
 	wasOthers := known != nil && known.token == token && known.isOthers(loaded)
@@ -117,28 +119,28 @@ func (l *ledger) storedOf(id shard.ID, token coord.Revision, loaded coord.Memori
 	return s
 }
 
-// unverify says that changes of the store were missed: all is loaded again, and what the store lacks is stored again.
+// unverify notes that changes of the store were missed: all memories are loaded again, and those that the store lacks
+// are stored again.
 func (l *ledger) unverify() {
 	for _, s := range l.stored {
 		s.isOld = true
 	}
 }
 
-// mustLoad reports whether the memories of a shard with an ownership are to be loaded.
+// mustLoad reports whether the memories of a shard must be loaded.
 func (l *ledger) mustLoad(id shard.ID, o coord.Ownership) bool {
 	known := l.stored[id]
 	return o.Token != 0 && (known == nil || known.isOld || known.token != o.Token)
 }
 
-// stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
-// when this engine was no member of the fleet, so that it does not know whether their last owner was alive, or is another
-// engine.
+// stillOwned returns those shards whose tokens have not changed. The others may have been loaded while this engine was
+// not a member of the fleet; then it does not know whether their last owner was alive, or who it was.
 func stillOwned(c *coord.Coordinator, ids []shard.ID, owned coord.Owned) []shard.ID {
 	now, _ := c.Owned()
 	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
 }
 
-// sum returns a hash, which is 0 for no memory only.
+// sum returns the hash of a value. It is 0 only for no memory.
 func (l *ledger) sum(value []byte) uint64 {
 	if value == nil {
 		return 0
@@ -146,10 +148,10 @@ func (l *ledger) sum(value []byte) uint64 {
 	return max(maphash.Bytes(l.seed, value), 1)
 }
 
-// recall returns the memories with which this engine goes on from what was loaded by a token. Of targets that it has
-// probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
-// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along, or no
-// other engine has loaded the shard since.
+// recall returns the memories from which this engine resumes after it loaded them with a token. For targets that it has
+// probed throughout, these are only the restarts that another engine has made meanwhile, without those that are earlier
+// than this engine's own, since the store may have been restored from a snapshot. There are none if the token is
+// unchanged, or if no other engine has loaded the shard since.
 func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
 	known, m := l.stored[id], memories{}
 	wasRestored := known != nil && known.restores != l.config.Coordinator.Restores()
@@ -176,17 +178,17 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 	return m
 }
 
-// mergeOwn leaves of memories that another engine has stored what this engine does not know better, which has probed their targets
-// all along.
+// mergeOwn reduces memories that another engine has stored to the parts that are newer than this engine's own, which has
+// probed their targets throughout.
 func (l *ledger) mergeOwn(m memories, known *stored, loaded coord.Memories, wasRestored bool) {
 	for name := range known.sums {
-		if _, exists := loaded.ByTarget[name]; !exists { // what another engine has told has ended
+		if _, exists := loaded.ByTarget[name]; !exists { // the group's trouble, of which another engine notified, has ended
 			m.of(name).keepsTold = true
 		}
 	}
 	for target, t := range m {
 		t.Probes, t.Shown = nil, shown{}
-		t.keepsTold, t.keepsToldOfGroup = t.keepsTold || wasRestored, wasRestored // receivers were told more since
+		t.keepsTold, t.keepsToldOfGroup = t.keepsTold || wasRestored, wasRestored // receivers have been notified of more since
 		own, isKnown := l.config.Restarts.Memory(target)
 		if t.Restarts != nil && isKnown && isEarlier(*t.Restarts, own) {
 			t.Restarts = nil
@@ -194,8 +196,8 @@ func (l *ledger) mergeOwn(m memories, known *stored, loaded coord.Memories, wasR
 	}
 }
 
-// isEarlier reports whether a memory of a target is from before another one: that one knows a later instance, or that the
-// same one has exited. The clocks of engines may differ: a memory that counts more instances is not earlier.
+// isEarlier reports whether memory m of a target is earlier than memory than: that one has a later instance, or the same
+// instance after its exit. Since the clocks of engines may differ, a memory that counts more instances is not earlier.
 func isEarlier(m, than restart.Memory) bool {
 	if m.Instance == than.Instance {
 		return than.Exited && !m.Exited
@@ -203,14 +205,13 @@ func isEarlier(m, than restart.Memory) bool {
 	return m.Started <= than.Started && m.Since.Before(than.Since)
 }
 
-// storeDue stores what is due.
+// storeDue stores the changed memories of shards that were not stored within storeInterval.
 func (l *ledger) storeDue(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return l.store(ctx, owned, nil, storeInterval)
 }
 
-// store stores the memories of targets of some shards that have changed, of all shards if there are none, except those
-// of shards that had some stored within an interval. While the lease is lost they wait: all are compared when they were
-// loaded again.
+// store stores the changed memories of some shards, or of all shards if some is nil, except shards that were stored
+// within an interval. Without a valid lease they are skipped: all memories are compared after they were loaded again.
 func (l *ledger) store(ctx context.Context, owned coord.Owned, some []shard.ID, interval time.Duration) (isDone bool) {
 	due, later := map[shard.ID]names{}, map[shard.ID]names{}
 	for id, targets := range l.changes.take(some) {
@@ -227,8 +228,8 @@ func (l *ledger) store(ctx context.Context, owned coord.Owned, some []shard.ID, 
 	return len(later) == 0
 }
 
-// storeShards stores the memories of targets, unless they are as they were stored last, and marks their shards as
-// loaded. It returns those of which that has failed.
+// storeShards stores those memories of targets that differ from the stored ones, and marks their shards as loaded. It
+// returns the targets for which that failed.
 func (l *ledger) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
 	var all []coord.Memory
 	for id, targets := range due {
@@ -263,8 +264,8 @@ func (l *ledger) storeShards(ctx context.Context, due map[shard.ID]names) (faile
 	return failed
 }
 
-// markLoaded marks those shards as loaded that are not yet, except those of which something could not be stored. It
-// adds those to the latter for which that fails.
+// markLoaded marks shards as loaded that are not marked yet, except those with a memory that could not be stored. It
+// adds shards that could not be marked to failed.
 func (l *ledger) markLoaded(ctx context.Context, shards, failed map[shard.ID]names) {
 	tokens := map[shard.ID]coord.Revision{}
 	for id := range shards {
@@ -286,7 +287,7 @@ func (l *ledger) markLoaded(ctx context.Context, shards, failed map[shard.ID]nam
 	}
 }
 
-// differing returns the memories of targets of a shard that are not as they were stored last.
+// differing returns those memories of a shard's targets that differ from the stored ones.
 func (l *ledger) differing(id shard.ID, targets names) (all []coord.Memory) {
 	s := l.stored[id]
 	values, incomplete := l.snapshot(id, targets).encode()
@@ -306,7 +307,7 @@ func (l *ledger) differing(id shard.ID, targets names) (all []coord.Memory) {
 	return all
 }
 
-// snapshot returns what this engine remembers about some of the targets of a shard.
+// snapshot returns this engine's memories of some of the targets of a shard.
 func (l *ledger) snapshot(in shard.ID, some names) memories {
 	of, known := l.applied[in], map[probe.ID]cause{}
 	if s := l.stored[in]; s != nil {
@@ -321,7 +322,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		if !ok {
 			continue
 		}
-		m.Fault = engine.Fault{} // the cause says it, in less bytes
+		m.Fault = engine.Fault{} // the cause holds it in fewer bytes
 		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: m}
 		if p.Cause = l.cause(id, m, known[id]); p.Cause.isOf(m) {
 			known[id] = p.Cause
@@ -346,7 +347,7 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 		t := all.of(target)
 		if m, ok := l.config.Restarts.Memory(target); ok {
 			if st, _ := l.config.Engine.Target(target); st.Instance.ID == m.Instance && st.Instance.Since.Equal(m.Since) {
-				m.Since = st.Instance.Since // as this engine shows it: the wall clock may have been adjusted since the engine has started
+				m.Since = st.Instance.Since // as this engine shows it; the wall clock may have been adjusted since the engine started
 			}
 			t.Restarts = &m
 		}
@@ -363,8 +364,8 @@ func (l *ledger) snapshot(in shard.ID, some names) memories {
 	return all
 }
 
-// shown returns what other engines cannot derive from the memories of a target: why its instance is as it is, and since when the
-// target is in its state.
+// shown returns what other engines cannot derive from the memories of a target: why its instance is in its phase, and
+// since when the target is in its state.
 func (l *ledger) shown(target string, u restart.Unit, m *restart.Memory) (s shown) {
 	st, exists := l.config.Engine.Target(target)
 	if !exists {
@@ -380,8 +381,8 @@ func (l *ledger) shown(target string, u restart.Unit, m *restart.Memory) (s show
 	return s
 }
 
-// cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found. Of one that
-// passes it returns the latest warning, if it warns.
+// cause returns why the probe of a memory fails: the known cause, or else the finding of its latest attempt. For a probe
+// that passes, it returns the latest warning, if any.
 func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 	if m.State.Verdict == probe.Passing {
 		return l.warning(id, m, known)
@@ -396,7 +397,8 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 	return cause{m.Since, st.Fault.Reason, st.Fault.Detail}
 }
 
-// renewCauses has the causes of probes stored again that fail for another reason now. Other details are no other cause.
+// renewCauses marks the memories of probes to be stored that now fail for another reason. A change of the detail alone
+// does not count.
 func (l *ledger) renewCauses() {
 	for _, s := range l.stored {
 		for id, known := range s.causes {
@@ -409,7 +411,7 @@ func (l *ledger) renewCauses() {
 	}
 }
 
-// warning is cause for a probe that passes: the latest warning, if it warns, or how votes differ that warn.
+// warning returns the cause of a probe that passes: the latest warning, or how the votes of its vantages differ.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
 	st, _ := l.config.Engine.Status(id)
 	if !st.Warned || st.Instance != m.State.Instance {
@@ -428,8 +430,8 @@ func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
 	return known
 }
 
-// release gives up the shards that are leaving, with the memories that they have now. An act that is being done now may
-// end while they are stored: its shard waits for the next pass, as no other act begins for it.
+// release gives up the shards that are leaving, after it has stored their current memories. If an act finishes
+// meanwhile, its shard waits for the next pass; no new act begins for it.
 func (l *ledger) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
 	acting := l.config.Coordinator.Acts().Shards()
@@ -439,7 +441,7 @@ func (l *ledger) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 		if !o.Leaving {
 			continue
 		}
-		isDone = false // the next pass removes them
+		isDone = false // the next pass removes the targets
 		switch s := l.stored[id]; {
 		case s == nil: // not probed yet
 			leaving = append(leaving, id)
@@ -461,7 +463,8 @@ func (l *ledger) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return false
 }
 
-// sweep deletes the records of acts for targets that are gone from some of the shards that may have any: that is not urgent.
+// sweep deletes the records of acts for removed targets, from at most coord.MaxTransactions shards per pass, since that
+// is not urgent.
 func (l *ledger) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
 	has := map[string]bool{}

@@ -14,11 +14,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// A key that no engine has put, such as one of another program, is that of no memory.
+// A key that no engine has put, such as one of another program, does not hold a memory.
 func TestAMemoryInTheShardOfAnotherTargetIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := coordtest.NewLocal(), newWorld()
-		for _, target := range []string{"shop/web-0", "gone"} { // of which one is known
+		for _, target := range []string{"shop/web-0", "gone"} { // only one of them is a configured target
 			other := shard.Of(target) ^ 1
 			stray := coord.Change{Key: "memory/" + other.String() + "/" + target, Value: []byte("{}")}
 			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{stray}}); err != nil {
@@ -38,7 +38,7 @@ func TestAMemoryInTheShardOfAnotherTargetIsLeftOut(t *testing.T) {
 	})
 }
 
-// A panic must end the program: an engine that goes on without its fleet keeps its lease, and with it its shards.
+// A panic must end the program: an engine that keeps running without its fleet would keep its lease, and so its shards.
 func TestRunEndsByAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(engine.Config{})
@@ -71,7 +71,7 @@ func TestRunEndsByAPanic(t *testing.T) {
 	})
 }
 
-// panicking is what receivers know, with a bug.
+// panicking is a Notices implementation with a bug.
 type panicking struct{}
 
 func (panicking) Notified(string) []byte                  { panic("told") }

@@ -21,8 +21,8 @@ import (
 
 const crippled = "shop/web-0"
 
-// The owner is killed at times that are spread over the first two restarts of a target whose instances all fail,
-// and over the back-offs between them: the next owner goes on as the first would have.
+// The owner is killed at times spread over the first two restarts of a target whose instances all fail, and over the
+// back-offs between them. The next owner continues as the first would have.
 func TestABackOffIsKeptByTheNextOwner(t *testing.T) {
 	tier.Slow(t)
 	for after := time.Duration(0); after < 24*time.Second; after += tier.Pick(10*time.Second, 1730*time.Millisecond, 1730*time.Millisecond) {
@@ -32,8 +32,7 @@ func TestABackOffIsKeptByTheNextOwner(t *testing.T) {
 	}
 }
 
-// killWhileRestarting kills the owner some time after the target begins to fail, each of whose instances needs a
-// lag to terminate.
+// killWhileRestarting kills the owner some time after the target begins to fail. Each instance takes lag to terminate.
 func killWhileRestarting(t *testing.T, after, lag time.Duration) {
 	w, b := newWorld(), coordtest.NewLocal()
 	one := start(t, "one", b, w.targets(1))
@@ -73,8 +72,8 @@ func killWhileRestarting(t *testing.T, after, lag time.Duration) {
 	}
 }
 
-// blind is a driver that does not see the instances of a target, as one that restarts it by a command: it names
-// them itself.
+// blind is a driver that does not detect the instances of a target, like one that restarts it by a command: it names the
+// instances itself.
 type blind struct {
 	driver
 	resumed *string
@@ -121,9 +120,9 @@ func (d unrecorded) Run(ctx context.Context, began func(restart.Begun), end <-ch
 	return d.blind.Run(ctx, began, slow)
 }
 
-// endUnrecorded has the first of two engines restart the target, and kills it before it records that. It returns the
-// other one, which takes the target over within the TTL, long before the next regular attempt. If the first one is forgetful, what its probes have found is not
-// stored. Probes have the handlers that wrap returns.
+// endUnrecorded makes the first of two engines restart the target, and kills it before it records that. It returns the
+// other one, which takes the target over within the TTL, long before the next regular attempt. If isForgetful is set,
+// the verdicts of the first engine's probes are not stored. wrap wraps the handlers of the probes.
 func endUnrecorded(t *testing.T, w *world, b coord.Backend, isForgetful bool, wrap func(probe.Handler) probe.Handler) (next *member) {
 	t.Helper()
 	var first sync.Once
@@ -154,7 +153,8 @@ func endUnrecorded(t *testing.T, w *world, b coord.Backend, isForgetful bool, wr
 	return next
 }
 
-// The next owner makes an attempt before it makes a restart that was begun: a target that is well is not restarted again.
+// The next owner makes an attempt before it repeats a restart that was begun: a target that is well is not restarted
+// again.
 func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T) {
 	tier.Slow(t)
 	for name, c := range map[string]struct {
@@ -178,7 +178,7 @@ func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T)
 						if at := knownFrom.Load(); at != nil && time.Now().Before(*at) {
 							return probe.Broken("test.lacks", "no descriptors")
 						}
-						time.Sleep(1500 * time.Millisecond) // the next owner may restart it before its first attempt has ended
+						time.Sleep(1500 * time.Millisecond) // the next owner may restart it before its first attempt has finished
 						return known.Probe(ctx, to)
 					})
 				})
@@ -200,7 +200,7 @@ func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T)
 	}
 }
 
-// What an operator asks for is made, whatever an earlier owner has begun.
+// An operator's restart is made, whatever an earlier owner has begun.
 func TestAnOperatorsRestartIsMadeAlthoughOneMayBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -216,8 +216,8 @@ func TestAnOperatorsRestartIsMadeAlthoughOneMayBeDone(t *testing.T) {
 	})
 }
 
-// An act that is recorded as done is not done again by the next owner, even if its driver cannot see that: the
-// owner before was killed before it could store what it remembers.
+// An act that is recorded as done is not repeated by the next owner, even if its driver does not detect that: the
+// previous owner was killed before it could store its memories.
 func TestAnActThatIsDoneEndsTheInstanceForTheNextOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()

@@ -18,27 +18,27 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// vantage makes this engine one of those that probe targets together. It attempts the probes for which it is
-// chosen in an engine of their own, of which only its votes are seen: what the owner of a target publishes is what
-// the votes add up to.
+// vantage makes this engine one of the engines that probe targets together. It attempts the probes for which it is
+// chosen in a separate engine, of which only the votes are visible: the owner of a target publishes the result of the
+// votes.
 //
-// There each of these probes is a readiness probe, whose verdict may change at any time: a liveness probe that has
-// failed once would not be attempted again before a restart, which is not for one vantage to decide. Startup probes
-// of the same targets are as they are, so that the others wait for them.
+// In that engine each of these probes is a readiness probe, whose verdict may change at any time. A liveness probe that
+// has failed once would not be attempted again before a restart, which one vantage alone must not decide. Startup probes
+// of the same targets are unchanged, so that the other probes wait for them.
 type vantage struct {
 	name       string
 	engine     *engine.Engine
 	votes      *votes
-	instanceOf func(target string) string // the instance of a target, as its owner knows it; "" if that is not known
+	instanceOf func(target string) string // the instance of a target according to its owner; "" if it is unknown
 	log        *slog.Logger
 	sparse     *sparselog.Logger
-	wake       wake.Signal // that of votes.rechoose: desired, instances or the engines that vote were changed
+	wake       wake.Signal // shared with votes.rechoose; set when desired, instances or the voting engines have changed
 
 	desiredMu sync.Mutex // guards all below
 	desired   map[shard.ID][]poll
 	startups  map[string]probe.Set // by target
-	instances map[string]string    // by target, as the engine knows them, "" for none: of those that it probes and owners restart
-	chosen    int                  // polls of which this engine is a vantage
+	instances map[string]string    // by target, as reported to the engine, "" for none: of probed targets that their owners restart
+	chosen    int                  // number of probes for which this engine is chosen
 }
 
 // poll is a probe with a quorum.
@@ -48,8 +48,8 @@ type poll struct {
 	rule  quorum.Rule
 }
 
-// What a vantage has not attempted for so many of its longest periods is not known any more. That is looked at every
-// staleCheck.
+// A vote expires if the vantage has made no attempt for stalePeriods of the probe's longest period. This is checked
+// every staleCheck.
 const (
 	stalePeriods = 3
 	staleCheck   = 5 * time.Second
@@ -64,7 +64,8 @@ func newVantage(c Config, v *votes, instanceOf func(target string) string) *vant
 	return here
 }
 
-// pollOf returns the probe of the vantage's engine that attempts another one, of which the kind begins the name.
+// pollOf returns the probe of the vantage's engine that stands for another probe. Its name begins with the kind of that
+// probe.
 func pollOf(id probe.ID) probe.ID {
 	prefix := "r/"
 	if id.Kind == probe.Liveness {
@@ -73,7 +74,7 @@ func pollOf(id probe.ID) probe.ID {
 	return probe.ID{Target: id.Target, Kind: probe.Readiness, Name: prefix + id.Name}
 }
 
-// apply replaces the probes that vantages attempt, by those of targets that were checked.
+// apply replaces the probes that vantages attempt by those of targets, which must be valid.
 func (v *vantage) apply(t Targets) {
 	desired, startups := map[shard.ID][]poll{}, map[string]probe.Set{}
 	attempted := func(p probe.Probe, id probe.ID) probe.Probe {
@@ -97,7 +98,7 @@ func (v *vantage) apply(t Targets) {
 	v.wake.Set()
 }
 
-// polls returns how many probes this engine attempts as a vantage.
+// polls returns the number of probes that this engine attempts as a vantage.
 func (v *vantage) polls() int {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
@@ -110,7 +111,7 @@ func (v *vantage) run(ctx context.Context, doubts *doubts) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer end()                                // also after a panic
-	parts.Go(func() { _ = v.engine.Run(ctx) }) // its only error is a second call
+	parts.Go(func() { _ = v.engine.Run(ctx) }) // fails only if it is called twice
 	parts.Go(func() { v.votes.run(ctx) })
 	parts.Go(func() { v.watch(ctx, doubts) })
 	stale := time.NewTicker(staleCheck)
@@ -135,7 +136,7 @@ func (v *vantage) run(ctx context.Context, doubts *doubts) {
 	}
 }
 
-// choose returns the probes for which this engine is chosen, with the startup probes of their targets.
+// choose returns the probes for which this engine is chosen, together with the startup probes of their targets.
 func (v *vantage) choose() probe.Set {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
@@ -156,8 +157,8 @@ func (v *vantage) choose() probe.Set {
 	return set
 }
 
-// report reports to the vantage's engine which instances run of the targets that it probes, as their owners know them. One
-// that is not known any more stays: its target moves to another owner.
+// report reports to the vantage's engine the running instances of its targets, according to their owners. An instance
+// that is unknown now stays, since its target is moving to another owner.
 func (v *vantage) report(set probe.Set) {
 	v.desiredMu.Lock()
 	before, now := v.instances, map[string]string{}
@@ -180,7 +181,7 @@ func (v *vantage) report(set probe.Set) {
 	}
 }
 
-// noteInstance has the instance of a target reported if it is another one.
+// noteInstance triggers a report if the instance of a target has changed.
 func (v *vantage) noteInstance(target string) {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
@@ -189,7 +190,7 @@ func (v *vantage) noteInstance(target string) {
 	}
 }
 
-// markAll has the ballots about all targets of a set compared with the store's.
+// markAll marks the ballots about all targets of a set to be compared with the store.
 func (v *vantage) markAll(set probe.Set) {
 	targets := []string{""}
 	for id := range set {
@@ -198,9 +199,9 @@ func (v *vantage) markAll(set probe.Set) {
 	v.votes.mark(targets...)
 }
 
-// watch votes whenever the vantage's engine has decided something, until ctx is done.
+// watch votes whenever the vantage's engine decides a probe, until ctx is done.
 func (v *vantage) watch(ctx context.Context, doubts *doubts) {
-	sub := v.engine.SubscribeMemories() // a first verdict may be the initial one
+	sub := v.engine.SubscribeMemories() // not Subscribe: a first verdict may equal the initial one
 	defer sub.Close()
 	isPoll := func(id probe.ID) bool { return id.Kind == probe.Readiness }
 	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
@@ -209,7 +210,7 @@ func (v *vantage) watch(ctx context.Context, doubts *doubts) {
 	}
 }
 
-// ballot returns the ballot of this engine about a target as it is now, nil for none.
+// ballot returns the current ballot of this engine about a target, or nil for none.
 func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 	st, _ := v.engine.Target(target)
 	b, now := ballot{Lease: lease}, time.Now()
@@ -233,15 +234,15 @@ func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 	if len(b.Votes) == 0 {
 		return nil
 	}
-	value, _ := json.Marshal(b) // it has no part that JSON lacks
-	if len(value) > maxBallot { // the name of its instance is that long
+	value, _ := json.Marshal(b) // cannot fail: JSON can encode all of it
+	if len(value) > maxBallot { // the instance name is too long
 		v.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
 		return nil
 	}
 	return value
 }
 
-// isStale reports whether a verdict is not known any more, since no attempt has ended for too long.
+// isStale reports whether a verdict has expired, since no attempt has finished for too long.
 func isStale(st *engine.Status, now time.Time) bool {
 	_, longest := st.Rule.Periods()
 	return !st.ResultAt.IsZero() && now.Sub(st.ResultAt) > stalePeriods*(longest+st.Rule.Timeout)

@@ -17,47 +17,48 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Bounds of what is said about one target. As many ballots as one request may have transactions fit into it.
+// Bounds of the votes about one target. A request can hold as many ballots as it may have transactions.
 const (
-	maxBallot = coord.MaxRequest / coord.MaxTransactions // bytes; a longer ballot counts as none
+	maxBallot = coord.MaxRequest / coord.MaxTransactions // bytes; a longer ballot does not count
 	maxPolls  = 64                                       // probes with a quorum
 )
 
-// maxSeen bounds Vantage.Targets of others: more than one engine can probe, and few enough to be added.
+// maxSeen bounds Vantage.Targets of other engines: more than one engine can probe, and small enough that sums do not
+// overflow.
 const maxSeen = 1 << 24
 
-// Vantage is what an engine that votes says about itself.
+// Vantage is the status that a voting engine publishes about itself.
 type Vantage struct {
-	Zone     string      `json:"zone,omitempty"`     // where it is, at most quorum.MaxZone bytes
-	Doubtful bool        `json:"doubtful,omitempty"` // none of its votes counts: see package doubt
-	Drained  bool        `json:"drained,omitempty"`  // it may have no shards, and is chosen for no quorum: what it knows of targets may be old
-	Targets  int         `json:"targets,omitempty"`  // how many targets with a verdict it probes
-	Failing  int         `json:"failing,omitempty"`  // how many of them fail
-	Lease    coord.Lease `json:"lease"`              // of its membership: its ballots from an earlier one do not count
+	Zone     string      `json:"zone,omitempty"`     // where the engine is, at most quorum.MaxZone bytes
+	Doubtful bool        `json:"doubtful,omitempty"` // the engine doubts its verdicts, and its votes do not count: see package doubt
+	Drained  bool        `json:"drained,omitempty"`  // it may own no shards, and is chosen for no quorum: its knowledge may be old
+	Targets  int         `json:"targets,omitempty"`  // number of targets with a verdict that it probes
+	Failing  int         `json:"failing,omitempty"`  // how many of these targets fail
+	Lease    coord.Lease `json:"lease"`              // of its membership; its ballots under an earlier lease do not count
 }
 
-// ballot is what a vantage says about a target.
+// ballot holds the votes of a vantage about a target.
 type ballot struct {
-	Instance string      `json:"instance"` // of the target, which the votes are about
+	Instance string      `json:"instance"` // the target's instance that the votes are about
 	Lease    coord.Lease `json:"lease"`    // of the vantage's membership
 	Votes    []vote      `json:"votes"`
 }
 
-// vote is what a vantage says about one probe.
+// vote is the vote of a vantage on one probe.
 type vote struct {
 	Poll    string        `json:"poll"` // the name of the probe's poll: see pollOf
 	Verdict probe.Verdict `json:"verdict"`
-	Of      uint32        `json:"of,omitempty"` // the engine.Definition of the probe that has decided it; 0 if that is not the present one
+	Of      uint32        `json:"of,omitempty"` // the engine.Definition that the verdict is about; 0 if it is not the current one
 }
 
-// said is an entry of the votes of the fleet: what an engine says about itself, by its name, or about a target, by that name, a
-// slash, and the target.
+// said is an entry of the fleet's votes: the status of an engine, keyed by its name, or its ballot about a target, keyed
+// by the engine's name, a slash, and the target.
 type said struct {
 	vantage Vantage
 	ballot  ballot
 }
 
-// entryOf returns the name of what an engine says about a target; "" is about itself.
+// entryOf returns the name of an engine's ballot about a target, or of its status if target is "".
 func entryOf(engine, target string) string {
 	if target == "" {
 		return engine
@@ -65,25 +66,26 @@ func entryOf(engine, target string) string {
 	return engine + "/" + target
 }
 
-// electorate is whom a rule chooses from for the targets of a shard.
+// electorate identifies the engines among which a rule chooses for the targets of a shard.
 type electorate struct {
 	shard shard.ID
 	rule  quorum.Rule
 }
 
-// votes mirrors what the engines of the fleet say, as the store shows it, and keeps what this engine says there as it is now.
+// votes mirrors the statuses and ballots of all engines from the store, and keeps this engine's entries there up to
+// date.
 type votes struct {
 	coordinator *coord.Coordinator
 	said        *coord.Mirror[said]
 	rechoose    wake.Signal                                   // set when other engines may be chosen
 	voted       func(target string)                           // called when a ballot about a target has changed
-	ballot      func(target string, lease coord.Lease) []byte // what this engine says about a target now; nil: nothing
+	ballot      func(target string, lease coord.Lease) []byte // returns this engine's current ballot about a target; nil: none
 
 	votesMu     sync.Mutex              // guards all below
 	vantages    map[string]Vantage      // of said, by name
-	chosen      map[electorate][]string // the vantages that were chosen from those there are now
+	chosen      map[electorate][]string // the vantages chosen from the current ones
 	self        Vantage
-	isSelfKnown bool // whether this engine is drained: or else it would be put as drained at first
+	isSelfKnown bool // it is known whether this engine is drained; without it, the engine would first be published as drained
 }
 
 func newVotes(c *coord.Coordinator, zone string) *votes {
@@ -95,7 +97,7 @@ func newVotes(c *coord.Coordinator, zone string) *votes {
 	return v
 }
 
-// run follows the store, and puts what this engine says, until ctx is done.
+// run follows the store, and publishes this engine's entries, until ctx is done.
 func (v *votes) run(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -103,13 +105,13 @@ func (v *votes) run(ctx context.Context) {
 	v.said.Run(ctx)
 }
 
-// changed notes which engines there are, and calls those who wait for votes.
+// changed handles changed entries: it notes the statuses of engines, and calls voted for changed ballots.
 func (v *votes) changed(all []coord.ItemChange[said], isAll bool) {
 	if v.note(all) || isAll {
 		v.rechoose.Set()
 	}
 	if isAll {
-		return // owners look at all votes once a second
+		return // owners check all votes once a second
 	}
 	for _, c := range all {
 		if _, target, isBallot := strings.Cut(c.Name, "/"); isBallot {
@@ -118,7 +120,7 @@ func (v *votes) changed(all []coord.ItemChange[said], isAll bool) {
 	}
 }
 
-// note notes what engines say of themselves, or that they have gone, and reports whether others may be chosen.
+// note updates the statuses of engines, including those that have left, and reports whether other engines may be chosen.
 func (v *votes) note(all []coord.ItemChange[said]) (isRechosen bool) {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
@@ -138,7 +140,7 @@ func (v *votes) note(all []coord.ItemChange[said]) (isRechosen bool) {
 	return isRechosen
 }
 
-// choose returns the engines that a rule chooses for the targets of a shard: none that is drained.
+// choose returns the engines that a rule chooses for the targets of a shard. It chooses no drained engine.
 func (v *votes) choose(id shard.ID, r quorum.Rule) []string {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
@@ -157,8 +159,8 @@ func (v *votes) choose(id shard.ID, r quorum.Rule) []string {
 	return chosen
 }
 
-// about returns the votes about a probe of the vantages that its rule chooses, and which of these have voted on the probe as it
-// is now.
+// about returns the votes on a probe by the vantages that its rule chooses, and which of these have voted on its current
+// definition.
 func (v *votes) about(of joint) (all []quorum.Vote, current map[string]bool) {
 	id, poll := of.id, pollOf(of.id).Name
 	current = map[string]bool{}
@@ -173,18 +175,19 @@ func (v *votes) about(of joint) (all []quorum.Vote, current map[string]bool) {
 	return all, current
 }
 
-// isCurrent reports whether the entries were read in the membership with a lease, and no changes are missing since.
+// isCurrent reports whether the entries were read during the membership with a lease, and no changes were missed since.
 func (v *votes) isCurrent(lease coord.Lease) bool { return lease != 0 && v.said.State().Lease == lease }
 
-// engines returns what the engines have said last of themselves, by name.
+// engines returns the latest statuses of the engines, by name.
 func (v *votes) engines() map[string]Vantage {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
 	return maps.Clone(v.vantages)
 }
 
-// others returns what the other engines see, without those that doubt their verdicts, and until when that is known; zero while
-// the store is away, and until a ttl after the entries were read: these may be from before an outage.
+// others returns the sum of the other engines' statuses, without engines that doubt their verdicts, and when the store
+// was last heard. The time is zero while the store is unreachable, and for one TTL after the entries were read, since
+// they may be from before an outage.
 func (v *votes) others() (s doubt.Sample, heardAt time.Time) {
 	ttl, heardAt, readAt := v.coordinator.TTL(), v.coordinator.Heard(), v.said.State().ReadAt
 	v.votesMu.Lock()
@@ -201,7 +204,7 @@ func (v *votes) others() (s doubt.Sample, heardAt time.Time) {
 	return s, heardAt
 }
 
-// parseSaid returns what an entry says. A value that is none of this release is as none: an engine without a zone, or a ballot
+// parseSaid parses an entry. A value that this release cannot read counts as an engine without a zone, or as a ballot
 // without votes.
 func parseSaid(name string, e coord.Entry, _ said) (s said) {
 	var to any = &s.vantage
@@ -217,7 +220,7 @@ func parseSaid(name string, e coord.Entry, _ said) (s said) {
 	return s
 }
 
-// mark says that what this engine says about targets may have changed; "" is about itself.
+// mark marks this engine's ballots about targets to be compared with the store; "" stands for its status.
 func (v *votes) mark(targets ...string) {
 	names := make([]string, 0, len(targets))
 	for _, target := range targets {
@@ -226,7 +229,7 @@ func (v *votes) mark(targets ...string) {
 	v.said.Mark(names...)
 }
 
-// say changes what this engine says of itself.
+// say changes the status of this engine.
 func (v *votes) say(change func(*Vantage)) {
 	v.votesMu.Lock()
 	before := v.self
@@ -238,8 +241,8 @@ func (v *votes) say(change func(*Vantage)) {
 	}
 }
 
-// setHealth says whether this engine doubts its verdicts, and how many of its targets fail. Others are told
-// of another number only if it differs by a percent of the targets.
+// setHealth sets whether this engine doubts its verdicts, and how many of its targets fail. A new number is published
+// only if it differs by more than one percent of the targets.
 func (v *votes) setHealth(doubtful bool, own doubt.Sample) {
 	v.say(func(self *Vantage) {
 		if doubtful != self.Doubtful || differs(own.Targets, self.Targets, own.Targets) || differs(own.Failing, self.Failing, own.Targets) {
@@ -248,10 +251,10 @@ func (v *votes) setHealth(doubtful bool, own doubt.Sample) {
 	})
 }
 
-// differs reports whether two numbers of so many targets differ by more than one percent of these.
+// differs reports whether two counts differ by more than one percent of a number of targets.
 func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
 
-// followDrains says whether this engine is drained, once that is known, until ctx is done.
+// followDrains publishes whether this engine is drained, once that is known, until ctx is done.
 func (v *votes) followDrains(ctx context.Context) {
 	for {
 		isEligible, isKnown, reassigned := v.coordinator.Eligible()
@@ -269,7 +272,7 @@ func (v *votes) followDrains(ctx context.Context) {
 	}
 }
 
-// own returns what the store is to have under a name of this engine; nil for nothing.
+// own returns the value that the store should have for an entry of this engine; nil for none.
 func (v *votes) own(name string, lease coord.Lease) []byte {
 	if _, target, isBallot := strings.Cut(name, "/"); isBallot {
 		return v.ballot(target, lease)
@@ -281,6 +284,6 @@ func (v *votes) own(name string, lease coord.Lease) []byte {
 		return nil
 	}
 	self.Lease = lease
-	value, _ := json.Marshal(self) // it has no part that JSON lacks
+	value, _ := json.Marshal(self) // cannot fail: JSON can encode all of it
 	return value
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A target is one of its owner's: the other vantages only vote on it.
+// A target belongs only to its owner's engine: the other vantages only vote on it.
 func TestATargetIsInTheEngineOfItsOwnerOnly(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func put(t *testing.T, b coord.Backend, key, value string) {
 	}
 }
 
-// Of five engines three are chosen. The votes of the other two, of engines that do not exist, those that cannot be read,
-// and those that are put under the name of another engine change nothing, and are not among those that are ignored.
+// Three of five engines are chosen. Votes of the other two, votes of engines that do not exist, votes that cannot be
+// read, and votes under the name of another engine change nothing, and are not among the ignored ones.
 func TestOnlyVotesOfChosenVantagesCount(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -90,13 +90,13 @@ func TestOnlyVotesOfChosenVantagesCount(t *testing.T) {
 	})
 }
 
-// The owner of targets dies, and fewer vantages are left than have to vote: the next owner publishes what the one before
-// has, in either direction, and what has happened to the targets since changes nothing.
+// The owner of targets dies, and fewer vantages remain than must vote: the next owner publishes the same verdicts,
+// failing or passing, whatever has happened to the targets since.
 func TestAJointVerdictStandsAfterATakeover(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{Min: 3})
-		for i := 1; i < watched; i += 4 { // of those without a driver
+		for i := 1; i < watched; i += 4 { // some of those without a driver
 			j.world.infect(fmt.Sprintf("shop/web-%d", i), 0)
 		}
 		time.Sleep(time.Minute)
@@ -175,7 +175,7 @@ func (b *busy) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, er
 	return b.Local.Commit(ctx, all...)
 }
 
-// alone makes targets ones with a quorum of one engine.
+// alone gives targets quorums of one engine.
 func alone(targets fleet.Targets) fleet.Targets {
 	targets.Quorums = map[probe.ID]quorum.Rule{}
 	for id := range targets.Probes {
@@ -201,7 +201,7 @@ func TestVotesArePutInBatches(t *testing.T) {
 	})
 }
 
-// delayed is a Backend on which the next request that changes a ballot is late.
+// delayed is a Backend on which the next request that changes a ballot can be delayed.
 type delayed struct {
 	*coordtest.Local
 	delayedMu sync.Mutex // guards all below
@@ -226,7 +226,7 @@ func (d *delayed) delay() {
 	d.isNext = true
 }
 
-// deliver delivers the request that is late.
+// deliver delivers the delayed request.
 func (d *delayed) deliver(t *testing.T) {
 	t.Helper()
 	d.delayedMu.Lock()
@@ -239,7 +239,7 @@ func (d *delayed) deliver(t *testing.T) {
 	}
 }
 
-// A request without an answer is made late, after a newer one: it changes nothing.
+// A request without a response is executed late, after a newer one: it changes nothing.
 func TestAVoteThatComesLateChangesNothing(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestAVoteThatComesLateChangesNothing(t *testing.T) {
 	})
 }
 
-// refusing is a Backend that changes no votes.
+// refusing is a Backend that rejects changes of votes.
 type refusing struct{ *coordtest.Local }
 
 func (r refusing) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
@@ -305,7 +305,8 @@ func TestAStoreThatTakesNoVotesFillsNoLog(t *testing.T) {
 	})
 }
 
-// Changes are missed while an engine is a member of the fleet, and after it is one by another lease: it reads all votes again.
+// Changes are missed while an engine is a member of the fleet, and after it has rejoined with another lease: it reads
+// all votes again.
 func TestVotesAreReadAgainWithAnotherLease(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -331,7 +332,7 @@ func TestVotesAreReadAgainWithAnotherLease(t *testing.T) {
 	})
 }
 
-// slowFleet is a Backend that says late who is a member.
+// slowFleet is a Backend that delivers the members late.
 type slowFleet struct{ *coordtest.Local }
 
 func (s slowFleet) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
@@ -341,7 +342,7 @@ func (s slowFleet) Range(ctx context.Context, prefix string) ([]coord.Entry, coo
 	return s.Local.Range(ctx, prefix)
 }
 
-// All engines choose again with each change of the vantages: an engine that starts is one change.
+// All engines choose again at each change of the vantages: the start of an engine is only one change.
 func TestAnEngineThatStartsIsAVantageOnceItIsKnownWhetherItIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -368,7 +369,7 @@ func TestAnEngineThatStartsIsAVantageOnceItIsKnownWhetherItIsDrained(t *testing.
 	})
 }
 
-// A rule counts votes on many probes of one target as one entry of the store, which is bounded.
+// The votes on the probes of a target share one entry of the store, whose size is bounded.
 func TestTooManyQuorumsOfATargetAreAnError(t *testing.T) {
 	targets := newWorld().targets(1)
 	targets.Quorums = map[probe.ID]quorum.Rule{}

@@ -12,14 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// world is what engines probe and restart: each target runs one instance at a time.
+// world has the targets that engines probe and restart. Each target runs one instance at a time.
 type world struct {
 	worldMu   sync.Mutex // guards all below
 	instances map[string]*instance
 	ended     map[string]int         // by instance: how often it was terminated
-	asked     map[string]int         // by instance: how often an engine asked for that
-	log       map[string][]time.Time // by target: when its instances have ended
-	acting    map[string]int         // by instance: lasting drivers that terminate it now
+	asked     map[string]int         // by instance: how often an engine requested its termination
+	log       map[string][]time.Time // by target: when its instances were terminated
+	acting    map[string]int         // by instance: lasting drivers that are terminating it
 	overlaps  []string               // instances that two drivers terminated at the same time
 }
 
@@ -27,7 +27,7 @@ type instance struct {
 	id        string
 	n         int
 	sick      bool
-	isChronic bool // those after it are sick, too
+	isChronic bool // later instances are sick, too
 	healed    time.Time
 	gone      chan struct{}
 	lag       time.Duration // how long it takes to terminate
@@ -59,14 +59,14 @@ func (w *world) infect(target string, lag time.Duration) {
 	w.get(target).sick, w.get(target).lag = true, lag
 }
 
-// heal makes the instance of a target well.
+// heal heals the instance of a target.
 func (w *world) heal(target string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
 	w.get(target).heal()
 }
 
-// healAll makes all instances well that run, and those after them.
+// healAll heals all running instances and their successors.
 func (w *world) healAll() {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -82,8 +82,8 @@ func (in *instance) heal() {
 	}
 }
 
-// wellFor returns for how long the running instance of a target has been well after it was sick; 0 if it is not the
-// one that is asked for, or was not healed.
+// wellFor returns how long the running instance of a target has been well since it was healed; 0 if it is not the
+// instance id, or was not healed.
 func (w *world) wellFor(target, id string) time.Duration {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -94,7 +94,7 @@ func (w *world) wellFor(target, id string) time.Duration {
 	return time.Since(in.healed)
 }
 
-// cripple makes all instances of a target sick, which take a lag to terminate.
+// cripple makes all instances of a target sick, and makes them take lag to terminate.
 func (w *world) cripple(target string, lag time.Duration) {
 	w.infect(target, lag)
 	w.worldMu.Lock()
@@ -102,7 +102,7 @@ func (w *world) cripple(target string, lag time.Duration) {
 	w.get(target).isChronic = true
 }
 
-// restarts returns when the instances of a target have ended.
+// restarts returns when the instances of a target were terminated.
 func (w *world) restarts(target string) []time.Time {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -121,7 +121,7 @@ func (w *world) counts(id string) (asked, ended int) {
 	return w.asked[id], w.ended[id]
 }
 
-// end terminates an instance if it runs.
+// end terminates an instance if it is running.
 func (w *world) end(target, id string) {
 	w.worldMu.Lock()
 	w.asked[id]++
@@ -130,7 +130,7 @@ func (w *world) end(target, id string) {
 	time.AfterFunc(lag, func() { w.replace(target, id) })
 }
 
-// replace puts the next instance in the place of one, if that runs.
+// replace starts the next instance in place of one, if that is running.
 func (w *world) replace(target, id string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -148,7 +148,7 @@ func (w *world) replace(target, id string) {
 	w.instances[target] = next
 }
 
-// enter notes that a driver begins to terminate an instance, and returns how long that takes.
+// enter records that a driver begins to terminate an instance, and returns how long that takes.
 func (w *world) enter(target, id string) (lag time.Duration) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -165,7 +165,7 @@ func (w *world) exit(id string) {
 	w.acting[id]--
 }
 
-// isActing reports whether a lasting driver terminates an instance now.
+// isActing reports whether a lasting driver is terminating an instance.
 func (w *world) isActing(id string) bool {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -179,11 +179,11 @@ func (w *world) overlapping() []string {
 	return slices.Clone(w.overlaps)
 }
 
-// driver is how one engine terminates the instances of a target.
+// driver is one engine's driver of a target.
 type driver struct {
 	world  *world
 	target string
-	asks   func(id string) // is called before an instance is terminated, if it is set
+	asks   func(id string) // called before an instance is terminated, if it is set
 }
 
 func (driver) SetFailed(func(error)) {}
@@ -208,8 +208,8 @@ func (d driver) Run(ctx context.Context, began func(restart.Begun), end <-chan t
 	}
 }
 
-// lasting is a driver that terminates instances in its engine, as one that runs a command does: that takes a
-// time, and ends when the driver is stopped.
+// lasting is a driver that terminates instances inside its engine, like one that runs a command: that takes time, and is
+// interrupted when the driver is stopped.
 type lasting struct {
 	driver
 	lacks func() bool // reports whether it cannot begin now, for a shortage
@@ -238,15 +238,15 @@ func (d lasting) Run(ctx context.Context, began func(restart.Begun), end <-chan 
 		d.asks(in.id)
 		d.world.replace(d.target, in.id)
 		return restart.Exit{}
-	case <-in.gone: // at the request of an engine that was suspended afterwards
+	case <-in.gone: // requested by an engine that was suspended afterwards
 		return restart.Exit{Code: 143}
 	case <-ctx.Done():
 		return stopped()
 	}
 }
 
-// targets are n targets of a fleet: every other has a driver and a liveness probe, all have a readiness
-// probe that fails while the target is sick.
+// targets returns n targets of a fleet: every other has a driver and a liveness probe, and all have a readiness probe
+// that fails while the target is sick.
 func (w *world) targets(n int) fleet.Targets {
 	t := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
 	for i := range n {
@@ -255,7 +255,7 @@ func (w *world) targets(n int) fleet.Targets {
 			Rule: probe.Rule{Period: time.Second, FailureThreshold: 2}, HandlerName: "test", Revision: "1",
 			Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
 				if w.isSick(target) {
-					return probe.Fail("test.sick", "since %v", time.Now()) // each attempt has another detail
+					return probe.Fail("test.sick", "since %v", time.Now()) // each attempt has a different detail
 				}
 				return probe.Result{Outcome: probe.Success}
 			}),

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// slow is a receiver that accepts notices after a time.
+// slow is a receiver that accepts notices after a delay.
 type slow struct {
 	*receiver
 	takes time.Duration
@@ -28,7 +28,7 @@ func (r slow) Send(ctx context.Context, notices []notify.Notice) error {
 	}
 }
 
-// What changes without a transition while a notice about the same target is being sent is told afterwards.
+// A change without a transition, while a notice about the same target is being sent, is reported afterwards.
 func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.spec.Timeout, s.spec.Settings = time.Minute, "slow"
@@ -43,7 +43,7 @@ func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 		s.expect("db not_ready")
 		s.say(probe.Success, "db")
 		pass(10 * time.Second)
-		s.expect("db ready ends") // and that web is not ready is being sent
+		s.expect("db ready ends") // the notice that web is not ready is being sent
 		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{{Target: "web", Kind: probe.Readiness}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +64,12 @@ func TestAGroupThatIsRemovedIsNoLongerInTrouble(t *testing.T) {
 	})
 }
 
-// One that coalesces compares what has happened at once, not with the next tick.
+// A notifier that coalesces compares changed subjects immediately, not at the next tick.
 func TestWhatIsCoalescedIsToldAtOnce(t *testing.T) {
 	in(t, "web other", func(s *scene) {
 		s.spec.Coalesce = true
 		s.apply()
-		if err := s.groups.Apply(map[string]group.Rule{}); err != nil { // whose changes would be a reason to look
+		if err := s.groups.Apply(map[string]group.Rule{}); err != nil { // their changes would trigger a comparison
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -82,7 +82,7 @@ func TestWhatIsCoalescedIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// A receiver that is shown by the same name, and is another one, does not know what that was told.
+// A receiver with the same name but a different identity has no notices yet.
 func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
 	in(t, "web b c d", func(s *scene) {
 		s.spec.Receivers[0].Identity = "https://chat/one"
@@ -110,7 +110,7 @@ func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
 	})
 }
 
-// A trouble about which a receiver is not to be told any more ends for it then, and not when it began.
+// A trouble that is no longer selected ends for the receiver at that time, not when the trouble began.
 func TestATroubleThatIsNoLongerSelectedEndsNow(t *testing.T) {
 	in(t, "web b c d", func(s *scene) {
 		s.say(probe.Failure, "web")
@@ -127,7 +127,7 @@ func TestATroubleThatIsNoLongerSelectedEndsNow(t *testing.T) {
 	})
 }
 
-// What a state file has while a reload waits for a receiver is what the receiver was told.
+// While a reload waits for a receiver, the saved values are the receiver's accepted notices.
 func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 	in(t, "web other", func(s *scene) {
 		s.say(probe.Failure, "web")
@@ -135,7 +135,7 @@ func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 		s.spec.Settings = "stays"
 		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return staying{s.to}, nil }
 		s.apply()
-		s.say(probe.Failure, "other") // it is being told
+		s.say(probe.Failure, "other") // its notice is being sent
 		before := valuesOf(s.notifiers)
 		s.spec.Settings = "again"
 		applied := make(chan struct{})
@@ -155,7 +155,7 @@ func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 	})
 }
 
-// staying is a receiver that ends late when it is not needed any more.
+// staying is a receiver that takes long to close.
 type staying struct{ *receiver }
 
 func (r staying) Send(ctx context.Context, _ []notify.Notice) error {

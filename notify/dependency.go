@@ -8,12 +8,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxWait bounds how long nobody is told of a target's trouble, since it may be that of another target.
+// maxWait bounds the delay of a notice of a target's trouble while another target may explain it.
 const maxWait = time.Minute
 
-// dependencyWait returns how long after a target has begun to fail the verdicts may come of those that it
-// depends on, and that may have failed at the same time: as long as the slowest of their probes takes, and until what
-// other engines have found is known here; at most maxWait. It is 0 for a target that depends on none.
+// dependencyWait returns how long after a target has begun to fail its dependencies may still be found to fail, if they
+// failed at the same time: the detection time of their slowest probe, plus the delay until findings of other engines
+// arrive here; at most maxWait. It is 0 for a target without dependencies.
 func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
 	for _, on := range e.Admin().Dependencies(target) {
 		d, _ := e.Admin().Dependency(on)
@@ -24,8 +24,8 @@ func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
 	return min(wait, maxWait)
 }
 
-// undecided returns until when a trouble of a target may turn out to be that of another one, on which it depends. Zero if
-// it depends on none.
+// undecided returns the time until which a trouble of a target may turn out to be explained by a dependency. It is zero
+// if there are no dependencies.
 func (s *targetSource) undecided(ev *event) (until time.Time) {
 	if !ev.explicable {
 		return time.Time{}
@@ -36,8 +36,8 @@ func (s *targetSource) undecided(ev *event) (until time.Time) {
 	return time.Time{}
 }
 
-// hiddenSince reports whether a trouble has turned out to be that of another target since the event, and before a time, or
-// nobody is to be told of the target since then: it is paused, damped or removed.
+// hiddenSince reports whether, after the event and until a time, a dependency was found to explain the trouble, or the
+// target became one that is not reported: it is paused, damped or removed.
 func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 	if _, exists := s.engine.Target(ev.Name); !exists && !s.isConfigured(ev.Name) {
 		return true
@@ -64,8 +64,8 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 	return false
 }
 
-// hasExplained reports whether a target of another engine, which has its history, explains failures of those that depend
-// on it, or has done so between two times: then a probe of it that passes has begun to pass in between.
+// hasExplained reports whether a target of another engine, whose history is not available here, explains failures of its
+// dependents, or did so between two times: in that case a passing probe of it began to pass in between.
 func hasExplained(d *engine.Dependency, from, to time.Time) bool {
 	for i := range d.Probes {
 		p := &d.Probes[i]
@@ -76,14 +76,14 @@ func hasExplained(d *engine.Dependency, from, to time.Time) bool {
 	return verdict.ExplainsDependents(d.State)
 }
 
-// explains reports whether a target is, after a transition, in a state that explains failures of those that
-// depend on it. That it is paused or damped does not change that.
+// explains reports whether a transition leads to a state that explains failures of the target's dependents, even if the
+// target is paused or damped.
 func explains(tr *engine.Transition) bool {
 	hidden := tr.State == probe.StatePaused || tr.State == probe.StateDamped
 	return verdict.ExplainsDependents(tr.State) || hidden && tr.Kind != 0 && tr.Verdict == probe.Failing && !tr.Warns
 }
 
-// mayBeExplained reports whether a target is in trouble, and that may turn out to be that of another one.
+// mayBeExplained reports whether a target is in trouble, and a dependency may still turn out to explain that.
 func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
 	wait := dependencyWait(e, target)
 	if wait == 0 {
@@ -93,7 +93,7 @@ func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
 	return isExplicable(st.State) && now.Before(st.Since.Add(wait))
 }
 
-// isExplicable reports whether a target is in a trouble that is none if one on which it depends is in trouble.
+// isExplicable reports whether a state is a trouble that does not count if a dependency of the target is in trouble.
 func isExplicable(s probe.TargetState) bool {
 	return s.InTrouble() && verdict.OfDependent(s) != s
 }

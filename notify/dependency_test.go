@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
-// slowParent makes web depend on db, whose probe finds a failure after 5 to 15 s, and returns how long that takes
-// at the most. The probe of web takes a second at most. The group is not told about.
+// slowParent makes web depend on db, whose probe detects a failure after 5 to 15 s, and returns the maximum detection
+// time. The probe of web takes at most a second. Groups are not selected.
 func (s *scene) slowParent() (detection time.Duration) {
 	s.t.Helper()
 	s.spec.Selection.Groups = nil
@@ -48,12 +48,12 @@ func (s *scene) answer(o probe.Outcome, targets ...string) {
 	}
 }
 
-// Nobody is told of a child that fails with its parent, although its own probe finds that first.
+// A child that fails with its parent is not reported, although its own probe detects the failure first.
 func TestAChildIsNotToldBeforeItsParentIsDecided(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		detection, rng := s.slowParent(), rand.New(rand.NewPCG(1, 2))
 		for range 50 {
-			pass(time.Duration(rng.Int64N(int64(5 * time.Second)))) // anywhere in the parent's period
+			pass(time.Duration(rng.Int64N(int64(5 * time.Second)))) // at any time in the parent's period
 			s.answer(probe.Failure, "db", "web")
 			pass(detection + 2*time.Second)
 			s.expect("db not_ready")
@@ -68,7 +68,7 @@ func TestAChildIsNotToldBeforeItsParentIsDecided(t *testing.T) {
 	})
 }
 
-// The parent is a target that another engine probes: its verdict comes later, and without a history.
+// The parent is a target of another engine: its verdict arrives later, and without a history.
 func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.spec.Selection.Groups = nil
@@ -81,7 +81,7 @@ func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
 		detection := rule.WithDefaults().DetectionTime()
 
 		s.answer(probe.Failure, "web")
-		pass(detection + delay - time.Second) // as late as the verdict may come
+		pass(detection + delay - time.Second) // just before the latest time at which the verdict may arrive
 		s.expect("")
 		others.Say(db, probe.Failing)
 		pass(time.Minute)
@@ -99,7 +99,7 @@ func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
 		pass(time.Minute)
 		s.expect("web ready ends")
 
-		s.answer(probe.Failure, "web") // both fail for a while, and are well before the wait is over
+		s.answer(probe.Failure, "web") // both fail for a while, and recover before the wait is over
 		pass(2 * time.Second)
 		others.Say(db, probe.Failing)
 		pass(2 * time.Second)
@@ -110,8 +110,8 @@ func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
 	})
 }
 
-// A trouble that is the child's own is told in time, also one that has ended by then, and in its order. Others do
-// not wait for it.
+// A trouble of the child itself is reported once the parent is decided, even if it has ended by then, and in order.
+// Other targets do not wait for it.
 func TestATroubleOfAChildIsToldWhenItsParentIsDecided(t *testing.T) {
 	in(t, "db web other", func(s *scene) {
 		detection, rng := s.slowParent(), rand.New(rand.NewPCG(3, 4))
@@ -128,7 +128,7 @@ func TestATroubleOfAChildIsToldWhenItsParentIsDecided(t *testing.T) {
 			s.say(probe.Success, "other")
 			s.expect("other ready ends")
 			want := "web not_ready"
-			if n%2 == 0 { // it is short
+			if n%2 == 0 { // a short trouble
 				s.answer(probe.Success, "web")
 				want += ", web ready ends"
 			}
@@ -140,7 +140,7 @@ func TestATroubleOfAChildIsToldWhenItsParentIsDecided(t *testing.T) {
 	})
 }
 
-// With a receiver that was away it is the same: what the history says of both decides.
+// The same holds for a receiver that was unreachable: the history of both targets decides.
 func TestAReceiverThatWasAwayIsNotToldOfAChildThatIsExplained(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		detection := s.slowParent()
@@ -161,7 +161,7 @@ func TestAReceiverThatWasAwayIsNotToldOfAChildThatIsExplained(t *testing.T) {
 	})
 }
 
-// An engine that ends while a notice waits has not forgotten it.
+// If an engine exits while a notice waits, the notice is not lost.
 func TestWhatWaitsIsToldByTheNextEngine(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		detection := s.slowParent()
@@ -177,7 +177,7 @@ func TestWhatWaitsIsToldByTheNextEngine(t *testing.T) {
 	})
 }
 
-// An engine that has lost its lease while a notice waits leaves it to the next owner.
+// An engine that has lost its lease while a notice waits leaves the notice to the next owner.
 func TestWhatWaitsIsNotToldByAnEngineThatMayNoLongerTell(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		detection := s.slowParent()
@@ -195,12 +195,12 @@ func TestWhatWaitsIsNotToldByAnEngineThatMayNoLongerTell(t *testing.T) {
 	})
 }
 
-// Nobody is told of a target that was paused, put under maintenance, damped or removed while its notice waited.
+// A target that was paused, put under maintenance, damped or removed while its notice waited is not reported.
 func TestATroubleThatWaitsIsNotToldOfATargetThatIsSilencedMeanwhile(t *testing.T) {
 	web := probe.ID{Target: "web", Kind: probe.Readiness}
 	for name, c := range map[string]struct {
 		silence func(s *scene)
-		end     func(s *scene) // of the silence; nil for none
+		end     func(s *scene) // ends the silence; nil for none
 	}{
 		"paused": {
 			func(s *scene) {
@@ -254,7 +254,7 @@ func TestATroubleThatWaitsIsNotToldOfATargetThatIsSilencedMeanwhile(t *testing.T
 	}
 }
 
-// A notifier that tells how targets are, and not each transition, waits likewise, and so does a group.
+// A notifier that coalesces waits as well, and so does a group.
 func TestGroupsAndCoalescedNoticesWaitForParents(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		detection := s.slowParent()
@@ -282,7 +282,7 @@ func TestGroupsAndCoalescedNoticesWaitForParents(t *testing.T) {
 	})
 }
 
-// A group whose members are stopped as somebody has asked is not down for the night, but it is once another one fails.
+// A group whose members were stopped on request is not reported as down, but is once another member fails.
 func TestNobodyIsToldOfAGroupWhoseMembersWereStopped(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.spec.Selection.Groups = []string{"*"}
@@ -310,7 +310,7 @@ func TestNobodyIsToldOfAGroupWhoseMembersWereStopped(t *testing.T) {
 	})
 }
 
-// However slow a parent is, its child waits for a minute at the most.
+// However slow a parent is, its child waits for at most a minute.
 func TestAChildWaitsForAMinuteAtTheMost(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.slowParent()

@@ -7,44 +7,43 @@ import (
 	"time"
 )
 
-// feed knows what a receiver was told and decides what it is to be told next. It has neither I/O nor a
-// clock, and is not safe for concurrent use.
+// feed keeps the notices that a receiver has accepted, and decides which to send next. It has neither I/O nor a clock,
+// and is not safe for concurrent use.
 //
-// It goes through the events of targets in their order. Once there is none, it compares the
-// subjects of open with what the receiver was told, and then repeats what is due. A trouble that may turn
-// out to be that of another target waits until that is decided, with the later events of its target:
-// others do not wait for it.
+// It processes the events of targets in order. When there are no more, it compares the open subjects with the accepted
+// notices, and then repeats notices that are due. A trouble that may turn out to be explained by another target waits
+// until that is decided, together with the later events of its target; other targets do not wait for it.
 type feed struct {
 	spec    *Spec
 	targets *targetSource
-	sources map[Kind]source // with targets
+	sources map[Kind]source // by kind, including targets
 
-	cursor uint64               // of the last event that the receiver has accepted, or that was not for it
-	told   map[Subject]told     // what the receiver was told is in trouble
-	open   map[Subject]uint64   // to be compared, each with the number of its mark
-	marks  uint64               // so far
-	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
-	lost   uint64               // events that were forgotten before they were told
-	handed map[Subject]struct{} // which know was called with since the last batch
-	missed map[Subject]*missed  // troubles that began while no engine could tell about them
+	cursor uint64               // of the last event that the receiver has accepted, or that was not meant for it
+	told   map[Subject]told     // accepted notices of subjects in trouble
+	open   map[Subject]uint64   // subjects to be compared, each with the number of its mark
+	marks  uint64               // number of marks so far
+	held   map[Subject]struct{} // subjects in trouble that must not be reported now; they are opened again
+	lost   uint64               // number of events that the history dropped before they were reported
+	handed map[Subject]struct{} // subjects for which know was called since the last batch
+	missed map[Subject]*missed  // troubles that began while no engine could report them
 
-	waiting map[Subject][]waitingEvent // before the cursor, and not told yet; none is empty
+	waiting map[Subject][]waitingEvent // events before the cursor that were not reported yet; no queue is empty
 }
 
-// waitingEvent is an event of a subject that waits, or is behind one that does.
+// waitingEvent is an event that waits, or that is queued behind one that waits.
 type waitingEvent struct {
 	event
-	until time.Time // zero: it does not wait
+	until time.Time // zero: the event does not wait itself
 }
 
-// missed is a trouble of which the receiver was not told, since no engine could tell about it. If it has lasted for minMissed, the
-// receiver is told of it later, and then of its end. It is not changed after it was put into a map.
+// missed is a trouble that the receiver was not notified of, since no engine could. If it has lasted for minMissed, the
+// receiver is later notified of it and of its end. It must not be modified after it was put into a map.
 type missed struct {
 	event
 	endedAt time.Time // zero while it lasts
 }
 
-// minMissed is how long a trouble must have lasted.
+// minMissed is how long a missed trouble must have lasted to be reported.
 const minMissed = 20 * time.Second
 
 // told is a notice that a receiver has accepted.
@@ -54,29 +53,29 @@ type told struct {
 	rejected bool      // the receiver has rejected it: it is not repeated
 }
 
-// batch is what a receiver is to be told next, and what the feed is once it has accepted that.
+// batch has the next notices for a receiver, and the changes of the feed once the receiver has accepted them.
 type batch struct {
 	notices  []Notice
 	cursor   uint64
-	told     map[Subject]*Notice  // nil: that it is no longer in trouble
+	told     map[Subject]*Notice  // nil: no longer in trouble
 	compared map[Subject]uint64   // no longer open, unless they were marked again meanwhile
 	opened   map[Subject]struct{} // to be compared next
 	held     map[Subject]struct{} // to be compared later
 	lost     uint64
-	waiting  map[Subject][]waitingEvent // replaces what waits of these subjects
+	waiting  map[Subject][]waitingEvent // replaces the queues of these subjects
 	missed   map[Subject]*missed        // replaces those of these subjects; nil: none
 	rejected bool                       // by the receiver
-	more     bool                       // there are further events or subjects to look at
+	more     bool                       // there are more events or subjects to process
 }
 
 func newFeed(spec *Spec, targets *targetSource, groups *groupSource) feed {
 	return feed{spec: spec, targets: targets, sources: map[Kind]source{KindTarget: targets, KindGroup: groups}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, missed: map[Subject]*missed{}, waiting: map[Subject][]waitingEvent{}}
 }
 
-// maxLook bounds the events and subjects that one call of next looks at.
+// maxLook bounds the events and subjects that one call of next processes.
 const maxLook = 1000
 
-// next returns what to tell next: at most limit notices.
+// next returns the next batch, with at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
 	clear(f.handed)
 	b := batch{cursor: f.cursor, told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, missed: map[Subject]*missed{}, waiting: map[Subject][]waitingEvent{}}
@@ -98,7 +97,7 @@ func (f *feed) next(now time.Time, limit int) batch {
 	return b
 }
 
-// decide goes through the targets that wait, and tells what has been decided.
+// decide processes the waiting events whose wait is over.
 func (f *feed) decide(b *batch, now time.Time, limit int) {
 	for subject, queue := range f.waiting {
 		for len(queue) > 0 {
@@ -110,7 +109,7 @@ func (f *feed) decide(b *batch, now time.Time, limit int) {
 				return
 			}
 			ev, until := queue[0].event, queue[0].until
-			if is, _ := f.targets.current(subject.Name); is.level == others { // since the event
+			if is, _ := f.targets.current(subject.Name); is.level == others { // changed since the event
 				ev.level = others
 			}
 			if ev.level == others || until.IsZero() || !f.targets.hiddenSince(&ev, until) {
@@ -122,7 +121,7 @@ func (f *feed) decide(b *batch, now time.Time, limit int) {
 	}
 }
 
-// queueOf returns what waits of a subject once the receiver has accepted a batch.
+// queueOf returns the waiting events of a subject, as they are once the receiver has accepted a batch.
 func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
 	if queue, ok := b.waiting[s]; ok {
 		return queue
@@ -130,8 +129,8 @@ func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
 	return f.waiting[s]
 }
 
-// wait puts an event behind those of its subject that wait, or makes it wait if it is not known yet whose
-// trouble it is. It reports whether the event is not to be told now: it waits, or is hidden.
+// wait queues an event behind the waiting events of its subject, or makes it wait if it is undecided whether another
+// target explains the trouble. It reports whether the event must not be reported now, since it waits or is hidden.
 func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 	queue := f.queueOf(b, ev.Subject)
 	until := f.undecided(b, ev)
@@ -142,8 +141,8 @@ func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 	return true
 }
 
-// undecided returns until when an event has to wait; zero if the receiver is not to be told of it, or
-// knows already that the subject is in trouble.
+// undecided returns the time until which an event must wait. It is zero if the receiver is not to be notified of the
+// event, or already knows that the subject is in trouble.
 func (f *feed) undecided(b *batch, ev *event) (until time.Time) {
 	if ev.Kind != KindTarget || ev.level != firing || ev.held || f.toldBy(b, ev.Subject) != nil || !f.spec.Selection.selects(ev) {
 		return time.Time{}
@@ -151,7 +150,7 @@ func (f *feed) undecided(b *batch, ev *event) (until time.Time) {
 	return f.targets.undecided(ev)
 }
 
-// follow goes through the events of targets. If the notifier coalesces them, it opens their targets.
+// follow processes the events of targets. If the notifier coalesces them, it only opens their targets.
 func (f *feed) follow(b *batch, now time.Time, limit int) {
 	from := f.cursor
 	events, to := f.targets.after(from, maxLook)
@@ -179,7 +178,7 @@ func (f *feed) follow(b *batch, now time.Time, limit int) {
 	b.lost += to - from - looked
 }
 
-// compare compares open subjects of a kind with what the receiver was told.
+// compare compares open subjects of a kind with the accepted notices.
 func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 	looked := 0
 	for subject, mark := range f.open {
@@ -202,7 +201,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 		case !exists:
 			ev = event{level: well, Notice: Notice{Subject: subject, State: "removed"}}
 		}
-		if ev.level == firing && !f.spec.Selection.selects(&ev) { // any more
+		if ev.level == firing && !f.spec.Selection.selects(&ev) { // no longer selected
 			ev = event{level: well, Notice: Notice{Subject: subject, State: "unselected"}}
 		}
 		if ev.level == well && !exists || ev.At.IsZero() {
@@ -217,8 +216,9 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 	}
 }
 
-// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
-// got there, or it was told: this is right after the event at most, which may not be there yet.
+// undecidedNow is undecided for the current state of a subject. Unless the notifier coalesces, the event that led to
+// this state waits itself, or was processed already; then the comparison waits at most one tick, in case that the event
+// is not in the history yet.
 func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
 	until = f.undecided(b, ev)
 	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
@@ -227,7 +227,7 @@ func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
 	return until
 }
 
-// step tells what an event is for the receiver.
+// step processes an event: it adds the notice that the event requires, if any.
 func (f *feed) step(b *batch, ev *event, now time.Time) {
 	before := f.toldBy(b, ev.Subject)
 	switch {
@@ -237,7 +237,7 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 			b.held[ev.Subject] = struct{}{}
 		}
 	case ev.level == others:
-		b.held[ev.Subject] = struct{}{} // it is compared once this engine may tell
+		b.held[ev.Subject] = struct{}{} // it is compared again once this engine may report it
 		f.miss(b, ev)
 	case ev.level == well || !f.spec.Selection.selects(ev):
 		if before != nil {
@@ -247,11 +247,11 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 		}
 	case ev.held:
 		if before == nil {
-			b.held[ev.Subject] = struct{}{} // it is told once nothing holds it any more
+			b.held[ev.Subject] = struct{}{} // it is reported once nothing holds it
 		}
 	case ev.outdated:
-		b.held[ev.Subject] = struct{}{} // what was notified holds until an attempt has an outcome
-	case ev.restarted && before != nil: // what was told holds: the cure is under way
+		b.held[ev.Subject] = struct{}{} // the last notice remains valid until an attempt has an outcome
+	case ev.restarted && before != nil: // the last notice remains valid: a restart is under way
 	case before != nil && before.State != ev.State && before.Severity == ev.Severity && now.Before(f.sentAt(b, ev.Subject, now).Add(settle)):
 		b.held[ev.Subject] = struct{}{}
 	default:
@@ -259,8 +259,8 @@ func (f *feed) step(b *batch, ev *event, now time.Time) {
 	}
 }
 
-// miss notes that a trouble begins or ends while another engine tells about its subject, or none. If it is another one, this
-// engine loses the subject, or know is called.
+// miss records that a trouble begins or ends while another engine or no engine sends the notices of its subject. If it
+// is another engine, this engine loses the subject, or know is called.
 func (f *feed) miss(b *batch, ev *event) {
 	m := f.missedBy(b, ev.Subject)
 	switch {
@@ -269,13 +269,13 @@ func (f *feed) miss(b *batch, ev *event) {
 	case ev.own == firing && m == nil && !ev.held && f.toldBy(b, ev.Subject) == nil && f.spec.Selection.selects(ev):
 		b.missed[ev.Subject] = &missed{event: *ev}
 	case ev.own == firing && m != nil:
-		b.missed[ev.Subject] = &missed{event: m.event} // it goes on
+		b.missed[ev.Subject] = &missed{event: m.event} // it continues
 	case ev.own == well && m != nil && m.endedAt.IsZero():
 		b.missed[ev.Subject] = &missed{m.event, ev.At}
 	}
 }
 
-// makeUp tells of a trouble that was missed, and has ended: the end is told next.
+// makeUp adds the notice of a missed trouble that has ended. Its end is reported next.
 func (f *feed) makeUp(b *batch, ev *event) {
 	m := f.missedBy(b, ev.Subject)
 	if m == nil {
@@ -289,7 +289,7 @@ func (f *feed) makeUp(b *batch, ev *event) {
 	}
 }
 
-// missedBy returns the missed trouble of a subject once the receiver has accepted a batch, or nil.
+// missedBy returns the missed trouble of a subject as it is once the receiver has accepted a batch, or nil.
 func (f *feed) missedBy(b *batch, s Subject) *missed {
 	if m, ok := b.missed[s]; ok {
 		return m
@@ -297,11 +297,11 @@ func (f *feed) missedBy(b *batch, s Subject) *missed {
 	return f.missed[s]
 }
 
-// settle is the time after a notice of a trouble in which the receiver is not told of another state of the same
-// trouble: an instance that fails goes through several within a second. Afterwards it is told the state then.
+// settle is the time after a notice in which the receiver is not notified of other states of the same trouble, since a
+// failing instance goes through several within a second. After that time it is notified of the state then.
 const settle = 5 * time.Second
 
-// sentAt returns when the receiver was last told that a subject is in trouble, or now if it is being told.
+// sentAt returns when the receiver was last sent the trouble of a subject, or now if that is in the batch.
 func (f *feed) sentAt(b *batch, s Subject, now time.Time) time.Time {
 	if _, fresh := b.told[s]; fresh {
 		return now
@@ -309,7 +309,7 @@ func (f *feed) sentAt(b *batch, s Subject, now time.Time) time.Time {
 	return f.told[s].sent
 }
 
-// toldBy returns what the receiver was told about a subject once it has accepted a batch, or nil.
+// toldBy returns the accepted notice of a subject in trouble as it is once the receiver has accepted a batch, or nil.
 func (f *feed) toldBy(b *batch, s Subject) *Notice {
 	if n, ok := b.told[s]; ok {
 		return n
@@ -320,7 +320,7 @@ func (f *feed) toldBy(b *batch, s Subject) *Notice {
 	return nil
 }
 
-// end tells that a subject is no longer in trouble, under the labels under which it was.
+// end adds a notice that a subject is no longer in trouble, with the same labels as the notice of the trouble.
 func (f *feed) end(b *batch, before *Notice, ev *event) {
 	n := *before
 	n.Firing, n.State, n.Reason, n.Detail, n.Probe = false, ev.State, ev.Reason, ev.Detail, ev.Probe
@@ -332,7 +332,7 @@ func (f *feed) end(b *batch, before *Notice, ev *event) {
 	b.told[n.Subject] = nil
 }
 
-// fire tells that a subject is in trouble, unless the receiver knows that and the state.
+// fire adds a notice that a subject is in trouble, unless the receiver already knows the trouble and the state.
 func (f *feed) fire(b *batch, before *Notice, ev *event) {
 	b.missed[ev.Subject] = nil
 	n := ev.Notice
@@ -348,10 +348,10 @@ func (f *feed) fire(b *batch, before *Notice, ev *event) {
 		b.notices = append(b.notices, n)
 	}
 	n.Before = nil
-	b.told[n.Subject] = &n // also another reason: it is repeated with that
+	b.told[n.Subject] = &n // also if only the reason has changed: repetitions have it
 }
 
-// labels returns the labels of an event's subject, and those of the notifier.
+// labels returns the labels of an event's subject, overridden by those of the notifier.
 func (f *feed) labels(ev *event) map[string]string {
 	all := make(map[string]string, len(ev.Labels)+len(f.spec.Labels))
 	maps.Copy(all, ev.Labels)
@@ -359,8 +359,8 @@ func (f *feed) labels(ev *event) map[string]string {
 	return all
 }
 
-// repeat repeats what the receiver was told a time ago and still holds. Of others, too, since it may be that no engine
-// can tell now, but none that is well: the one that tells about it may have told that it has ended.
+// repeat repeats notices that are due and still valid. It includes subjects of other engines, since possibly no engine
+// can report now, but not those that are well: the engine responsible may already have reported their end.
 func (f *feed) repeat(b *batch, now time.Time, limit int) {
 	if f.spec.Resend == 0 {
 		return
@@ -382,8 +382,8 @@ func (f *feed) repeat(b *batch, now time.Time, limit int) {
 	}
 }
 
-// accept makes the feed what it is once the receiver has accepted a batch, and returns the subjects
-// about which it was told something else than before, each with whether it was told anything before.
+// accept updates the feed after the receiver has accepted a batch. It returns the subjects whose accepted notice has
+// changed, each with whether there was one before.
 func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 	changed = map[Subject]bool{}
 	f.cursor = b.cursor
@@ -409,7 +409,7 @@ func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 	}
 	for subject, n := range b.told {
 		if _, isHanded := f.handed[subject]; isHanded && n == nil {
-			continue // the receiver knows what the other engine has told it since
+			continue // the receiver may have been notified by the other engine since
 		}
 		t, wasTold := f.told[subject]
 		if changed[subject] = wasTold; n == nil {
@@ -431,7 +431,7 @@ func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 	return changed
 }
 
-// resumeCursor returns the cursor with which the next engine resumes: it tells what waits.
+// resumeCursor returns the cursor from which the next engine resumes, so that it reports the waiting events.
 func (f *feed) resumeCursor() uint64 {
 	cursor := f.cursor
 	for _, queue := range f.waiting {
@@ -440,10 +440,10 @@ func (f *feed) resumeCursor() uint64 {
 	return cursor
 }
 
-// know makes the receiver know of a trouble as if it had just been told of it, or of none, and compares its subject. It
-// reports whether there is something to compare: nothing if the receiver knew of none, and is to know of none.
+// know replaces the accepted notice of a subject by n, as if it had just been sent, or removes it if n is nil, and opens
+// the subject. It returns false if there is nothing to compare, since there was no notice and n is nil.
 func (f *feed) know(s Subject, n *Notice, now time.Time) (isKnown bool) {
-	delete(f.missed, s) // another engine could tell
+	delete(f.missed, s) // another engine could report it
 	if _, knew := f.told[s]; !knew && n == nil {
 		return false
 	}
@@ -456,13 +456,13 @@ func (f *feed) know(s Subject, n *Notice, now time.Time) (isKnown bool) {
 	return true
 }
 
-// mark opens a subject: it is compared after this, also if it is being compared now.
+// mark opens a subject. It is compared after this call, even if it is being compared now.
 func (f *feed) mark(s Subject) {
 	f.marks++
 	f.open[s] = f.marks
 }
 
-// release opens the subjects that were not to be told: it is looked again whether they are now.
+// release opens the held subjects, to check whether they may be reported now.
 func (f *feed) release() {
 	for subject := range f.held {
 		f.mark(subject)
@@ -470,7 +470,7 @@ func (f *feed) release() {
 	clear(f.held)
 }
 
-// compareAll opens all subjects that are in trouble, or of which the receiver was told that they are.
+// compareAll opens all subjects that are in trouble or have an accepted notice.
 func (f *feed) compareAll() {
 	for subject := range f.told {
 		f.mark(subject)

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// groupSource is the source of groups. It has no events: receivers are told how a group is by comparison.
+// groupSource is the source of groups. It has no events: notices of groups result from comparison.
 type groupSource struct {
 	groups     *group.Groups
 	engine     *engine.Engine
@@ -20,20 +20,20 @@ type groupSource struct {
 
 	isDoubted func(Subject) bool
 
-	// What follow has seen last, by group. It belongs to the goroutine of Notifiers.follow.
+	// The state after the last call of follow, by group. Only the goroutine of Notifiers.follow uses it.
 	views     map[string]*group.View
 	notifiers map[string]Notifier
 
 	explainedMu sync.Mutex           // guards explained
-	explained   map[string]time.Time // when groups were found to be down for a reason that explains it
+	explained   map[string]time.Time // when groups that are down were last found to be explained
 }
 
 func newGroupSource(c *Config) *groupSource {
 	return &groupSource{groups: c.Groups, engine: c.Engine, isEnding: c.IsEnding, notifierOf: c.NotifierOf, isDoubted: c.IsDoubted, views: map[string]*group.View{}, notifiers: map[string]Notifier{}, explained: map[string]time.Time{}}
 }
 
-// follow returns the groups that have another view than before, those that were removed, and those about which another
-// engine tells than before.
+// follow returns the groups whose view has changed, which were removed, or whose notices another engine sends than
+// before.
 func (s *groupSource) follow(views []*group.View) (changed []Subject) {
 	before, tellersBefore := s.views, s.notifiers
 	s.views, s.notifiers = make(map[string]*group.View, len(views)), make(map[string]Notifier, len(views))
@@ -55,7 +55,7 @@ func (s *groupSource) follow(views []*group.View) (changed []Subject) {
 	return changed
 }
 
-// isHeld implements source. While the engine is cut off, or ends and stops targets, the members of groups do not
+// isHeld implements source. While the engine is isolated, or is stopping its targets, the members of groups do not
 // count.
 func (s *groupSource) isHeld() bool { return s.engine.Health().Isolated || s.isEnding() }
 
@@ -69,7 +69,7 @@ func (s *groupSource) current(name string) (ev event, exists bool) {
 	return ev, true
 }
 
-// addTeller makes an event one of others if this engine does not tell about its group now.
+// addTeller sets the level of an event to others if this engine does not send the notices of its group now.
 func (s *groupSource) addTeller(ev *event) {
 	if notifier := s.notifierOf(ev.Name); notifier != ThisEngine {
 		ev.leave()
@@ -90,8 +90,8 @@ func (s *groupSource) event(v *group.View) event {
 	return ev
 }
 
-// wasExplained reports whether a group that is down is explained, or was until a moment ago: members
-// recover with what explains their failures, but not all at once.
+// wasExplained reports whether the failure of a group is explained, or was until a moment ago: after the cause has
+// recovered, members recover one by one.
 func (s *groupSource) wasExplained(v *group.View) bool {
 	now := time.Now()
 	isExplained := s.isExplained(v, now)
@@ -108,19 +108,19 @@ func (s *groupSource) wasExplained(v *group.View) bool {
 	return false
 }
 
-// isStopped reports whether a member is away since that was asked for. The reason of a member is that for which it went.
+// isStopped reports whether a member is unavailable by request. The reason of a member is the reason for which it became
+// unavailable.
 func (s *groupSource) isStopped(m *group.Member) bool {
 	st, isOwn := s.engine.Target(m.Target)
 	return m.Reason.IsPlanned() && (!isOwn || st.Cause.Reason.IsPlanned())
 }
 
-// maxExplained bounds the members of a group that isExplained looks at.
+// maxExplained bounds the members of a group that isExplained checks.
 const maxExplained = 1000
 
-// isExplained reports whether a group would have enough members if those were ready that nobody is
-// told about: they are paused, were stopped, or fail because of a target that they depend on, or may do so. A damped member explains
-// nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
-// very large group only.
+// isExplained reports whether a group would have enough members if all members were ready that are not reported: they
+// are paused, were stopped, or fail because of a dependency, or may do so. A damped member explains nothing, since
+// neither it nor the cause of its flapping is reported. Only some members of a very large group are checked.
 func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 	enough, looked := v.Counts.Serving(), 0
 	for m := range v.Members() {

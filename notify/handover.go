@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handover is what a receiver was told about a target or a group, as it is passed to another engine. What changes while a
-// trouble lasts and is not told, such as a detail, is not part of it: the other engine knows it from the target.
+// handover is the accepted notice of a receiver about a target or group, as passed to another engine. It omits parts
+// that may change during a trouble without a notice, such as the detail, which the other engine has from the target.
 type handover struct {
 	Notifier string            `json:"notifier"`
 	Receiver string            `json:"receiver"` // its key
@@ -21,8 +21,8 @@ type handover struct {
 	StartsAt time.Time         `json:"startsAt"`
 }
 
-// Notified returns what the receivers know of a target that is in trouble, the same bytes while that is the same; nil if
-// they know of no trouble. With SetNotified another engine goes on from there.
+// Notified returns the receivers' accepted notices of a target that is in trouble: equal bytes while they are unchanged;
+// nil if there are none. Another engine resumes from them with SetNotified.
 func (n *Notifiers) Notified(target string) []byte { return n.toldOf(Subject{KindTarget, target}) }
 
 // NotifiedOfGroup is Notified for a group.
@@ -48,14 +48,15 @@ func (n *Notifiers) toldOf(subject Subject) []byte {
 	return value
 }
 
-// SetNotified makes all receivers know of a target what those of another engine knew, which Notified has returned there: of the
-// trouble that this is about they are told its end, and other states, but not again that it has begun. Call it before
-// Config.MayNotify reports true for the target. If the value cannot be read, it changes nothing.
+// SetNotified restores what Notified returned on another engine, as if the receivers of this engine had accepted those
+// notices: they are notified of other states and of the end of the trouble, but not again of its beginning. It must be
+// called before Config.MayNotify reports true for the target. If the value cannot be read, it changes nothing.
 func (n *Notifiers) SetNotified(target string, value []byte) error {
 	return n.setNotified(Subject{KindTarget, target}, value)
 }
 
-// SetNotifiedOfGroup is SetNotified for a group. Call it before Config.NotifierOf returns ThisEngine for the group.
+// SetNotifiedOfGroup is SetNotified for a group. It must be called before Config.NotifierOf returns ThisEngine for the
+// group.
 func (n *Notifiers) SetNotifiedOfGroup(group string, value []byte) error {
 	return n.setNotified(Subject{KindGroup, group}, value)
 }
@@ -74,7 +75,7 @@ func (n *Notifiers) setNotified(subject Subject, value []byte) error {
 			Subject: subject, Firing: true, State: h.State, Severity: h.Severity, Labels: h.Labels, StartsAt: h.StartsAt, At: h.StartsAt,
 		}
 	}
-	n.allMu.Lock() // no receiver is replaced meanwhile
+	n.allMu.Lock() // no receiver may be replaced meanwhile
 	defer n.allMu.Unlock()
 	for r := range n.receivers() {
 		notice := by[r.key]
@@ -88,7 +89,7 @@ func (n *Notifiers) setNotified(subject Subject, value []byte) error {
 			r.noteUnsaved(subject, unsaved{r.latestCursor(), wasNotified})
 		}
 		r.feedMu.Unlock()
-		if hasChanged { // of most targets of an owner that has died receivers know nothing
+		if hasChanged { // most targets of a failed owner have no notices
 			r.changed([]string{r.toldKey(subject)})
 			r.wakeUp(nil, false)
 		}
@@ -96,8 +97,8 @@ func (n *Notifiers) setNotified(subject Subject, value []byte) error {
 	return nil
 }
 
-// NotifiedSubject returns the target or group if a key is that of the value that says what a receiver was told about it: that
-// Notified or NotifiedOfGroup may return something else now.
+// NotifiedSubject returns the target or group of the value with a key, if it is a notice: the results of Notified or
+// NotifiedOfGroup may have changed.
 func NotifiedSubject(key string) (s Subject, ok bool) {
 	parts := keyParts(key)
 	if len(parts) != 4 || !slices.Contains(kinds, Kind(parts[2])) {

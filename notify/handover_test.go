@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// moved is a scene in which web is in trouble, its receiver knows that, and the target moves to another engine, which begins
-// with no history and is told by the first one what was told.
+// moved is a scene in which web is in trouble, its receiver was notified, and the target moves to another engine, which
+// has no history and gets the notices from the first engine.
 func moved(t *testing.T, how probe.Outcome, test func(s *scene)) {
 	in(t, "db web", func(s *scene) {
 		s.spec.ExternalURL = "https://sonde.example.com"
@@ -62,7 +62,7 @@ func TestTheNextOwnerTellsThatATroubleHasEndedMeanwhile(t *testing.T) {
 	})
 }
 
-// A group that is down is told by another engine from now on, which is told by the first one what was told.
+// Another engine takes over the notices of a group that is down, and gets the notices that the first engine has sent.
 func TestTheNextEngineKnowsWhatWasToldAboutAGroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		how  probe.Outcome
@@ -130,7 +130,8 @@ func TestTheNextOwnerTellsThatATargetWasRemovedMeanwhile(t *testing.T) {
 	})
 }
 
-// An engine that has lost its lease for a time has the target all along, which another one has told of meanwhile.
+// An engine that has lost its lease for a time has the target throughout, but another engine has sent notices of it
+// meanwhile.
 func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "web")
@@ -146,7 +147,7 @@ func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
 	})
 }
 
-// The engine has lost web, and gets it back while a receiver is slow to accept a notice of something else.
+// The engine has lost web, and gets it back while a receiver is slow to accept a notice of another target.
 func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		members, err := probe.NewSelector([]string{"db"}, nil)
@@ -167,10 +168,10 @@ func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
 		pass(3 * time.Second)
 		s.to.set(func(r *receiver) { r.slow = 4 * time.Second })
 		s.answer(probe.Failure, "db")
-		pass(2 * time.Second) // that dbs is down is under way
+		pass(2 * time.Second) // the notice that dbs is down is being sent
 		s.isConfigured.Store(false)
 		s.answer(probe.Success, "db")
-		pass(4 * time.Second) // and now that it is ready, and that web is another engine's
+		pass(4 * time.Second) // the next ones report that it is ready, and web belongs to another engine
 		if _, err := s.engine.Change(engine.Change{Set: probe.Set{web: s.set[web]}}); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +197,7 @@ func TestWhatCannotBeReadChangesNothing(t *testing.T) {
 				t.Errorf("%q has no error", value)
 			}
 		}
-		// Receivers that there are not.
+		// Receivers that do not exist.
 		if err := s.notifiers.SetNotified("db", []byte(`[{"notifier": "other", "receiver": "a"}]`)); err != nil {
 			t.Error(err)
 		}

@@ -32,7 +32,7 @@ type TLS struct {
 	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the receiver (SNI) and must match its certificate" default:"the host of the URL"`
 }
 
-// HTTP is how a sender makes requests.
+// HTTP is the configuration of a sender's requests.
 type HTTP struct {
 	URL     string
 	Token   string              // sent as Authorization: Bearer; empty for none
@@ -41,16 +41,16 @@ type HTTP struct {
 	Auth    httpauth.Auth
 }
 
-// Bounds of a request.
+// Limits of a request.
 const (
 	maxURL      = 2000
 	maxHeaders  = 50
-	maxResponse = 4 << 10 // bytes of a body that are read
-	maxText     = 200     // bytes of it that an error has
+	maxResponse = 4 << 10 // bytes of a response body that are read
+	maxText     = 200     // bytes of it that an error includes
 )
 
-// Check returns what is wrong: a *probe.FieldError, or nil. It reads the files of the tls block. The
-// argument with the URL has a name.
+// Check returns the error of an invalid configuration: a *probe.FieldError, or nil. It reads the files of the tls block.
+// argument is the name of the argument with the URL.
 func (h HTTP) Check(argument string) error {
 	u, err := url.Parse(h.URL)
 	switch {
@@ -107,8 +107,8 @@ func (t *TLS) dial() *dial.TLS {
 	return &dial.TLS{Verify: t.Verify, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
 }
 
-// Files returns a digest of the files of the tls block, which changes when a certificate is renewed. A
-// file that cannot be read is as if it were empty.
+// Files returns a digest of the files of the tls block, which changes when a certificate is renewed. A file that cannot
+// be read counts as empty.
 func (h HTTP) Files() [sha256.Size]byte {
 	if h.TLS == nil {
 		return [sha256.Size]byte{}
@@ -117,7 +117,7 @@ func (h HTTP) Files() [sha256.Size]byte {
 	for _, name := range []string{h.TLS.CAFile, h.TLS.CertFile, h.TLS.KeyFile} {
 		var text []byte
 		if name != "" {
-			text, _ = files.Read(name, dial.MaxFile) // Client says what is wrong with it
+			text, _ = files.Read(name, dial.MaxFile) // Client returns its error
 		}
 		sum := sha256.Sum256(text)
 		all.Write(sum[:])
@@ -136,7 +136,7 @@ func (h HTTP) Name() string {
 	return u.String()
 }
 
-// Server returns the scheme and the host of the URL: of chats and the like, the path is secret, too.
+// Server returns the scheme and the host of the URL, for services such as chats whose URL path is secret as well.
 func (h HTTP) Server() string {
 	u, err := url.Parse(h.URL)
 	if err != nil {
@@ -146,7 +146,7 @@ func (h HTTP) Server() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// ID returns what is equal for two spellings of the URL of one receiver: of its host, its port and its scheme.
+// ID returns a form of the URL that is equal for different spellings of its host, port and scheme.
 func (h HTTP) ID() string {
 	u, err := url.Parse(h.URL)
 	if err != nil {
@@ -162,17 +162,17 @@ func (h HTTP) ID() string {
 	return u.String()
 }
 
-// Client makes the requests of an HTTP.
+// Client makes requests as an HTTP configures them.
 type Client struct {
 	http   HTTP
 	client *http.Client
 	redact func(text string) string
 }
 
-// idleTimeout is how long a connection without requests is kept.
+// idleTimeout is how long an idle connection is kept.
 const idleTimeout = 90 * time.Second
 
-// Client returns a client. It goes through no proxy, and follows no redirect. See Receiver.New for redact.
+// Client returns a client. It uses no proxy and follows no redirects. See Receiver.New for redact.
 func (h HTTP) Client(redact func(text string) string) (*Client, error) {
 	config, err := h.TLS.dial().Load()
 	if err != nil {
@@ -186,16 +186,15 @@ func (h HTTP) Client(redact func(text string) string) (*Client, error) {
 	return &Client{h, client, redact}, nil
 }
 
-// Close closes the connections that are kept. It returns nil.
+// Close closes idle connections. It returns nil.
 func (c *Client) Close() error {
 	c.client.CloseIdleConnections()
 	return nil
 }
 
-// Post sends a body of JSON, with more headers, and returns nil if the status is from 200 to 299.
-// Otherwise the error has the status and the beginning of the response. It is ErrRejected if the
-// status says that this body will never be accepted, and a *RetryError if the receiver asks for a
-// pause.
+// Post sends a JSON body, with the headers of more, and returns nil if the status is from 200 to 299. Otherwise the
+// error includes the status and the beginning of the response. It is ErrRejected if the status means that this body will
+// never be accepted, and a *RetryError if the receiver asks for a pause.
 func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.http.URL, bytes.NewReader(body))
 	if err != nil {
@@ -221,7 +220,7 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		if of := (*url.Error)(nil); errors.As(err, &of) { // it repeats the URL
+		if of := (*url.Error)(nil); errors.As(err, &of) { // its text repeats the URL
 			err = of.Err
 		}
 		return err
@@ -245,8 +244,8 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	return err
 }
 
-// isRejection reports whether a status is about what was sent. The others are about the receiver or
-// about how it is configured, such as a wrong token or path, which people can mend meanwhile.
+// isRejection reports whether a status is about the request body. Other statuses are about the receiver or its
+// configuration, such as a wrong token or path, which people can correct meanwhile.
 func isRejection(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
 }

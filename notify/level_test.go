@@ -6,7 +6,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// A target that warns is one to be told of, but not because engines differ about it: it serves, and one of them may be cut off.
+// A degraded target is reported, but not if it is degraded because engines disagree: it works, and one of the engines
+// may be cut off.
 func TestNobodyIsNotifiedOfWhatEnginesDifferAbout(t *testing.T) {
 	for reason, want := range map[probe.Reason]level{
 		probe.ReasonGray: well, probe.ReasonQuorumGray: well, "target.too_slow": firing, "": firing,

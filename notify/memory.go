@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// The keys of values. That of a cursor sorts before those of its notices: see store.Values.
+// The keys of values. The key of a cursor sorts before those of its notices: see store.Values.
 const (
-	keyCursor = "cursor/" // and a JSON list of notifier and receiver: a cursor
-	keyTold   = "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
+	keyCursor = "cursor/" // plus a JSON list of notifier and receiver: a cursor
+	keyTold   = "told/"   // plus a JSON list of notifier, receiver, kind and name: a Notice
 	keyLast   = "last"    // the number of the last transition
 )
 
-// cursor is how far a receiver has got in the history.
+// cursor is the position of a receiver in the history.
 type cursor struct {
 	After uint64 `json:"after"`
 	Lost  uint64 `json:"lost,omitempty"`
 }
 
-// memory is what is remembered about a receiver.
+// memory is the remembered state of a receiver.
 type memory struct {
 	cursor
 	told    map[Subject]Notice
-	unsaved map[Subject]unsaved // of the receiver that this one replaces; nil after a restart
+	unsaved map[Subject]unsaved // taken over from the replaced receiver; nil after a restart
 }
 
 // unsaved is a change of the notice of a subject since Value last returned it.
@@ -57,17 +57,17 @@ func (r *receiver) keys() (keys []string) {
 	}
 	for s := range r.unsaved {
 		if _, isTold := r.feed.told[s]; !isTold {
-			keys = append(keys, r.toldKey(s)) // an end: it has no value
+			keys = append(keys, r.toldKey(s)) // the end of a trouble, which has no value
 		}
 	}
 	return append(keys, r.cursorKey())
 }
 
-// latestCursor returns the cursor after all notices that were accepted, saved or not. It needs feedMu.
+// latestCursor returns the cursor after all accepted notices, saved or not. The caller must hold feedMu.
 func (r *receiver) latestCursor() cursor { return cursor{r.feed.resumeCursor(), r.feed.lost} }
 
-// noteUnsaved notes that the notice of a subject has changed. A trouble whose start was not saved leaves no note when it
-// has ended: so ended troubles do not pile up while nothing is saved. It needs feedMu.
+// noteUnsaved records that the notice of a subject has changed. When a trouble whose start was not saved ends, its
+// record is deleted, so that ended troubles do not accumulate while nothing is saved. The caller must hold feedMu.
 func (r *receiver) noteUnsaved(s Subject, change unsaved) {
 	if first, isNoted := r.unsaved[s]; isNoted {
 		change = first
@@ -78,9 +78,9 @@ func (r *receiver) noteUnsaved(s Subject, change unsaved) {
 	}
 }
 
-// cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. If the start of a
-// trouble was not saved, an engine with a later cursor would not send its end. If the end was not saved, it would not send
-// the next start. It needs feedMu.
+// cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. If the start of
+// a trouble was not saved, an engine with a later cursor would not send its end. If the end was not saved, it would not
+// send the next start. The caller must hold feedMu.
 func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
 	c = r.latestCursor()
 	for _, change := range r.unsaved {
@@ -90,7 +90,7 @@ func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
 	return c, len(r.unsaved) == 0
 }
 
-// memory returns what is to be remembered about the receiver.
+// memory returns the state of the receiver to be remembered.
 func (r *receiver) memory() *memory {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
@@ -101,8 +101,7 @@ func (r *receiver) memory() *memory {
 	return m
 }
 
-// resume makes the receiver go on with what is remembered about it. Without that, it begins with the
-// subjects that are in trouble now.
+// resume makes the receiver resume from a memory. Without one, it starts with the subjects that are in trouble now.
 func (r *receiver) resume(m *memory) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
@@ -119,12 +118,12 @@ func (r *receiver) resume(m *memory) {
 	r.feed.compareAll()
 }
 
-// Value returns the value of a key that Config.Changed was called with, which can be written as JSON, or false if there is
-// none any more. With all values the next engine resumes where this one was.
+// Value returns the value of a key that Config.Changed was called with, which can be written as JSON, or false if it has
+// none any more. With all values the next engine resumes where this one stopped.
 //
-// Whoever calls Value must save what it returns, and before the values of later calls: Value counts a notice as saved
-// once it has returned it. While notices before a cursor are not saved, Value returns an earlier cursor and calls
-// Config.Changed with its key again.
+// The caller must save each value, and before the values of later calls: Value counts a notice as saved once it has
+// returned it. While notices before a cursor are not saved, Value returns an earlier cursor and calls Config.Changed
+// with its key again.
 func (n *Notifiers) Value(key string) (value any, ok bool) {
 	if key == keyLast {
 		_, last := n.targets.after(0, 0)
@@ -150,7 +149,7 @@ func (n *Notifiers) Value(key string) (value any, ok bool) {
 	return c, true
 }
 
-// toldValue returns the notice of a subject, which counts as saved.
+// toldValue returns the notice of a subject, and counts it as saved.
 func (r *receiver) toldValue(s Subject) (value any, ok bool) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
@@ -192,15 +191,14 @@ func (n *Notifiers) Keys() (keys []string) {
 	return keys
 }
 
-// TransitionsChanged says that the engine's history has grown: it wakes the receivers, and never
-// waits.
+// TransitionsChanged must be called when the engine's history has grown: it wakes the receivers. It never blocks.
 func (n *Notifiers) TransitionsChanged() {
 	n.config.Changed(keyLast)
 	n.wake.Set()
 }
 
-// Restore makes the receivers of the first Plan go on with the values of an earlier engine, whose
-// history was restored, or not. It returns what could not be read. Call it before Plan.
+// Restore makes the receivers of the first Plan resume from the values of an earlier engine, whose history may or may
+// not have been restored. It returns the errors of values that could not be read. It must be called before Plan.
 func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
@@ -209,13 +207,13 @@ func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("%s: %w", key, err))
 		}
 	}
-	for _, m := range n.saved { // the engine may have written a cursor that its history is behind
+	for _, m := range n.saved { // the engine may have saved a cursor that is ahead of its saved history
 		n.config.Engine.Records().SkipTransitions(m.After)
 	}
 	return wrong
 }
 
-// restore reads one value. It needs allMu.
+// restore restores one value. The caller must hold allMu.
 func (n *Notifiers) restore(key string, value []byte) error {
 	if key == keyLast {
 		var last uint64

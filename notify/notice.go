@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Kind says what a Subject is.
+// Kind is the kind of a Subject.
 type Kind string
 
 // The kinds of subjects.
@@ -17,7 +17,7 @@ const (
 	KindGroup  Kind = "group"
 )
 
-// kinds are all of them, in the order in which they are told.
+// kinds has all kinds, in the order in which they are reported.
 var kinds = []Kind{KindTarget, KindGroup}
 
 // Subject is what a Notice is about.
@@ -26,33 +26,33 @@ type Subject struct {
 	Name string `json:"name"`
 }
 
-// String returns "target shop/web", for example.
+// String returns the kind and the name, such as "target shop/web".
 func (s Subject) String() string { return string(s.Kind) + " " + s.Name }
 
-// Notice says that a subject is in trouble, or that it no longer is. It can be written as JSON.
+// Notice is a message that a subject is in trouble, or that it no longer is. It can be written as JSON.
 type Notice struct {
 	Subject
 	Firing   bool              `json:"firing"`
 	State    string            `json:"state"` // of the subject, such as "not_ready" or "down"
 	Severity probe.Severity    `json:"severity"`
-	Labels   map[string]string `json:"labels,omitempty"` // of the subject, and those of Spec.Labels
+	Labels   map[string]string `json:"labels,omitempty"` // of the subject and of Spec.Labels
 
-	Probe  string       `json:"probe,omitempty"` // whose verdict has turned, such as "readiness" or "liveness/db"
+	Probe  string       `json:"probe,omitempty"` // the probe whose verdict has changed, such as "readiness" or "liveness/db"
 	Reason probe.Reason `json:"reason,omitempty"`
 	Detail string       `json:"detail,omitempty"` // at most maxDetail bytes
 
 	StartsAt time.Time `json:"startsAt"`          // when the trouble began
 	EndsAt   time.Time `json:"endsAt,omitzero"`   // when it ended; zero while Firing
 	At       time.Time `json:"at"`                // of the transition to State
-	Link     string    `json:"link,omitempty"`    // where people see the subject
-	Repeated bool      `json:"repeated,omitzero"` // it was told before: see Spec.Resend
-	Test     bool      `json:"test,omitzero"`     // it is about nothing: see Notifiers.Test
+	Link     string    `json:"link,omitempty"`    // URL of the subject on the status page
+	Repeated bool      `json:"repeated,omitzero"` // a repetition: see Spec.Resend
+	Test     bool      `json:"test,omitzero"`     // a test without a real subject: see Notifiers.Test
 
-	// Before is under what the same trouble was told before, if that is something else now.
+	// Before is the identity under which the same trouble was reported before, if that has changed.
 	Before *Identity `json:"before,omitempty"`
 }
 
-// Summary returns the notice in a line, such as "web is not ready: http.status".
+// Summary returns the notice in one line, such as "web is not ready: http.status".
 func (n *Notice) Summary() string {
 	text := n.Name + " is " + strings.ReplaceAll(n.State, "_", " ")
 	if n.Reason != "" {
@@ -61,8 +61,8 @@ func (n *Notice) Summary() string {
 	return text
 }
 
-// Texts returns what the notice says, without labels, by the names that bodies and variables have. What is
-// not known is empty.
+// Texts returns the parts of the notice except labels, by the names that bodies and variables use. Unknown parts are
+// empty.
 func (n *Notice) Texts() map[string]string {
 	status, test, endsAt := "firing", "", ""
 	if !n.Firing {
@@ -78,7 +78,7 @@ func (n *Notice) Texts() map[string]string {
 	}
 }
 
-// Body returns the notice as a JSON object of those Texts that are not empty, and labels.
+// Body returns the notice as a JSON object of its non-empty Texts and its labels.
 func (n *Notice) Body() []byte {
 	all := map[string]any{"labels": n.Labels}
 	for name, text := range n.Texts() {
@@ -86,11 +86,11 @@ func (n *Notice) Body() []byte {
 			all[name] = text
 		}
 	}
-	body, _ := json.Marshal(all) // has no error
+	body, _ := json.Marshal(all) // cannot fail
 	return body
 }
 
-// Identity is what receivers may know a trouble by, beside its Subject.
+// Identity is what receivers may identify a trouble by, in addition to its Subject.
 type Identity struct {
 	Labels   map[string]string `json:"labels"`
 	Severity probe.Severity    `json:"severity"`
@@ -99,23 +99,23 @@ type Identity struct {
 // maxDetail bounds Notice.Detail, in bytes.
 const maxDetail = 400
 
-// level is what a state means to those who are told.
+// level is the meaning of a state for notifications.
 type level uint8
 
 const (
-	keep    level = iota // the state says neither: what was told holds
-	well                 // the subject is well, or meant to be away
-	firing               // it is in trouble
-	unknown              // the subject exists, and will have a state: it is looked at again
-	others               // another engine tells about it, or will: see Config.MayNotify and Config.NotifierOf
+	keep    level = iota // undecided: the last notice remains valid
+	well                 // the subject is well, or unavailable as intended
+	firing               // the subject is in trouble
+	unknown              // the subject exists but has no state yet; it is checked again
+	others               // another engine sends its notices, now or later: see Config.MayNotify and Config.NotifierOf
 )
 
-// levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
-// unreachable is explained by another target, and of one that is paused or damped nobody is told. One that is
-// stopped since the engine ends has not been mended by that. One whose restart is blocked by what is
-// suppressed (see engine.Suppressed) has got there because that has just ended, or may be about to begin:
-// within a second the engine restarts it, or knows that it is not to be told. One about which engines differ serves, and the
-// engine that fails to see it may be cut off.
+// levelOf returns the level of a target's state. A starting target has not been judged yet, the trouble of an
+// unreachable target is explained by another target, and paused or damped targets are not reported. A target that
+// stopped because the engine is stopping has not recovered. If a restart is blocked by a suppression (see
+// engine.Suppressed), the suppression has just ended or may be about to begin: within a second either the engine
+// restarts the target, or it is clear that it must not be reported. A degraded target about which engines disagree is
+// working, and the engine that finds it failing may be cut off.
 func levelOf(s probe.TargetState, r probe.Reason) level {
 	switch {
 	case s == probe.StateStopped && r == probe.ReasonShutdown:
@@ -132,7 +132,7 @@ func levelOf(s probe.TargetState, r probe.Reason) level {
 	return keep
 }
 
-// suppresses reports whether a reason is one of those of engine.Suppressed.
+// suppresses reports whether a reason is one that engine.Suppressed returns.
 func suppresses(r probe.Reason) bool {
 	switch r {
 	case probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency, probe.ReasonDamped:
@@ -141,15 +141,15 @@ func suppresses(r probe.Reason) bool {
 	return false
 }
 
-// event is that a subject has got into a state.
+// event is a change of a subject's state, or its current state.
 type event struct {
 	Notice            // without StartsAt, EndsAt and Labels of the Spec
-	seq        uint64 // in the history; 0 for how the subject is now
+	seq        uint64 // number in the history; 0 for the current state
 	level      level
 	explicable bool  // the failure of another target may explain it
-	held       bool  // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
-	own        level // what the level would be if this engine told about the subject; with the level others only
-	forgotten  bool  // another engine tells about the group: what this one has told no longer holds
-	restarted  bool  // its instance is being terminated, so that another one starts
-	outdated   bool  // it fails by the verdict of an earlier configuration, or no longer: see isOutdated
+	held       bool  // the trouble must not be reported now: the subject is paused, or the engine doubts it
+	own        level // the level if this engine sent the subject's notices; set only with the level others
+	forgotten  bool  // another engine sends the group's notices; this engine discards its own
+	restarted  bool  // the instance is being terminated, so that another one starts
+	outdated   bool  // it fails by the verdict of an earlier configuration, or no longer fails: see isOutdated
 }

@@ -1,28 +1,27 @@
-// Package notify tells receivers, such as Alertmanager, that targets and groups are in trouble,
-// and that they no longer are. What tells a receiver of one kind is a Sender, in a package of its
-// own below this one.
+// Package notify notifies receivers, such as Alertmanager, that targets and groups are in trouble, and that they no
+// longer are. Each kind of receiver has a Sender in its own package below this one.
 //
-// Each receiver has a cursor in the history of the engine's transitions: what lies before it was
-// accepted by the receiver, or was not for it. The cursor moves after the receiver has accepted, so
-// that each transition of the history is told at least once, in its order, whatever fails or is
-// killed. Receivers do not wait for each other, and the engine does not wait for them.
+// Each receiver has a cursor in the history of the engine's transitions: all transitions before it were accepted by the
+// receiver, or were not meant for it. The cursor advances after the receiver has accepted a batch, so that each
+// transition of the history is reported at least once and in order, whatever fails or is killed. Receivers do not wait
+// for each other, and the engine does not wait for them.
 //
-// What is not in the history is found by comparison: at the start, after the history was too short,
-// and whenever a group has changed, or a target without a transition, the state is compared with what
-// the receiver was told last.
+// Changes that are not in the history are found by comparison: at the start, after the history was too short, and
+// whenever a group has changed, or a target has changed without a transition, the current state is compared with the
+// last notice that the receiver accepted.
 //
 // DESIGN.md lists the invariants that no single function shows.
 //
-//	notify.go    Notifiers: starts and ends those who send to receivers
-//	notice.go    Notice: what is told
-//	selection.go Selection: about whom
-//	source.go    what has happened, and how it is now: of targets
-//	groups.go    how groups are now
-//	dependency.go  which troubles may be those of other targets, and until when that is decided
-//	feed.go      feed: what a receiver is to be told next; without I/O and clock
-//	receiver.go  receiver: sends, and tries again
-//	memory.go    what the next engine goes on with
-//	handover.go  what another engine goes on with that a target moves to
+//	notify.go    Notifiers: starts and stops the receivers
+//	notice.go    Notice: the content of a notification
+//	selection.go Selection: the subjects of a notifier
+//	source.go    the events and current states of targets
+//	groups.go    the current states of groups
+//	dependency.go  which troubles may be explained by other targets, and until when that is decided
+//	feed.go      feed: decides the next notices for a receiver; without I/O and clock
+//	receiver.go  receiver: sends notices, with retries
+//	memory.go    the state from which the next engine resumes
+//	handover.go  the state of a target's notices, for another engine to which the target moves
 //	http.go      HTTP: how senders make requests
 package notify
 
@@ -45,21 +44,20 @@ import (
 	"github.com/sonde-probe/sonde/internal/wake"
 )
 
-// Sender gives notices to a receiver. One that is an io.Closer, too, is closed once no more notices are
-// sent by it.
+// Sender sends notices to a receiver. If it also implements io.Closer, it is closed once no more notices are sent with
+// it.
 type Sender interface {
-	// Send returns nil once the receiver has accepted all notices, which are in the order in which
-	// they are to be told. After an error they are sent again, also those that were accepted: later,
-	// not before RetryError.After, or half a minute, if that is in the error; in smaller batches, and a single one never
-	// again, if the error is ErrRejected. Several goroutines may call it at once.
+	// Send returns nil once the receiver has accepted all notices, which are in the order of delivery. After an error all of
+	// them are sent again later, including those that were accepted. If the error contains a RetryError, that is not before
+	// its After, or half a minute if After is longer. If the error contains ErrRejected, they are sent in smaller batches,
+	// and a single notice is never sent again. Send must be safe for concurrent use.
 	Send(ctx context.Context, notices []Notice) error
 }
 
-// ErrRejected is in the error of a Sender if the receiver will not accept the notices, however often
-// they are sent.
+// ErrRejected is in the error of a Sender if the receiver will never accept the notices, however often they are sent.
 var ErrRejected = errors.New("rejected")
 
-// RetryError is in the error of a Sender if the receiver asks to be left alone for a time.
+// RetryError is in the error of a Sender if the receiver asks for a pause before the next attempt.
 type RetryError struct {
 	Err   error
 	After time.Duration
@@ -70,36 +68,37 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// Spec says what a notifier is to be.
+// Spec is the specification of a notifier.
 type Spec struct {
-	Output      string            // what it sends by, such as "alertmanager"
-	Selection   Selection         // about whom it tells
-	Labels      map[string]string // of all notices, besides those of their subjects, which they replace
-	ExternalURL string            // where people find the status page; empty for nowhere
-	Settings    any               // of the output; a notifier goes on as it is while all of this is deeply equal
-	Files       [sha256.Size]byte // what the files have in them that Settings name; see HTTP.Files
+	Output      string            // the kind of sender, such as "alertmanager"
+	Selection   Selection         // the subjects of its notices
+	Labels      map[string]string // of all notices, in addition to those of their subjects, which they override
+	ExternalURL string            // URL of the status page; empty for none
+	Settings    any               // of the output; a notifier is kept while its Spec without Receivers is deeply equal
+	Files       [sha256.Size]byte // digest of the files that Settings name; see HTTP.Files
 
-	Receivers []Receiver    // with names of their own
-	Resend    time.Duration // how often a notice is sent again while its subject is in trouble; 0 for never
-	Coalesce  bool          // tell how subjects are now, and not each transition
-	Batch     int           // how many notices are sent at once, at most
-	Timeout   time.Duration // of an attempt to send them
+	Receivers []Receiver    // with unique names
+	Resend    time.Duration // interval at which a notice is repeated while its subject is in trouble; 0 for never
+	Coalesce  bool          // send only the current state of a subject, not each transition
+	Batch     int           // maximum number of notices per attempt
+	Timeout   time.Duration // of an attempt to send notices
 }
 
-// Receiver is one of those that a notifier tells.
+// Receiver is one receiver of a notifier.
 type Receiver struct {
-	Name string // shown, such as http://am1:9093; no password in it
+	Name string // for display, such as http://am1:9093; must not have a password
 
-	// Identity tells the receiver from others of its name, such as a URL whose path is secret: with another
-	// one it is a new receiver, which was told nothing. It is kept as a hash. Empty: its name is enough.
+	// Identity distinguishes the receiver from others of the same name, for instance by a URL whose path is secret. If it
+	// changes, the receiver counts as a new one, which has not been notified of anything. It is stored as a hash. Default:
+	// the name is enough.
 	Identity string
 
-	// New makes the sender. In texts that its errors repeat, such as responses, redact replaces what must not
-	// be shown, before they are cut.
+	// New creates the sender. Its errors may quote texts, such as responses: before they are truncated, they must be passed
+	// through redact, which replaces sensitive parts.
 	New func(redact func(text string) string) (Sender, error)
 }
 
-// key returns what the receiver is known by to the next engine.
+// key returns the key by which the next engine recognizes the receiver.
 func (r Receiver) key() string {
 	if r.Identity == "" {
 		return r.Name
@@ -112,68 +111,68 @@ func (r Receiver) key() string {
 type Config struct {
 	Engine *engine.Engine      // required
 	Groups *group.Groups       // required
-	Logger *slog.Logger        // gets a line when a series of failures of a receiver begins, and when it ends; default: no log
-	Redact func(string) string // replaces what must not be shown; default: nothing
+	Logger *slog.Logger        // logs when a series of failures of a receiver begins, and when it ends; default: no log
+	Redact func(string) string // replaces sensitive parts of texts; default: none
 
-	// IsConfigured reports whether a target exists which the engine may not know: it has no probes, and its
-	// instance was not reported yet, or is not any more since the program ends; or engines share it, and it is not
-	// known yet which of them has it. Default: no such target does.
+	// IsConfigured reports whether a target exists that the engine may not have: it has no probes, and its instance was not
+	// reported yet, or no longer is since the program is stopping; or engines share it, and its owner is not known yet.
+	// Default: there is no such target.
 	IsConfigured func(target string) bool
 
-	// IsEnding reports whether the program ends, and stops targets: groups are not down for that. Default: it does
-	// not.
+	// IsEnding reports whether the program is stopping and stops its targets; groups do not count as down because of that.
+	// Default: false.
 	IsEnding func() bool
 
-	// MayNotify reports whether this engine tells about a target now. Among engines that share targets it
-	// is the owner that does: another one tells nothing until it may, and forgets what it has told about
-	// targets that it no longer has. It must not block. Default: always.
+	// MayNotify reports whether this engine sends the notices of a target now. Among engines that share targets only the
+	// owner does. Another engine sends nothing until it may, and discards the notices of targets that it no longer has. It
+	// must not block. Default: true.
 	MayNotify func(target string) bool
 
-	// NotifierOf returns which engine tells about a group, of those that have the same groups. It must not block.
-	// Default: this one.
+	// NotifierOf returns which of the engines with the same groups sends the notices of a group. It must not block. Default:
+	// ThisEngine.
 	NotifierOf func(group string) Notifier
 
-	// IsDoubted reports whether this engine doubts its own verdicts about a target or group: nobody is told of a trouble that
-	// begins meanwhile, unless it lasts. It must not block. Default: never.
+	// IsDoubted reports whether this engine doubts its own verdicts about a target or group: a trouble that begins meanwhile
+	// is not reported unless it lasts. It must not block. Default: false.
 	IsDoubted func(Subject) bool
 
-	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not
-	// block, and must not call Notifiers. Default: nobody keeps the values.
+	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not block, and must not call
+	// Notifiers. Default: nothing is called, and the values are not saved.
 	Changed func(key string)
 }
 
-// Notifier is which engine tells receivers about a group.
+// Notifier is which engine sends the notices of a group.
 type Notifier int
 
 // The values of Notifier.
 const (
 	ThisEngine  Notifier = iota
-	OtherEngine          // this one forgets what it has told
-	NoEngine             // this one tells nothing now: what it has told holds
+	OtherEngine          // this engine discards the notices that it has sent
+	NoEngine             // this engine sends nothing now; notices that it has sent remain valid
 )
 
-// Notifiers tells receivers. Create it with New, Restore what an earlier one has left, and call Run
-// once. The other methods may be called at any time by multiple goroutines, Plan and commit by one at a time.
+// Notifiers notifies receivers. Create it with New, Restore the values of an earlier one, and call Run once. The other
+// methods may be called at any time by multiple goroutines, but Plan and commit by only one at a time.
 type Notifiers struct {
 	config  Config
 	targets *targetSource
 	groups  *groupSource
-	wake    wake.Signal // the history of the engine has grown
+	wake    wake.Signal // set when the history of the engine has grown
 
 	allMu     sync.Mutex // guards all below
 	ctx       context.Context
 	notifiers map[string]*notifier // by name
-	saved     memories             // restored, of receivers that were not made yet
+	saved     memories             // restored memories of receivers that were not created yet
 }
 
-// notifier is what a Spec asks for.
+// notifier is a notifier as specified by a Spec.
 type notifier struct {
 	name      string
 	spec      Spec
 	receivers []*receiver
 }
 
-// New returns Notifiers without a notifier.
+// New returns Notifiers without any notifier.
 func New(c Config) *Notifiers {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Redact == nil {
@@ -204,9 +203,10 @@ func New(c Config) *Notifiers {
 	}
 }
 
-// Plan returns commit, which makes the notifiers those of specs, by name, and cannot fail: Plan makes the senders, which may
-// read files, and changes nothing. A notifier that has not changed goes on as it is. The receivers of another one go on with
-// what they were told, as long as their names do. Those that are new are told which subjects are in trouble now.
+// Plan prepares to replace the notifiers by those of specs, by name, and changes nothing; commit, which cannot fail,
+// replaces them. Plan creates the senders, which may read files. A notifier that has not changed is kept. The receivers
+// of a changed notifier resume from the notices of the previous receivers of the same name. New receivers are notified
+// of the subjects that are in trouble now.
 func (n *Notifiers) Plan(specs map[string]Spec) (commit func(), err error) {
 	next := make(map[string]*notifier, len(specs))
 	for name, spec := range specs {
@@ -229,8 +229,8 @@ func (n *Notifiers) Plan(specs map[string]Spec) (commit func(), err error) {
 	}, nil
 }
 
-// changedBy puts the notifiers that have not changed into next, and returns the receivers of the others,
-// which are to end. Their values are those to be saved until they are replaced.
+// changedBy moves the unchanged notifiers into next, and returns the receivers of the others, which must be stopped.
+// Their values are the ones to be saved until they are replaced.
 func (n *Notifiers) changedBy(next map[string]*notifier) (ending []*receiver) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
@@ -247,8 +247,7 @@ func (n *Notifiers) changedBy(next map[string]*notifier) (ending []*receiver) {
 	return ending
 }
 
-// replace makes the notifiers those of next, which go on with what the receivers were told that have
-// ended.
+// replace replaces the notifiers by next. Its receivers resume from the memories of the stopped ones.
 func (n *Notifiers) replace(next map[string]*notifier, ended []*receiver) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
@@ -260,8 +259,8 @@ func (n *Notifiers) replace(next map[string]*notifier, ended []*receiver) {
 	n.start()
 }
 
-// start starts the receivers that have not begun, once there is Run. Those that succeed others go on
-// as they did. It needs allMu.
+// start starts new receivers if Run was called. Receivers that replace others resume from their memories. The caller
+// must hold allMu.
 func (n *Notifiers) start() {
 	for r := range n.receivers() {
 		if r.resumed {
@@ -279,15 +278,15 @@ func (n *Notifiers) start() {
 	}
 }
 
-// isAs reports whether a notifier need not be replaced by another one.
+// isAs reports whether a notifier may be kept in place of another one.
 func (n *notifier) isAs(o *notifier) bool {
 	a, b := n.spec, o.spec
-	a.Receivers, b.Receivers = nil, nil // they follow from Settings
+	a.Receivers, b.Receivers = nil, nil // they are derived from Settings
 	return reflect.DeepEqual(a, b)
 }
 
-// Run tells receivers until ctx is done, and returns nil when all goroutines have ended. What was not
-// accepted by then is told by the next engine, if it has the values.
+// Run notifies receivers until ctx is done, and returns nil when all goroutines have exited. Notices that were not
+// accepted by then are sent by the next engine, if it has the values.
 func (n *Notifiers) Run(ctx context.Context) error {
 	n.allMu.Lock()
 	n.ctx = ctx
@@ -306,10 +305,10 @@ func (n *Notifiers) Run(ctx context.Context) error {
 	return nil
 }
 
-// tick is how often receivers look at what no transition tells: pauses that end, for example.
+// tick is how often receivers check for changes without a transition, such as pauses that end.
 const tick = time.Second
 
-// follow wakes the receivers when something has happened, until ctx is done.
+// follow wakes the receivers when something has changed, until ctx is done.
 func (n *Notifiers) follow(ctx context.Context) {
 	changes := n.config.Engine.SubscribeTargets()
 	defer changes.Close()
@@ -333,7 +332,7 @@ func (n *Notifiers) follow(ctx context.Context) {
 	}
 }
 
-// receivers yields all receivers. It needs allMu.
+// receivers yields all receivers. The caller must hold allMu.
 func (n *Notifiers) receivers() iter.Seq[*receiver] {
 	return func(yield func(*receiver) bool) {
 		for _, one := range n.notifiers {
@@ -346,8 +345,8 @@ func (n *Notifiers) receivers() iter.Seq[*receiver] {
 	}
 }
 
-// Test sends a test notice to each receiver of a notifier, and returns the errors by the names of the
-// receivers, and whether there is such a notifier. It changes nothing about other notices.
+// Test sends a test notice to each receiver of a notifier, and returns the errors by receiver name, and whether the
+// notifier exists. It does not affect other notices.
 func (n *Notifiers) Test(ctx context.Context, name string) (results map[string]error, ok bool) {
 	n.allMu.Lock()
 	one := n.notifiers[name]
@@ -368,7 +367,7 @@ func (n *Notifiers) Test(ctx context.Context, name string) (results map[string]e
 	return results, true
 }
 
-// Statuses returns the status of each receiver, sorted by the names of notifier and receiver.
+// Statuses returns the status of each receiver, sorted by notifier and receiver.
 func (n *Notifiers) Statuses() (all []Status) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()

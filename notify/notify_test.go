@@ -21,13 +21,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// receiver is a Sender that remembers what it has accepted.
+// receiver is a Sender that records the notices that it has accepted.
 type receiver struct {
 	mu       sync.Mutex
-	fails    error // of all attempts
+	fails    error // the error of all attempts
 	rejects  string
 	hangs    bool
-	slow     time.Duration // it accepts after that
+	slow     time.Duration // delay before it accepts
 	accepted []notify.Notice
 	closed   int
 }
@@ -69,7 +69,7 @@ func (r *receiver) set(change func(*receiver)) {
 	change(r)
 }
 
-// take returns what was accepted since, as "web not_ready" and "web ready ends".
+// take returns the notices accepted since the last call, such as "web not_ready" and "web ready ends".
 func (r *receiver) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *receiver) take() string {
 	return strings.Join(all, ", ")
 }
 
-// scene is an engine whose targets are as a test says, with one notifier.
+// scene is an engine with one notifier, whose targets a test controls.
 type scene struct {
 	t         *testing.T
 	engine    *engine.Engine
@@ -97,17 +97,17 @@ type scene struct {
 	spec      notify.Spec
 	to        *receiver
 	set       probe.Set
-	values    map[string][]byte // as a state file has them
+	values    map[string][]byte // the values as saved in a state file
 
 	isOthers     atomic.Bool  // another engine owns the targets
-	doubted      atomic.Value // the target about which the engine is in doubt
-	isConfigured atomic.Bool  // targets exist that the engine does not know
+	doubted      atomic.Value // the target about which the engine doubts its verdicts
+	isConfigured atomic.Bool  // targets exist that the engine does not have
 	notifier     atomic.Int32 // notify.Notifier of all groups
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
 	attempts []time.Time
-	changed  map[string]struct{} // keys of values that were not saved since they have changed
+	changed  map[string]struct{} // keys of values that have changed and were not saved since
 
 	stop func()
 }
@@ -165,7 +165,7 @@ func (s *scene) say(o probe.Outcome, targets ...string) {
 	pass(2500 * time.Millisecond)
 }
 
-// start starts an engine that goes on with the histories and memories of another one.
+// start starts an engine that resumes from the histories and memories of another one.
 func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engine.Memory) {
 	s.t.Helper()
 	s.engine = engine.New(engine.Config{Recorded: func(string, engine.Record) { s.notifiers.TransitionsChanged() }})
@@ -207,7 +207,7 @@ func (s *scene) apply() {
 	commit()
 }
 
-// restart ends the engine, and starts another one with what a state file would have.
+// restart stops the engine, and starts another one with the values of a state file.
 func (s *scene) restart(between func()) {
 	s.t.Helper()
 	s.replace(func() {
@@ -217,8 +217,8 @@ func (s *scene) restart(between func()) {
 	pass(2500 * time.Millisecond)
 }
 
-// replace ends the engine, and starts another one with its histories and memories, and with the values that are there
-// after a step between.
+// replace stops the engine, and starts another one with its histories and memories, and with the values after calling
+// between.
 func (s *scene) replace(between func()) {
 	s.t.Helper()
 	s.stop()
@@ -240,8 +240,8 @@ func (s *scene) expect(want string) {
 	}
 }
 
-// expectTogether expects notices in any order: of what changes at one moment, such as a target and
-// its group, any may be first.
+// expectTogether expects notices in any order: changes at the same moment, such as those of a target and its group, may
+// arrive in any order.
 func (s *scene) expectTogether(want ...string) {
 	s.t.Helper()
 	got := strings.Split(s.to.take(), ", ")
@@ -259,7 +259,7 @@ func (s *scene) mark(key string) {
 	s.changed[key] = struct{}{}
 }
 
-// valuesOf returns all values, as a state file has them.
+// valuesOf returns all values as saved in a state file.
 func valuesOf(n *notify.Notifiers) map[string][]byte {
 	all := map[string][]byte{}
 	for _, key := range n.Keys() {
@@ -270,14 +270,14 @@ func valuesOf(n *notify.Notifiers) map[string][]byte {
 	return all
 }
 
-// valueOf returns a value as a state file has it.
+// valueOf returns a value as saved in a state file.
 func valueOf(n *notify.Notifiers, key string) ([]byte, bool) {
 	value, ok := n.Value(key)
 	text, err := json.Marshal(value)
 	return text, ok && err == nil
 }
 
-// save saves the values that have changed and whose keys begin with a prefix, as a state file does: see store.Values.
+// save saves the changed values whose keys begin with a prefix, as a state file does: see store.Values.
 func (s *scene) save(prefix string) {
 	s.mu.Lock()
 	keys := slices.Sorted(maps.Keys(s.changed))
@@ -295,8 +295,7 @@ func (s *scene) save(prefix string) {
 	}
 }
 
-// kill ends the engine after a time in which the receiver is away, and starts another one with the values that were
-// saved.
+// kill kills the engine after a time in which the receiver is unreachable, and starts another one with the saved values.
 func (s *scene) kill(away func()) {
 	s.t.Helper()
 	s.to.set(func(r *receiver) { r.fails = errors.New("down") })
@@ -311,7 +310,8 @@ func (s *scene) lastTransition() uint64 {
 	return last
 }
 
-// expectCursorWaits expects the cursor to be saved as that after a transition until the notices of later ones are saved.
+// expectCursorWaits expects the saved cursor to stay after a transition until the notices of later transitions are
+// saved.
 func (s *scene) expectCursorWaits(before uint64) {
 	s.t.Helper()
 	s.expectCursor("before the notices are saved", before)
@@ -319,7 +319,7 @@ func (s *scene) expectCursorWaits(before uint64) {
 	s.expectCursor("once they are", s.lastTransition())
 }
 
-// expectCursor saves the cursor, and expects it to be that after a transition of targets.
+// expectCursor saves the cursor, and expects it to be after a transition of targets.
 func (s *scene) expectCursor(when string, want uint64) {
 	s.t.Helper()
 	if got := s.saveCursor().After; got != want {
@@ -344,7 +344,7 @@ func (s *scene) saveCursor() (c savedCursor) {
 
 func (s *scene) status() notify.Status { return s.notifiers.Statuses()[0] }
 
-// maxTransitions is how many transitions of a target an engine remembers.
+// maxTransitions is the number of transitions of a target that an engine remembers.
 const maxTransitions = 32
 
 func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
@@ -366,7 +366,7 @@ func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
 	})
 }
 
-// A target that is degraded is in a trouble of the severity warning, which failures make worse.
+// A degraded target is in trouble with the severity warning; failures make it worse.
 func TestATargetThatIsDegradedIsTold(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Warning, "web")
@@ -395,7 +395,7 @@ func TestATargetThatIsDegradedIsTold(t *testing.T) {
 	})
 }
 
-// Whatever happens while a receiver is away is told in its order when it is back.
+// Everything that happens while a receiver is unreachable is reported in order when it is back.
 func TestAReceiverThatWasAwayIsToldEverything(t *testing.T) {
 	for name, away := range map[string]func(*receiver){
 		"it refuses": func(r *receiver) { r.fails = errors.New("status 503") },
@@ -427,7 +427,7 @@ func TestAReceiverThatWasAwayIsToldEverything(t *testing.T) {
 	}
 }
 
-// A history that is too short for an outage is no reason to tell nothing: the state then is told.
+// If the history is too short for an outage, the state at that time is reported instead.
 func TestWhatTheHistoryHasForgottenIsCounted(t *testing.T) {
 	in(t, "web other", func(s *scene) {
 		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
@@ -463,7 +463,7 @@ func TestANoticeThatIsRejectedDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A receiver that rejects what it is told was not told, which is seen until it accepts something.
+// If a receiver rejects a notice, its status shows the error until it accepts one.
 func TestARejectionIsTheErrorOfTheLatestAttempt(t *testing.T) {
 	in(t, "a b c d", func(s *scene) {
 		s.to.set(func(r *receiver) { r.rejects = "a" })
@@ -478,7 +478,7 @@ func TestARejectionIsTheErrorOfTheLatestAttempt(t *testing.T) {
 	})
 }
 
-// What a receiver has rejected is not among what is repeated. How it ended may be accepted.
+// A rejected notice is not repeated. The receiver may accept the end of its trouble.
 func TestANoticeThatIsRejectedIsNotRepeated(t *testing.T) {
 	in(t, "a b c d", func(s *scene) {
 		s.spec.Resend = time.Minute
@@ -498,7 +498,7 @@ func TestANoticeThatIsRejectedIsNotRepeated(t *testing.T) {
 	})
 }
 
-// A notifier that coalesces tells how subjects are once its receiver is back, and not what was between.
+// A notifier that coalesces reports only the current state of subjects once its receiver is back.
 func TestTransitionsAreCoalesced(t *testing.T) {
 	in(t, "a b c d", func(s *scene) {
 		s.spec.Coalesce = true
@@ -525,7 +525,7 @@ func TestTransitionsAreCoalesced(t *testing.T) {
 	})
 }
 
-// Nobody is told of a target that is paused, or of one that fails because of another one.
+// A target that is paused, or that fails because of another one, is not reported.
 func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		if _, err := s.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
@@ -534,7 +534,7 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 		s.say(probe.Failure, "db")
 		s.expect("db not_ready")
 		s.say(probe.Failure, "web")
-		s.expect("") // and the group would be ready with it
+		s.expect("") // the group would be ready with it
 		s.say(probe.Success, "web")
 		s.say(probe.Failure, "web")
 		s.expect("")
@@ -549,7 +549,7 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 		s.say(probe.Failure, "web")
 		s.expect("")
 		s.engine.Admin().Unpause("web")
-		pass(4 * time.Second) // db may fail, too
+		pass(4 * time.Second) // db may fail as well
 		s.expect("web not_ready")
 		s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 		s.say(probe.Success, "web")
@@ -560,8 +560,8 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	})
 }
 
-// What is told when a pause, a maintenance or damping ends is the trouble of the target, with its own
-// reason: not the engine's for having been silent.
+// When a pause, a maintenance or damping ends, the trouble of the target is reported with its own reason, not with that
+// of the silence.
 func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
 	expectReason := func(s *scene, want probe.Reason, state string) {
 		t.Helper()
@@ -609,7 +609,7 @@ func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
 	})
 }
 
-// A restart that was suppressed follows within a second: that it was is no trouble to be told.
+// A suppressed restart follows within a second: the suppression is not reported as a trouble.
 func TestARestartThatIsBlockedBySuppressionIsNotTold(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency, probe.ReasonDamped, probe.ReasonBudget} {
 		t.Run(string(reason), func(t *testing.T) {
@@ -643,8 +643,8 @@ func TestARestartThatIsBlockedBySuppressionIsNotTold(t *testing.T) {
 	}
 }
 
-// An instance that fails goes through several states of trouble: of these the receiver is told the first, and the one
-// that lasts. That the trouble is over is told at once.
+// A failing instance goes through several states of trouble: the receiver gets the first one, and the one that lasts.
+// The end of the trouble is reported immediately.
 func TestStatesOfATroubleThatFollowEachOtherAreToldOnce(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.spec.Selection.Groups = nil
@@ -683,8 +683,8 @@ func TestStatesOfATroubleThatFollowEachOtherAreToldOnce(t *testing.T) {
 	})
 }
 
-// Nobody is told of a target that is damped, whether it fails or recovers, until its damping ends; but of
-// its group they are: a damped member does not explain that.
+// A damped target is not reported, whether it fails or recovers, until its damping ends. Its group is: a damped member
+// does not explain the group's failure.
 func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
 	tier.Slow(t)
 	for name, stays := range map[string]bool{"it recovers": false, "it stays down": true} {
@@ -721,7 +721,7 @@ func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
 	}
 }
 
-// The next engine tells what this one has not, and nothing twice.
+// The next engine sends the notices that this one has not sent, and none twice.
 func TestTheNextEngineGoesOn(t *testing.T) {
 	in(t, "db web other", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -747,8 +747,8 @@ func TestTheNextEngineGoesOn(t *testing.T) {
 	})
 }
 
-// The values are read one after another, while receivers accept notices. An engine that is killed after its cursor was
-// written, and before a notice that precedes it, leaves no trouble without an end.
+// The values are read one after another, while receivers accept notices. If an engine is killed after its cursor was
+// saved, and before a notice that precedes the cursor, no trouble stays without an end.
 func TestACursorIsNotSavedBeforeItsNotices(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.values = valuesOf(s.notifiers)
@@ -774,7 +774,7 @@ func TestACursorIsSavedAfterItsNotices(t *testing.T) {
 	})
 }
 
-// A trouble that began again is told, though the engine was killed before it saved the end of the one before.
+// A trouble that began again is reported, though the engine was killed before it saved the end of the previous one.
 func TestATroubleAfterAnUnsavedEndIsTold(t *testing.T) {
 	in(t, "db other", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -790,8 +790,8 @@ func TestATroubleAfterAnUnsavedEndIsTold(t *testing.T) {
 	})
 }
 
-// A trouble that began and ended since values were saved leaves nothing that a cursor waits for, and nothing in memory:
-// an engine without a state file saves no value.
+// A trouble that began and ended since values were saved leaves nothing for which a cursor waits, and nothing in memory:
+// an engine without a state file never saves values.
 func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
 	const names = "a b c d e f g h"
 	in(t, names, func(s *scene) {
@@ -801,7 +801,7 @@ func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
 		}
 		clear(s.changed)
 		s.spec.Labels = map[string]string{"of": "another"}
-		s.apply() // which marks all keys
+		s.apply() // marks all keys
 		synctest.Wait()
 		for key := range s.changed {
 			if strings.HasPrefix(key, "told/") {
@@ -812,7 +812,7 @@ func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
 	})
 }
 
-// The count of lost transitions waits as the cursor does.
+// The count of lost transitions waits like the cursor.
 func TestAllOfACursorWaits(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -850,8 +850,8 @@ func TestACursorIsSavedTogetherWithItsNotices(t *testing.T) {
 	})
 }
 
-// Notices that are accepted while a state file is written do not hold back the cursor of those before: in a storm, there
-// are some in each write.
+// Notices that are accepted while a state file is written do not hold back the cursor of earlier ones: in a storm, each
+// write has some.
 func TestACursorWaitsOnlyForLaterNotices(t *testing.T) {
 	in(t, "a b c d other", func(s *scene) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -866,7 +866,7 @@ func TestACursorWaitsOnlyForLaterNotices(t *testing.T) {
 	})
 }
 
-// A cursor waits for the notices of another engine, too, whose end this engine may send.
+// A cursor also waits for the notices of another engine, since this engine may send their ends.
 func TestACursorWaitsForNoticesOfAnotherEngine(t *testing.T) {
 	in(t, "db web other", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -912,7 +912,7 @@ func TestACursorWaitsForNoticesBeforeAReload(t *testing.T) {
 	})
 }
 
-// An engine that has no history of an earlier one, but knows who was told, tells what has ended.
+// An engine that has the notices of an earlier one, but no history, reports troubles that have ended.
 func TestWhatHasEndedMeanwhileIsTold(t *testing.T) {
 	in(t, "db web other", func(s *scene) {
 		s.say(probe.Failure, "db", "web")
@@ -947,7 +947,7 @@ func TestAlertsAreRepeatedWhileTheyLast(t *testing.T) {
 	})
 }
 
-// A receiver that hangs, and thousands of transitions for it, delay no attempt.
+// A receiver that hangs, with thousands of pending transitions, delays no attempt.
 func TestNoAttemptIsLateBecauseOfAReceiver(t *testing.T) {
 	var names []string
 	for i := range 100 {
@@ -984,7 +984,7 @@ func TestANotifierWhoseFilesHaveChangedIsReplacedAndItsSenderClosed(t *testing.T
 	in(t, "web", func(s *scene) {
 		before := s.to
 		s.to = &receiver{}
-		s.apply() // as it is
+		s.apply() // unchanged
 		s.say(probe.Failure, "web")
 		if got := before.take(); got != "web not_ready, all down" || before.closed != 0 {
 			t.Errorf("told: %s; the sender was closed %d times", got, before.closed)
@@ -999,8 +999,8 @@ func TestANotifierWhoseFilesHaveChangedIsReplacedAndItsSenderClosed(t *testing.T
 	})
 }
 
-// Of engines that share targets one tells about each. Another one that has the target, too, or has had
-// it, tells nothing: neither that it is in trouble, nor that this has ended, nor that it was removed.
+// Of the engines that share targets, one sends the notices of each target. An engine that has, or has had, the target as
+// well sends nothing: neither that it is in trouble, nor that the trouble has ended, nor that the target was removed.
 func TestOnlyTheOwnerTells(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -1029,8 +1029,8 @@ func TestOnlyTheOwnerTells(t *testing.T) {
 	})
 }
 
-// An engine that has lost its lease does not know whether another one tells. What lasts it repeats, but not what has ended as
-// it sees it itself: the next owner has told that.
+// An engine that has lost its lease does not know whether another one sends notices. It repeats troubles that last, but
+// not those that have ended according to its own verdicts: the next owner has reported their end.
 func TestATroubleThatHasEndedIsNotRepeatedWithoutALease(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.spec.Selection.Groups, s.spec.Resend = nil, time.Minute
@@ -1047,8 +1047,9 @@ func TestATroubleThatHasEndedIsNotRepeatedWithoutALease(t *testing.T) {
 	})
 }
 
-// A trouble of 20 seconds or more that began and ended while no engine could tell is told later, and its end. So is one that
-// lasts until one can. A shorter one, and one about which the engine was in doubt, are not.
+// A trouble of 20 seconds or more that began and ended while no engine could notify is reported later, with its end. So
+// is a trouble that lasts until an engine can notify. A shorter trouble, and one about which the engine was in doubt,
+// are not reported.
 func TestATroubleThatNoEngineCouldTellIsToldLater(t *testing.T) {
 	for _, coalesce := range []bool{false, true} {
 		in(t, "db web app api", func(s *scene) {
@@ -1074,7 +1075,7 @@ func TestATroubleThatNoEngineCouldTellIsToldLater(t *testing.T) {
 	}
 }
 
-// Another engine has told of it, or has had the target meanwhile.
+// Another engine has reported it, or has had the target meanwhile.
 func TestATroubleThatAnotherEngineCouldTellIsNotToldLater(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.spec.Selection.Groups = nil
@@ -1125,8 +1126,8 @@ func TestAGroupThatIsReadyIsNotRepeatedWithoutALease(t *testing.T) {
 	})
 }
 
-// Of engines that have the same groups one tells about each: the next one what is in trouble, and the one before
-// not that this has ended.
+// Of the engines with the same groups, one sends the notices of each group: the next engine reports groups that are in
+// trouble, and the previous one does not report the end.
 func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.spec.Selection = notify.Selection{Groups: []string{"*"}}
@@ -1158,7 +1159,7 @@ func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {
 	})
 }
 
-// Engines that share targets need a moment after their start to find out which of them has a target.
+// After their start, engines that share targets need a moment to find the owner of a target.
 func TestWhatWasToldHoldsUntilItIsKnownWhoTells(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -1194,7 +1195,7 @@ func TestARestartUnderWayIsNotToldAgain(t *testing.T) {
 				Rule:    probe.Rule{Period: time.Second, FailureThreshold: 1},
 				Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return s.outcome("liveness of app") }),
 			}
-			s.outcomes["app"], s.outcomes["liveness of app"] = probe.Success, probe.Success // the first attempts may be made at once
+			s.outcomes["app"], s.outcomes["liveness of app"] = probe.Success, probe.Success // the first attempts may be made immediately
 			if _, err := s.engine.Apply(s.set); err != nil {
 				t.Fatal(err)
 			}
@@ -1214,15 +1215,15 @@ func TestARestartUnderWayIsNotToldAgain(t *testing.T) {
 			instance = probe.Instance{Target: "app", ID: "2", Phase: probe.Running, Managed: true, Since: time.Now()}
 			s.engine.Report(instance)
 			pass(5 * time.Second)
-			s.expect("") // it is not ready, as it was
+			s.expect("") // it is not ready, as before
 			s.say(probe.Success, "app")
 			s.expect("app ready ends")
 		})
 	}
 }
 
-// A reload corrects probes that have failed. What they have found holds until attempts say otherwise, and nobody is notified of it
-// again: neither that the restart waits for an outcome, nor that it still does when the probe has passed.
+// A reload corrects probes that have failed. Their failures stay in effect until attempts have an outcome, and are not
+// reported again: neither that the restart waits for an outcome, nor that it still does when the probe has passed.
 func TestACorrectionIsNoTrouble(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.spec.Selection.Groups = nil
@@ -1252,7 +1253,7 @@ func TestACorrectionIsNoTrouble(t *testing.T) {
 		report(probe.ReasonReload, "the reload has changed the probe, which has no outcome since")
 		s.expect("")
 		report(probe.ReasonReload, "still")
-		pass(20 * time.Second) // it passes
+		pass(20 * time.Second) // the probe passes
 		s.expect("")
 		report("", "")
 		pass(20 * time.Second)
@@ -1271,7 +1272,7 @@ func TestACorrectionIsNoTrouble(t *testing.T) {
 		report("", "")
 		s.expect("")
 
-		use("6", "wrong") // a correction that is none
+		use("6", "wrong") // does not correct the probe
 		pass(20 * time.Second)
 		s.expect("app failing")
 		use("7", "wrong")

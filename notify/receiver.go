@@ -15,29 +15,29 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Status is how a receiver fares.
+// Status is the status of a receiver.
 type Status struct {
-	Notifier string // its name
-	Output   string // what it is told by, such as "alertmanager"
-	Receiver string // its name
+	Notifier string // name of the notifier
+	Output   string // kind of the sender, such as "alertmanager"
+	Receiver string // name of the receiver
 
-	Firing  int    // subjects of which the receiver was told that they are in trouble, and not yet that they no longer are
-	Held    int    // subjects in trouble that it is not told about, since they are paused or the engine doubts itself, or may be explained by another one
-	Pending uint64 // transitions that it was not told, of all targets
+	Firing  int    // number of subjects in trouble by the notices that the receiver has accepted
+	Held    int    // number in trouble that are not reported now: paused, in doubt, or possibly explained by another target
+	Pending uint64 // number of transitions of all targets that were not processed yet
 
-	PendingSince time.Time // the first of them; zero if there is none
+	PendingSince time.Time // when the first of them occurred; zero if there is none
 
-	Sent    uint64    // notices that it has accepted
-	Last    time.Time // the last of them
-	Failed  uint64    // attempts to send some that have failed
-	Dropped uint64    // notices that it has rejected, and will not get again
-	Lost    uint64    // transitions that the history has forgotten before they were told, of all targets; by engines before, too
+	Sent    uint64    // number of notices that it has accepted
+	Last    time.Time // when it last accepted some
+	Failed  uint64    // number of failed attempts
+	Dropped uint64    // number of notices that it has rejected, and which are not sent again
+	Lost    uint64    // transitions of all targets that the history dropped unprocessed, in earlier engines as well
 
-	Error      string    // of the latest attempt, also if the receiver has rejected a notice; empty if it has succeeded
-	ErrorSince time.Time // when the unbroken series of failures began
+	Error      string    // of the latest attempt, including rejections; empty if it has succeeded
+	ErrorSince time.Time // when the current series of failures began
 }
 
-// The pause after a failed attempt doubles from minPause to maxPause, and varies by half.
+// The pause after a failed attempt doubles from minPause to maxPause, with a jitter of half its length.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
@@ -46,13 +46,13 @@ const (
 // maxError bounds Status.Error, in bytes.
 const maxError = 400
 
-// receiverKey identifies a receiver, also for the next engine: by the name of its notifier, and its key.
+// receiverKey identifies a receiver, across engines, by the name of its notifier and its own key.
 type receiverKey struct{ Notifier, Receiver string }
 
-// receiver tells one receiver.
+// receiver sends notices to one receiver.
 type receiver struct {
 	key     receiverKey
-	name    string // shown
+	name    string // for display
 	spec    *Spec
 	sender  Sender
 	log     *slog.Logger
@@ -63,12 +63,12 @@ type receiver struct {
 	stop    context.CancelFunc // nil until it is started
 	ended   chan struct{}      // closed when run has returned
 	resumed bool
-	ending  bool // it must not be started any more
+	ending  bool // must not be started any more
 
 	feedMu  sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed    feed
-	status  Status              // without what follows from feed
-	unsaved map[Subject]unsaved // what has changed in feed.told since Value returned it: the first change of each
+	status  Status              // without the fields that are derived from feed
+	unsaved map[Subject]unsaved // changes of feed.told since Value returned the notice; the first change of each subject
 }
 
 func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {
@@ -86,7 +86,7 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 	}
 }
 
-// start starts the goroutine, unless it has begun or is to end. It needs Notifiers.allMu.
+// start starts the goroutine, unless it was started or the receiver is ending. The caller must hold Notifiers.allMu.
 func (r *receiver) start(ctx context.Context) {
 	if r.stop != nil || r.ending {
 		return
@@ -98,8 +98,8 @@ func (r *receiver) start(ctx context.Context) {
 	}()
 }
 
-// end ends the goroutine of a receiver that is ending, waits until it has, and closes the sender. Tests
-// by the same sender may go on.
+// end stops the goroutine of a receiver that is ending, waits for it, and closes the sender. Tests with the same sender
+// may continue.
 func (r *receiver) end() {
 	if r.stop != nil {
 		r.stop()
@@ -112,8 +112,8 @@ func (r *receiver) end() {
 	}
 }
 
-// wakeUp makes the receiver look for what is to be told, and compare subjects; also those that were
-// held, if it is time for that.
+// wakeUp makes the receiver check for new events and compare changed subjects, and held subjects as well if ticked is
+// true.
 func (r *receiver) wakeUp(changed []Subject, ticked bool) {
 	r.feedMu.Lock()
 	if ticked {
@@ -126,7 +126,7 @@ func (r *receiver) wakeUp(changed []Subject, ticked bool) {
 	r.woken.Set()
 }
 
-// run sends what is to be told until ctx is done.
+// run sends notices until ctx is done.
 func (r *receiver) run(ctx context.Context) {
 	pause, limit := minPause, r.spec.Batch
 	for ctx.Err() == nil {
@@ -149,7 +149,7 @@ func (r *receiver) run(ctx context.Context) {
 			r.succeeded(&b)
 			pause, limit = minPause, min(2*limit, r.spec.Batch)
 		case errors.Is(err, ErrRejected) && len(b.notices) > 1:
-			limit = max(1, len(b.notices)/2) // to find the notice
+			limit = max(1, len(b.notices)/2) // to find the rejected notice
 		case errors.Is(err, ErrRejected):
 			r.rejected(&b, err)
 		default:
@@ -185,7 +185,7 @@ func (r *receiver) next(limit int) batch {
 	return r.feed.next(time.Now(), limit)
 }
 
-// accept makes the feed what it is after a batch, and tells whose values have changed.
+// accept updates the feed after a batch, and reports the values that have changed.
 func (r *receiver) accept(b *batch) {
 	r.feedMu.Lock()
 	moved := len(b.waiting) > 0 || b.cursor != r.feed.cursor
@@ -205,7 +205,7 @@ func (r *receiver) accept(b *batch) {
 	r.changed(keys)
 }
 
-// succeeded notes that the receiver has accepted a batch.
+// succeeded records that the receiver has accepted a batch.
 func (r *receiver) succeeded(b *batch) {
 	r.accept(b)
 	r.feedMu.Lock()
@@ -219,7 +219,7 @@ func (r *receiver) succeeded(b *batch) {
 	}
 }
 
-// rejected notes that the receiver will not accept the notice of a batch.
+// rejected records that the receiver will never accept the notice of a batch.
 func (r *receiver) rejected(b *batch, err error) {
 	b.rejected = true
 	r.accept(b)
@@ -230,7 +230,7 @@ func (r *receiver) rejected(b *batch, err error) {
 	r.log.Error("notice rejected, it is not sent again", "about", b.notices[0].Subject.String(), "state", b.notices[0].State, "error", r.text(err))
 }
 
-// failed notes an attempt that has failed. The first of a series is logged.
+// failed records a failed attempt. The first one of a series is logged.
 func (r *receiver) failed(err error) {
 	r.feedMu.Lock()
 	r.status.Failed++
@@ -241,7 +241,7 @@ func (r *receiver) failed(err error) {
 	}
 }
 
-// fail notes the error of the latest attempt, and reports whether it begins a series. It needs feedMu.
+// fail records the error of the latest attempt, and reports whether it begins a series. The caller must hold feedMu.
 func (r *receiver) fail(err error) (first bool) {
 	first = r.status.ErrorSince.IsZero()
 	if r.status.Error = r.text(err); first {
@@ -252,7 +252,7 @@ func (r *receiver) fail(err error) (first bool) {
 
 func (r *receiver) text(err error) string { return probe.CleanText(r.redact(err.Error()), maxError) }
 
-// test sends a notice that is about nothing.
+// test sends a test notice.
 func (r *receiver) test(ctx context.Context, now time.Time) error {
 	err := r.send(ctx, []Notice{{
 		Subject: Subject{KindTarget, "test"}, Firing: true, Test: true, State: probe.StateNotReady.String(), Severity: probe.SeverityWarning,
@@ -283,7 +283,7 @@ func (r *receiver) currentStatus() Status {
 	return st
 }
 
-// link returns where people see a subject, or "".
+// link returns the URL of a subject on the status page, or "".
 func link(externalURL string, s Subject) string {
 	switch {
 	case externalURL == "":

@@ -6,14 +6,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Selection says about whom a notifier tells. The zero Selection is nobody.
+// Selection selects the subjects of a notifier. The zero Selection selects nothing.
 type Selection struct {
 	Targets  *probe.Selector // nil for no target
-	Groups   []string        // names, in which * stands for any text and ? for one character; nil for no group
-	Severity probe.Severity  // the least severe trouble that is told; default: any
+	Groups   []string        // patterns of names, in which * stands for any text and ? for one character; nil for no group
+	Severity probe.Severity  // minimum severity of troubles; default: any
 }
 
-// selects reports whether the selection has the subject of an event.
+// selects reports whether the selection includes an event.
 func (s *Selection) selects(ev *event) bool {
 	if ev.level == firing && ev.Severity < s.Severity {
 		return false

@@ -9,16 +9,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// source knows how the subjects of one kind are now. Several goroutines may use it at once.
+// source has the current states of the subjects of one kind. It must be safe for concurrent use.
 type source interface {
-	// current returns how a subject is now, and whether it exists.
+	// current returns the current state of a subject, and whether it exists.
 	current(name string) (ev event, exists bool)
 
 	troubled() iter.Seq[string] // yields the names of the subjects that are in trouble
-	isHeld() bool               // reports whether nothing is known for certain now about any subject
+	isHeld() bool               // reports whether the state of all subjects is uncertain now
 }
 
-// targetSource is the source of targets, and of what has happened to them: the history of an engine.
+// targetSource is the source of targets and of their events, which are the history of an engine.
 type targetSource struct {
 	engine       *engine.Engine
 	redact       func(string) string
@@ -29,8 +29,8 @@ type targetSource struct {
 
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
 
-// after returns up to limit events with a greater number, in their order, and the number that a later call goes on from.
-// Numbers in between that no event has were forgotten.
+// after returns up to limit events with greater numbers, in order, and the number from which a later call continues.
+// Numbers in between without an event were dropped from the history.
 func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64) {
 	past, last := s.engine.Records().TransitionsAfter(seq, limit)
 	for i := range past {
@@ -43,7 +43,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 			ev.Probe = probeName(cause.Probe.Kind, cause.Probe.Name)
 		}
 		if ev.Labels = st.Labels; !exists {
-			ev.level = keep // a comparison tells that it was removed
+			ev.level = keep // a comparison finds that it was removed
 		}
 		ev.held, ev.restarted = ev.level == firing && (tr.Doubtful || s.isDoubted(ev.Subject)), isRestarted(&st)
 		isOver := tr.Kind != 0 && tr.Verdict == probe.Passing && tr.State == probe.StateRestartBlocked // but for the instance's reason
@@ -56,10 +56,10 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 	return events, last
 }
 
-// causeOf returns why a target is in the state that a transition has brought. A transition of a probe says
-// so. That of the instance, or that a pause or damping has ended, may have a reason of its own, while a
-// probe fails all along: as long as the target stays in the state, that is its cause. Afterwards it is no
-// longer known, unless the reason is why the instance itself is in trouble.
+// causeOf returns why a target is in the state to which a transition led. A transition of a probe has the cause itself.
+// A transition of the instance, or the end of a pause or damping, may have a reason of its own while a probe keeps
+// failing: as long as the target stays in the state, the target's cause applies. Later the cause is unknown, unless the
+// reason is why the instance itself is in trouble.
 func causeOf(tr *engine.Transition, now *engine.TargetStatus) engine.Cause {
 	switch {
 	case tr.Kind != 0:
@@ -99,14 +99,15 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 // leave leaves an event to another engine.
 func (ev *event) leave() { ev.own, ev.level = ev.level, others }
 
-// isRestarted reports whether the instance of a target is being terminated, because a probe fails or an
-// operator has asked for that, so that another one starts.
+// isRestarted reports whether the instance of a target is being terminated for a restart, because a probe fails or at an
+// operator's request.
 func isRestarted(st *engine.TargetStatus) bool {
 	return st.Instance.Reason == probe.ReasonEnding || st.Instance.Reason == probe.ReasonOperatorRestart
 }
 
-// isOutdated reports whether no failure is known of a target that is in trouble by its probes, since a reload has replaced the
-// probes that fail, and no attempt has had an outcome since; or since its restart waits for a reload, and no probe fails any more.
+// isOutdated reports whether a target is in trouble by its probes without a known failure: a reload has replaced the
+// failing probes, and no attempt has had an outcome since; or its restart waits for a reload, and no probe fails any
+// more.
 func isOutdated(st *engine.TargetStatus) bool {
 	switch st.State {
 	case probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady:
@@ -119,7 +120,7 @@ func isOutdated(st *engine.TargetStatus) bool {
 		if p.Verdict != probe.Failing {
 			continue
 		}
-		if p.Tried != probe.Unknown || p.Blind || p.Fault.Outcome != probe.Unknown { // an engine that starts knows the fault of the one before
+		if p.Tried != probe.Unknown || p.Blind || p.Fault.Outcome != probe.Unknown { // an engine that starts knows the fault from the previous one
 			return false
 		}
 		isOutdated = true

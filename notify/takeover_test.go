@@ -19,8 +19,8 @@ type takeover struct {
 	others *followtest.Others
 }
 
-// inTakeovers runs a test with a receiver that is told each transition and one that is told how targets are, with db known
-// to have an instance at once, and after a moment.
+// inTakeovers runs a test with a receiver that gets each transition and one that gets current states, with the instance
+// of db known immediately, and after a moment.
 func inTakeovers(t *testing.T, test func(s *takeover, moment time.Duration)) {
 	for _, coalesce := range []bool{false, true} {
 		for _, moment := range []time.Duration{0, 200 * time.Millisecond} {
@@ -41,7 +41,7 @@ func inTakeovers(t *testing.T, test func(s *takeover, moment time.Duration)) {
 	}
 }
 
-// takeOver moves db to this engine, which knows its instance after a moment.
+// takeOver moves db to this engine, which learns its instance after a moment.
 func (s *takeover) takeOver(moment time.Duration) {
 	s.t.Helper()
 	memory, _ := s.others.Snapshot(s.db)
@@ -51,7 +51,7 @@ func (s *takeover) takeOver(moment time.Duration) {
 		s.t.Fatal(err)
 	}
 	if moment == 0 {
-		s.engine.Report(known.Instance) // before the other one shows it no longer
+		s.engine.Report(known.Instance) // before the other engine stops showing it
 	}
 	if _, err := s.others.Apply(probe.Set{}); err != nil {
 		s.t.Fatal(err)
@@ -74,11 +74,11 @@ func TestAChildIsNotToldWhenItsParentHasFailedBeforeItIsTakenOver(t *testing.T) 
 		s.expect("db not_ready")
 		s.answer(probe.Success, "db")
 		pass(time.Minute)
-		s.expect("db ready ends, web not_ready") // which fails for itself
+		s.expect("db ready ends, web not_ready") // it fails by itself
 	})
 }
 
-// Web has been unreachable for long when db is taken over.
+// Web has been unreachable for a long time when db is taken over.
 func TestAChildStaysUnreachableWhenItsParentIsTakenOver(t *testing.T) {
 	inTakeovers(t, func(s *takeover, moment time.Duration) {
 		s.answer(probe.Failure, "web", "db")

@@ -11,17 +11,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// allowed is one element of Module.Allow: a network, or the name of a host.
+// allowed is an element of Module.Allow: a network, or a host name.
 type allowed struct {
-	network netip.Prefix // not valid: name counts
-	name    string       // in lower case, may have * and ?
+	network netip.Prefix // invalid if name is used
+	name    string       // in lower case, may contain * and ?
 	port    uint16       // 0 for any
 }
 
-// CheckAllowed returns what is wrong with an element of Module.Allow, in words that follow it in a
-// sentence, or nil. It is an IP address, a network such as 10.0.0.0/8, or the name of a host,
-// in which * stands for any characters and ? for one; a port can follow, after a colon. An IPv6
-// address with a port is in brackets.
+// CheckAllowed returns what is wrong with an element of Module.Allow, as the predicate of a sentence about it, or nil.
+// An element is an IP address, a network such as 10.0.0.0/8, or a host name, in which * stands for any characters and ?
+// for one. A port may follow after a colon. An IPv6 address with a port is in brackets.
 func CheckAllowed(text string) error {
 	_, err := parseAllowed(text)
 	return err
@@ -43,7 +42,7 @@ func parseAllowed(text string) (a allowed, err error) {
 	}
 	host = dial.CanonicalHost(host)
 	if network, err := netip.ParsePrefix(host); err == nil {
-		if ip := network.Addr(); ip.Is4In6() { // 96 bits of which are the same in all IPv4 addresses
+		if ip := network.Addr(); ip.Is4In6() { // all IPv4 addresses share the first 96 bits
 			if network.Bits() < 96 {
 				return allowed{}, errors.New("it has IPv4 and IPv6 addresses: write a network of each")
 			}
@@ -74,7 +73,7 @@ func parseAllowed(text string) (a allowed, err error) {
 	return a, nil
 }
 
-// cutPort cuts the port from a host. Colons without brackets are those of an IPv6 address.
+// cutPort cuts the port from a host. Several colons without brackets belong to an IPv6 address.
 func cutPort(text string) (host, port string, ok bool) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 || strings.Count(text, ":") > 1 && text[i-1] != ']' {
@@ -83,11 +82,11 @@ func cutPort(text string) (host, port string, ok bool) {
 	return text[:i], text[i+1:], true
 }
 
-// normalName returns the name of a host as it is compared.
+// normalName returns the name of a host in the form for comparison.
 func normalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// mayConnect is for dial.WithAllow: the attempt may connect to the target of the engine that it was asked
-// for, at one of its ports, and to what the module allows.
+// mayConnect is for dial.WithAllow. It allows connections to the requested target of the engine, at one of its ports,
+// and to the addresses that the module allows.
 func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
 	if a.configured && normalName(host) == normalName(a.target.Address) {
 		if a.module.PortName == "" {
@@ -107,9 +106,9 @@ func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
 	return fmt.Errorf("of %s is not allowed: it is no port of a target of the configuration, and allow of probe_module %q does not have it", host, a.name)
 }
 
-// hasAddress reports whether an address of a host is allowed. A pattern of names does not allow
-// addresses of this machine and of its link, except *, and localhost for that name: who answers for
-// a name is not who has allowed it.
+// hasAddress reports whether an address of a host is allowed. Name patterns other than * do not allow loopback and
+// link-local addresses, except localhost for that name: whoever controls the DNS of a name is not the one who has
+// allowed it.
 func (a *allowed) hasAddress(host string, to netip.AddrPort) bool {
 	ip := to.Addr().Unmap().WithZone("")
 	switch {

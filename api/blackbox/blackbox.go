@@ -1,12 +1,11 @@
-// Package blackbox answers /probe?target=…&module=… as Prometheus' blackbox_exporter does: it
-// makes one attempt at the target, and responds with what that has found as metrics of the same
-// names.
+// Package blackbox serves /probe?target=…&module=… as Prometheus' blackbox_exporter does: it makes one attempt at the
+// target, and responds with the results as metrics of the same names.
 //
-// An attempt that could not be made for a reason of this machine, or of a plugin, is no failure of
-// the target: the response is an error then, and Prometheus records that the scrape has failed.
+// An attempt that could not be made for a reason of this machine, or of a plugin, is not a failure of the target: the
+// response is an error then, and Prometheus records that the scrape has failed.
 //
-//	blackbox.go  Server: who may ask for what, and the response
-//	request.go   what a request asks for
+//	blackbox.go  Server: access to modules and targets, and the response
+//	request.go   parses a request
 //	allow.go     which hosts may be probed
 //	metrics.go   the metrics of an attempt
 package blackbox
@@ -33,24 +32,24 @@ const (
 	writeTimeout = 10 * time.Second // for a response
 )
 
-// Module says how targets are probed for requests that name it.
+// Module is how targets are probed for requests that name it.
 type Module struct {
-	// Handler makes the attempts. It connects to the port PortName of its target, or needs no port
-	// if that is empty. If it is a urlHandler, as that of http is, targets can be URLs.
+	// Handler makes the attempts. It connects to the port PortName of its target, or needs no port if that is empty. If it
+	// is a urlHandler, like that of http, targets can be URLs.
 	Handler     probe.Handler
 	HandlerName string // metrics of "http", "icmp" and "tcp" are those of blackbox_exporter's probers with these names
 	PortName    string
 
-	// Port is the port of a target that a request names without one: a number, or the name of a
-	// port of a target of the engine. Default: that of the URL's scheme.
+	// Port is the port of a target that a request names without one: a number, or the name of a port of a target of the
+	// engine. Default: the port of the URL's scheme.
 	Port string
 
-	Timeout  time.Duration // of an attempt; default: what the request leaves
-	Allow    []string      // what may be probed beside the targets of the engine: see CheckAllowed
+	Timeout  time.Duration // of an attempt; default: the remaining time of the request
+	Allow    []string      // targets that may be probed in addition to those of the engine: see CheckAllowed
 	Settings string        // of the handler as text, without secrets, for debug=true
 }
 
-// engineReader is the part of *engine.Engine that a Server uses.
+// engineReader is the subset of *engine.Engine that a Server uses.
 type engineReader interface {
 	Target(name string) (engine.TargetStatus, bool)
 	Health() engine.Health
@@ -58,16 +57,16 @@ type engineReader interface {
 
 // Server is the http.Handler of /probe. It is safe for concurrent use by multiple goroutines.
 type Server struct {
-	// ShowsSettings reports whether the client of a request with that context may read Module.Settings. It is set before
-	// the first request; nil: all may.
+	// ShowsSettings reports whether the client of a request with that context may read Module.Settings. It must be set
+	// before the first request; nil: all clients may.
 	ShowsSettings func(context.Context) bool
 
 	engine  engineReader
 	modules atomic.Pointer[map[string]*module]
-	places  chan struct{} // one for each attempt
+	places  chan struct{} // holds an element for each attempt in progress
 }
 
-// module is a Module with what is made of it.
+// module is a Module with its parsed Allow.
 type module struct {
 	Module
 	allow []allowed
@@ -80,7 +79,7 @@ func New(e engineReader) *Server {
 	return s
 }
 
-// Plan prepares the modules of all, by name, and changes nothing; commit puts them into use. Attempts that are under way go on. An
+// Plan prepares the modules of all, by name, and changes nothing; commit applies them. Attempts under way continue. An
 // error is that of CheckAllowed.
 func (s *Server) Plan(all map[string]Module) (commit func(), err error) {
 	next := make(map[string]*module, len(all))
@@ -97,7 +96,7 @@ func (s *Server) Plan(all map[string]Module) (commit func(), err error) {
 	return func() { s.modules.Store(&next) }, nil
 }
 
-// ServeHTTP makes the attempt that a request asks for.
+// ServeHTTP makes the requested attempt.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := s.attempt(r)
 	if err != nil {
@@ -127,27 +126,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func respond(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	// An error means that the ResponseWriter has no deadlines, or that the client has gone.
+	// An error means that the ResponseWriter has no deadlines, or that the client has disconnected.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text))
 }
 
-// attempt is what a request asks for.
+// attempt is a requested attempt.
 type attempt struct {
 	name       string // of the module
 	module     *module
-	handler    probe.Handler // of the module, or made from it
+	handler    probe.Handler // of the module, or derived from it
 	target     probe.Target
-	configured bool // the target is one of the engine
+	configured bool // the target is a target of the engine
 	timeout    time.Duration
 	scheme     string // of the module, if it has credentials
 }
 
-// make makes the attempt. It ends early when the client has gone.
+// make makes the attempt. It ends early when the client disconnects.
 func (a *attempt) make(ctx context.Context) (probe.Result, probe.Trace) {
 	ctx, trace := probe.WithTrace(dial.WithAllow(ctx, a.mayConnect))
-	rule := probe.Rule{Timeout: a.timeout, Period: a.timeout} // a longer period would let an engine that is not well take longer
+	rule := probe.Rule{Timeout: a.timeout, Period: a.timeout} // with a longer period an engine that is not well would allow more time
 	result := engine.Once(ctx, probe.Probe{Rule: rule, Target: a.target, Handler: a.handler, HandlerName: a.module.HandlerName})
 	return result, trace()
 }
@@ -165,8 +164,7 @@ func (s *Server) judge(a *attempt, r *probe.Result) (status int, problem string)
 	return http.StatusOK, ""
 }
 
-// isCutOff reports whether a failure of a host with that evidence may be one of the engine's own
-// network.
+// isCutOff reports whether a failure of a host with that evidence may be caused by the engine's own network.
 func (s *Server) isCutOff(host string, e probe.Evidence) bool {
 	if e != probe.Silent && e != probe.NameUnanswered {
 		return false
@@ -176,7 +174,7 @@ func (s *Server) isCutOff(host string, e probe.Evidence) bool {
 	return h.Isolated || h.NamesIsolated && err != nil
 }
 
-// debug returns the response to debug=true, in the three parts of blackbox_exporter's.
+// debug returns the response to debug=true, in the same three parts as blackbox_exporter's.
 func (a *attempt) debug(r *probe.Result, problem, metrics string, showsSettings bool) string {
 	log := fmt.Sprintf("module=%q target=%q address=%q port=%d handler=%q timeout=%v\n", a.name, a.target.Name, a.target.Address,
 		a.target.Ports[a.module.PortName], a.module.HandlerName, a.timeout)
@@ -201,7 +199,7 @@ func (a *attempt) debug(r *probe.Result, problem, metrics string, showsSettings 
 
 // urlHandler is a handler that can be used for any URL.
 type urlHandler interface {
-	// ForURL returns a handler for a URL, and the URL with what it lacks.
+	// ForURL returns a handler for a URL, and the URL completed with defaults.
 	ForURL(u *url.URL) (probe.Handler, *url.URL)
-	CredentialScheme() string // that of requests with credentials; empty without
+	CredentialScheme() string // the scheme of requests with credentials; empty without credentials
 }

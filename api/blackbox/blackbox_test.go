@@ -65,7 +65,7 @@ func serverOf(t testing.TB, e *fakeEngine, modules map[string]blackbox.Module) *
 	return s
 }
 
-// use puts modules into use.
+// use applies modules.
 func use(t testing.TB, s *blackbox.Server, modules map[string]blackbox.Module) {
 	t.Helper()
 	commit, err := s.Plan(modules)
@@ -75,8 +75,7 @@ func use(t testing.TB, s *blackbox.Server, modules map[string]blackbox.Module) {
 	commit()
 }
 
-// ask makes a request, and returns status and body of the response. Headers are name and value in
-// turn.
+// ask makes a request, and returns the status and body of the response. headers are alternating names and values.
 func ask(s http.Handler, query string, headers ...string) (int, string) {
 	r := httptest.NewRequest("GET", "/probe?"+query, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -87,7 +86,7 @@ func ask(s http.Handler, query string, headers ...string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// saying is a handler with a fixed result, which notes its target and how long it may take.
+// saying is a handler with a fixed result, which records its target and its timeout.
 type saying struct {
 	result probe.Result
 	target probe.Target
@@ -117,7 +116,7 @@ func TestOnlyWhatIsAllowedIsProbed(t *testing.T) {
 	for _, c := range []struct {
 		module, target string
 		status         int
-		want           string // host and port, or a part of the answer
+		want           string // host and port, or a part of the response
 	}{
 		{"none", "10.0.0.7:8080", 403, "not allowed"},
 		{"port", "shop/web", 200, "10.0.0.7:8080"},
@@ -204,7 +203,7 @@ func TestPatternsOfHostsAreChecked(t *testing.T) {
 	}
 }
 
-// A URL says scheme, path and query, and so does the configuration where it does not.
+// A URL sets scheme, path and query; the configuration sets those that the URL lacks.
 func TestTargetsOfHTTPAreURLs(t *testing.T) {
 	var asked atomic.Pointer[string]
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -244,7 +243,7 @@ func TestTargetsOfHTTPAreURLs(t *testing.T) {
 	}
 }
 
-// Who asks chooses the server, and must not choose who gets the credentials of the module.
+// The client chooses the server, but must not choose who gets the credentials of the module.
 func TestCredentialsGoToThePortOfTheModuleOnly(t *testing.T) {
 	own, other := httptest.NewServer(http.NotFoundHandler()), httptest.NewServer(http.NotFoundHandler())
 	defer own.Close()
@@ -278,7 +277,7 @@ func TestCredentialsGoToThePortOfTheModuleOnly(t *testing.T) {
 		{"port", other.URL, 200, ""},
 		{"https", own.URL, 403, "without TLS"},
 		{"https", other.Listener.Addr().String(), 403, "credentials"},
-		{"basic", "https://127.0.0.1", 200, ""}, // TLS is no downgrade
+		{"basic", "https://127.0.0.1", 200, ""}, // TLS is not a downgrade
 	} {
 		if status, body := ask(s, url.Values{"module": {c.module}, "target": {c.target}}.Encode()); status != c.status || !strings.Contains(body, c.want) {
 			t.Errorf("%s of %s is %d %s, want %d %s", c.target, c.module, status, body, c.status, c.want)
@@ -321,7 +320,7 @@ func TestTheScrapeTimeoutBoundsAnAttempt(t *testing.T) {
 	}
 }
 
-// What is our fault is no failure of the target.
+// A problem of this machine is not a failure of the target.
 func TestAnAttemptThatCouldNotBeMadeIsAnError(t *testing.T) {
 	h := &saying{}
 	e := &fakeEngine{}
@@ -396,7 +395,7 @@ func TestAttemptsAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-// A client that goes away ends its attempt.
+// When a client disconnects, its attempt ends.
 func TestTheEndOfARequestEndsItsAttempt(t *testing.T) {
 	begun := make(chan struct{})
 	ended := make(chan error, 1)
@@ -423,7 +422,7 @@ func TestTheEndOfARequestEndsItsAttempt(t *testing.T) {
 	}
 }
 
-// What plugins measure has names of its own; what has the name of another metric is left out.
+// Measurements of plugins have names of their own; those with the name of another metric are omitted.
 func TestWhatPluginsMeasureIsShown(t *testing.T) {
 	h := probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 		probe.RecordTrace(ctx, func(t *probe.Trace) {
@@ -447,7 +446,7 @@ func TestWhatPluginsMeasureIsShown(t *testing.T) {
 	}
 }
 
-// A time that is not known has no number: one in its place would be long ago, and alert of what expires soon.
+// An unknown time is omitted: a number in its place would be long ago, and trigger alerts on early expiry.
 func TestWhatIsNotKnownToExpireHasNoTime(t *testing.T) {
 	no := false
 	s := httptest.NewTLSServer(http.NotFoundHandler())
@@ -475,7 +474,7 @@ func TestWhatIsNotKnownToExpireHasNoTime(t *testing.T) {
 	}
 }
 
-// A handler that keeps connections has none after an attempt.
+// A handler that keeps connections open has none after an attempt.
 func TestATargetOfTCPIsProbed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

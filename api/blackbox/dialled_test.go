@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 )
 
-// secretServer returns the address of a server on an address that no request may reach, and how
-// many connections it got.
+// secretServer returns the address of a server on an address that no request may reach, and the number of its
+// connections.
 func secretServer(t *testing.T, address string) (string, *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
@@ -65,7 +65,7 @@ func TestARedirectLeadsOnlyToWhatIsAllowed(t *testing.T) {
 	s := serverOf(t, e, modules)
 	for _, c := range []struct {
 		module, target, to string
-		refused            string // the address; "" for none
+		refused            string // the refused address; "" for none
 	}{
 		{"local", own.String(), "/", ""},
 		{"local", own.String(), "http://" + otherPort + "/", otherPort},
@@ -117,8 +117,8 @@ func portNumber(address string) string {
 	return number
 }
 
-// A name that is allowed is one of another host: the server that answers for it does not lead to this machine
-// and its neighbours on the link, where metadata of clouds is.
+// An allowed name belongs to another host: whoever controls its DNS cannot make it lead to this machine or to link-local
+// addresses, where clouds serve metadata.
 func TestANameThatIsAllowedDoesNotLeadToThisMachine(t *testing.T) {
 	for _, c := range []struct {
 		allow, host, to string

@@ -12,8 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// FuzzOnlyTheAllowedNetworkIsProbed sends any request: what is attempted has an address of the
-// allowed network.
+// FuzzOnlyTheAllowedNetworkIsProbed sends any request: attempts are made only to addresses of the allowed network.
 func FuzzOnlyTheAllowedNetworkIsProbed(f *testing.F) {
 	for _, target := range []string{
 		"10.0.0.1:1", "http://10.0.0.1/", "[::ffff:10.0.0.1]:2", "http://10.0.0.1@192.0.2.1/", "192.0.2.1#10.0.0.1", "10.0.0.1%00.evil", "fe80::1%10.0.0.1",
@@ -46,8 +45,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// FuzzPatternsAreNeverWiderThanTheyAre checks any element of allow: it allows neither other ports than
-// its own, nor, without * and ?, another name.
+// FuzzPatternsAreNeverWiderThanTheyAre checks any element of allow: it allows no other ports than its own, and, without
+// * and ?, no other name.
 func FuzzPatternsAreNeverWiderThanTheyAre(f *testing.F) {
 	for _, text := range []string{"*", "a.b", "a.b:80", "10.0.0.0/8:1", "[::1]:2", "::1", "a*:3", "10.*", ":", "[", "]:1", "::"} {
 		f.Add(text, "other.example:80")
@@ -89,7 +88,7 @@ func hostOf(t *testing.T, target string) string {
 	return u.Hostname()
 }
 
-// FuzzTargetsOfHTTPAreURLs makes handlers for any URL: none has another host than it was given.
+// FuzzTargetsOfHTTPAreURLs makes handlers for any URL: none has a different host than the URL.
 func FuzzTargetsOfHTTPAreURLs(f *testing.F) {
 	for _, text := range []string{"http://a/b?c=d", "https://a", "//a:1/%2F", "//u:p@a", "//a?#", "//a/*"} {
 		f.Add(text)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// helps are the descriptions of the metrics, which are those of blackbox_exporter 0.23.
+// helps are the descriptions of the metrics, taken from blackbox_exporter 0.23.
 var helps = map[string]string{
 	"probe_success":                                 "Displays whether or not the probe was a success",
 	"probe_duration_seconds":                        "Returns how long the probe took to complete in seconds",
@@ -53,7 +53,7 @@ var helps = map[string]string{
 // gauges are the metrics of an attempt.
 type gauges struct{ *prometheus.Registry }
 
-// add adds a series, unless there is another metric with its name. Labels are name and value in turn.
+// add adds a series, unless there is another metric with its name. Labels are alternating names and values.
 func (g gauges) add(name string, value float64, labels ...string) {
 	constant := prometheus.Labels{}
 	for pair := range slices.Chunk(labels, 2) {
@@ -61,13 +61,13 @@ func (g gauges) add(name string, value float64, labels ...string) {
 	}
 	one := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: cmp.Or(helps[name], "Measured by the plugin"), ConstLabels: constant})
 	one.Set(value)
-	_ = g.Register(one) // an error says that the name is taken, or none of a metric
+	_ = g.Register(one) // fails if the name is taken or invalid
 }
 
 // text returns the metrics in Prometheus' text format, version 0.0.4.
 func (g gauges) text() string {
 	var s strings.Builder
-	families, _ := g.Gather() // gauges have no errors
+	families, _ := g.Gather() // cannot fail for gauges
 	for _, f := range families {
 		_, _ = expfmt.MetricFamilyToText(&s, f) // a Builder returns no error
 	}
@@ -136,8 +136,8 @@ func (g gauges) icmp(r *probe.Result, t *probe.Trace) {
 	}
 }
 
-// isRedirect reports whether a status is that of a redirect. It is one that was not followed, which
-// blackbox_exporter counts, too.
+// isRedirect reports whether a status is that of a redirect that was not followed, which blackbox_exporter counts as
+// well.
 func isRedirect(status uint16) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -146,7 +146,7 @@ func isRedirect(status uint16) bool {
 	return false
 }
 
-// tls adds what a handshake has shown; nothing without one.
+// tls adds the results of a handshake, if there was one.
 func (g gauges) tls(t *probe.TLSTrace) {
 	if t == nil {
 		return
@@ -163,25 +163,25 @@ func (g gauges) certificate(t *probe.TLSTrace) {
 	g.add("probe_tls_version_info", 1, "version", t.Version)
 }
 
-// time adds a time. One that is not known is left out: a number in its place would be a time long ago, and an alert on
-// what expires soon would fire, as it does with blackbox_exporter.
+// time adds a time, unless it is unknown: a number in its place would be a time long ago, and an alert on early expiry
+// would fire, as it does with blackbox_exporter.
 func (g gauges) time(name string, at time.Time) {
 	if !at.IsZero() {
 		g.add(name, float64(at.Unix()))
 	}
 }
 
-// servingStatuses are the names of the states of health in grpc.health.v1, by number.
+// servingStatuses are the names of the serving statuses of grpc.health.v1, by number.
 var servingStatuses = [...]string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
 
-// What the example plugins dns and grpc measure, from which further metrics are made.
+// Names of measurements of the example plugins dns and grpc, from which further metrics are derived.
 const (
 	measuredDNS  = "dns_query_succeeded"
 	measuredGRPC = "grpc_serving_status"
 )
 
-// plugin adds what a plugin has measured. The metrics of blackbox_exporter's probers dns and grpc
-// have phases and labels, which numbers of a plugin do not have.
+// plugin adds the measurements of a plugin. The metrics of blackbox_exporter's probers dns and grpc have phases and
+// labels, which the numbers of a plugin do not have.
 func (g gauges) plugin(r *probe.Result, t *probe.Trace) {
 	status, isGRPC := t.Measured[measuredGRPC]
 	for name, v := range t.Measured {
@@ -209,7 +209,7 @@ func (g gauges) plugin(r *probe.Result, t *probe.Trace) {
 	}
 }
 
-// protocol returns the version of IP of an address; 0 for none.
+// protocol returns the IP version of an address; 0 for none.
 func protocol(ip netip.Addr) float64 {
 	switch {
 	case !ip.IsValid():

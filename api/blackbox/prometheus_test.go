@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Prometheus runs the configuration of the documents, with other addresses and a shorter interval.
+// Prometheus runs the configuration in the documentation, with other addresses and a shorter interval.
 func TestPrometheusProbes(t *testing.T) {
 	up := gatewaytest.Backends(t, "up")[0]
 	closed := gatewaytest.FreeAddress(t)
@@ -55,7 +55,7 @@ func TestPrometheusProbes(t *testing.T) {
 	})
 }
 
-// query returns the value of a series; "" for none.
+// query returns the value of a series, or "" if there is none.
 func query(t *testing.T, prometheus, expression string) string {
 	t.Helper()
 	answer, err := http.Get("http://" + prometheus + "/api/v1/query?" + url.Values{"query": {expression}}.Encode())

@@ -19,7 +19,7 @@ import (
 const (
 	defaultModule  = "http_2xx"             // as in blackbox_exporter
 	defaultTimeout = 120 * time.Second      // of a request without the header; likewise
-	timeoutOffset  = 500 * time.Millisecond // of a scrape's timeout, for the response; likewise
+	timeoutOffset  = 500 * time.Millisecond // subtracted from the timeout of a scrape, for the response; likewise
 	maxTimeout     = time.Hour
 )
 
@@ -33,7 +33,7 @@ func problemf(status int, format string, a ...any) *problem {
 	return &problem{status, probe.CleanText(fmt.Sprintf(format, a...), probe.MaxDetail)}
 }
 
-// attempt returns what a request asks for.
+// attempt returns the attempt that a request asks for.
 func (s *Server) attempt(r *http.Request) (*attempt, *problem) {
 	query := r.URL.Query()
 	if query.Has("hostname") {
@@ -58,7 +58,7 @@ func (s *Server) attempt(r *http.Request) (*attempt, *problem) {
 	return a, s.aim(a, query.Get("target"))
 }
 
-// timeLeft returns how long an attempt may take, by the timeout of the scrape in seconds.
+// timeLeft returns the time for an attempt, given the timeout of the scrape in seconds.
 func timeLeft(text string) (time.Duration, error) {
 	if text == "" {
 		return defaultTimeout - timeoutOffset, nil
@@ -74,8 +74,8 @@ func timeLeft(text string) (time.Duration, error) {
 	return max(whole-timeoutOffset, whole/2, time.Millisecond), nil
 }
 
-// aim sets the target of an attempt to that of a request: the name of a target of the engine, or
-// what the module allows.
+// aim sets the target of an attempt to the requested one: the name of a target of the engine, or a host or URL that the
+// module allows.
 func (s *Server) aim(a *attempt, given string) *problem {
 	switch {
 	case given == "":
@@ -147,10 +147,10 @@ func (a *attempt) connectTo(u *url.URL) *problem {
 	return nil
 }
 
-// standardPorts are the ports of schemes.
+// standardPorts are the default ports of schemes.
 var standardPorts = map[string]uint16{"http": 80, "https": 443}
 
-// ownPort returns the port that the credentials of a module are for.
+// ownPort returns the port to which the credentials of a module belong.
 func (a *attempt) ownPort() uint16 {
 	if n, err := strconv.ParseUint(a.module.Port, 10, 16); err == nil {
 		return uint16(n)
@@ -183,7 +183,7 @@ func parseTarget(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// hostOf returns an address or a name as a URL has it.
+// hostOf returns an address or a name in the form that URLs use.
 func hostOf(address string) string {
 	if strings.Contains(address, ":") {
 		return "[" + address + "]"

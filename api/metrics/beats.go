@@ -2,10 +2,10 @@ package metrics
 
 import beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 
-// beatsDesc has the series of beats that were accepted.
+// beatsDesc describes the counter of accepted beats.
 var beatsDesc = describe("sonde_beats_total", "Total number of beats of targets that were accepted.", "transport")
 
-// beatsRejectedDesc has the series of beats that have changed nothing.
+// beatsRejectedDesc describes the counter of rejected beats.
 var beatsRejectedDesc = describe("sonde_beats_rejected_total", "Total number of beats that have changed nothing: without the token of a target, or not of the right form (denied); with a time that was used before (replayed); made too long ago (old); or too soon after another one (too_many).", "reason")
 
 var lastBeatDesc = describe("sonde_target_last_beat_timestamp_seconds", "Time of the last beat of the target, in seconds since 1970.", "target")
@@ -28,7 +28,7 @@ func (s scrape) beats(st beatprobe.Stats) {
 	send(s, beatMetrics, st)
 }
 
-// lastBeat sends when the last beat of a target came, if it has sent one.
+// lastBeat sends the time of a target's last beat, if there was one.
 func (c *collector) lastBeat(s scrape, target string) {
 	if c.config.Shown.Beats == nil {
 		return

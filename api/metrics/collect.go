@@ -53,7 +53,7 @@ func (c *collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	}
 }
 
-// shown sends the metrics of what the API shows beside the engine.
+// shown sends the metrics of everything that the API shows in addition to the engine.
 func (s scrape) shown(c *api.Config) {
 	if c.Groups != nil {
 		s.groups(c.Groups.Views())
@@ -120,8 +120,7 @@ func (c *collector) targets(ctx context.Context, s scrape) {
 	s.kubelet(kubelet)
 }
 
-// targetLabels sends the labels of a target that the configuration asks for, if it has
-// any of them.
+// targetLabels sends the configured labels of a target, if it has any of them.
 func (c *collector) targetLabels(s scrape, t engine.TargetStatus) {
 	if c.labels == nil {
 		return
@@ -163,8 +162,7 @@ func (s scrape) summary(sum engine.Summary) {
 	}
 }
 
-// groups sends the metrics of groups. While it was never known whether a group is ready,
-// sonde_group_ready is left out.
+// groups sends the metrics of groups. sonde_group_ready is omitted until it is known whether the group is ready.
 func (s scrape) groups(views []*group.View) {
 	for _, v := range views {
 		if v.Last != probe.GatewayUndecided {
@@ -214,7 +212,7 @@ func (s scrape) lastAttempt(p *engine.Status) {
 	}
 }
 
-// send sends metrics that are read from one value.
+// send sends metrics whose values are read from one value.
 func send[T any](s scrape, metrics []metric[T], from T, labels ...string) {
 	for _, m := range metrics {
 		s.send(prometheus.NewConstMetric(m.desc, m.kind, m.value(from), labels...))
@@ -242,8 +240,7 @@ func (s scrape) histogram(d *prometheus.Desc, h engine.Histogram, labels ...stri
 	s.send(prometheus.NewConstHistogram(d, h.Count(), h.Sum.Seconds(), buckets, labels...))
 }
 
-// send sends a metric, or the error of creating it: a label that is not UTF-8 must
-// not end the program.
+// send sends a metric, or the error of creating it: a label that is not UTF-8 must not crash the program.
 func (s scrape) send(m prometheus.Metric, err error) {
 	if err != nil {
 		m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)

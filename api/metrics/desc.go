@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// descriptions are those of all metrics but the kubelet's. Describe adds to them.
+// descriptions has the descriptions of all metrics except the kubelet's. describe adds to it.
 var descriptions []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -37,7 +37,7 @@ func counter[T any](name, help string, value func(T) float64, labels ...string) 
 	return metric[T]{describe(name, help, labels...), prometheus.CounterValue, value}
 }
 
-// unixTime returns a time in seconds since 1970, 0 for none.
+// unixTime returns a time in seconds since 1970, or 0 for the zero time.
 func unixTime(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -98,7 +98,7 @@ var clusterRevisionMetrics = []metric[*api.Cluster]{
 	gauge("sonde_cluster_revision_current", "Number of the revision that this engine is to run, by what etcd has said last.", func(c *api.Cluster) float64 { return float64(wanted(c)) }),
 }
 
-// wanted returns the revision that an engine is to run: the one that it tries, or else the current one.
+// wanted returns the revision that an engine should run: the one that it tries, or else the current one.
 func wanted(c *api.Cluster) int64 {
 	if c.Config.Tries(c.Name) {
 		return c.Config.Trial.Revision

@@ -1,12 +1,11 @@
 // Package metrics exports an engine's metrics to Prometheus.
 //
-// Each scrape reads the engine's counters and states: metrics cost nothing between
-// scrapes, and the series of a target end when the target is removed.
+// Each scrape reads the engine's counters and states: metrics cost nothing between scrapes, and the series of a target
+// disappear when it is removed.
 //
-// There is a series for each probe and each target, and for each kind, handler and
-// outcome that occurred. Reasons, details and instance IDs are not labels, because
-// their number is not bounded. While there are more probes than Config.MaxProbes, the
-// series of each probe and target are left out, and sonde_series_omitted is 1.
+// There is a series for each probe and each target, and for each kind, handler and outcome that has occurred. Reasons,
+// details and instance IDs are not labels, because their number is not bounded. While there are more probes than
+// Config.MaxProbes, the series of each probe and target are omitted, and sonde_series_omitted is 1.
 //
 //	sonde_attempts_total{kind,handler,outcome}               counter
 //	sonde_attempt_duration_seconds{kind,handler,outcome}     histogram
@@ -20,9 +19,9 @@
 //	sonde_flaps_total, sonde_targets_damped, sonde_dampings_total
 //	                                                         of targets with a damping block; counters, and a gauge
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
-//	sonde_isolated                                           gauge, 1 while no target answers
-//	sonde_names_isolated                                     gauge, 1 while no name server answers
-//	sonde_name_servers_silent                                gauge, how many of several do not answer
+//	sonde_isolated                                           gauge, 1 while no target responds
+//	sonde_names_isolated                                     gauge, 1 while no name server responds
+//	sonde_name_servers_silent                                gauge, number of name servers that do not respond
 //	sonde_stalls_total, sonde_stalled_seconds_total          counters
 //	sonde_probes, sonde_verdicts{kind,verdict}               gauges
 //	sonde_targets, sonde_targets_started, _ready and _live   gauges
@@ -38,9 +37,9 @@
 //	sonde_probe_changes_total{target,kind,name}              counter
 //	sonde_target_started{target}, and _ready and _live       gauges, 1 or 0
 //	sonde_target_restarts_total{target}                      counter
-//	sonde_group_ready{group}                                 gauge, 1 or 0; left out until it is known
+//	sonde_group_ready{group}                                 gauge, 1 or 0; omitted until it is known
 //	sonde_group_members{group,state="ready"|"down"|"undecided"} gauge
-//	sonde_group_restarts_withheld{group}                     gauge, of groups with hold_restarts only
+//	sonde_group_restarts_withheld{group}                     gauge, only of groups with hold_restarts
 //	sonde_gateway_outputs_total{gateway,output}              counter
 //	sonde_gateway_errors_total, sonde_gateway_refused_total  counters, with the same labels
 //	sonde_gateway_failing, sonde_gateway_failing_sources     gauges, with the same labels
@@ -50,10 +49,10 @@
 //	sonde_cluster_lease_seconds, sonde_cluster_allowed       gauges, with a cluster only
 //	sonde_cluster_doubtful, sonde_cluster_drained            gauges, with a cluster only
 //	sonde_quorum_polls, sonde_quorum_gray                    gauges, with a cluster only
-//	sonde_cluster_revision, sonde_cluster_revision_current   gauges, with a configuration that is pushed only
+//	sonde_cluster_revision, sonde_cluster_revision_current   gauges, only with a pushed configuration
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
-// The labels of targets are in sonde_target_labels only, and of these only Config.Labels:
+// Only sonde_target_labels has the labels of targets, limited to Config.Labels:
 //
 //	sonde_target_ready * on (target) group_left (team) sonde_target_labels
 //
@@ -77,8 +76,8 @@
 //
 // The label name is the probe's name; it is empty for the only probe of a kind.
 //
-// For a probe without a verdict sonde_probe_passing is 0 and sonde_probe_undecided
-// is 1. An alert on failing probes only is
+// For a probe without a verdict sonde_probe_passing is 0 and sonde_probe_undecided is 1. An alert on failing probes only
+// is
 //
 //	sonde_probe_passing == 0 unless sonde_probe_undecided == 1
 package metrics

@@ -31,8 +31,7 @@ type kubeletCounts struct {
 	duration           engine.Histogram // of the successful attempts
 }
 
-// kubeletSeries sums up probes by their labels: two series with equal labels would
-// invalidate the scrape.
+// kubeletSeries adds up the probes with equal labels: two series with equal labels would invalidate the scrape.
 type kubeletSeries map[kubeletLabels]kubeletCounts
 
 func (k kubeletSeries) add(t engine.TargetStatus, durations func(probe.ID) (engine.Histogram, bool)) {
@@ -49,8 +48,7 @@ func (k kubeletSeries) add(t engine.TargetStatus, durations func(probe.ID) (engi
 	}
 }
 
-// kubelet sends the kubelet's metrics. As in the kubelet, a series exists from its
-// first attempt on.
+// kubelet sends the kubelet's metrics. As in the kubelet, a series exists from its first attempt on.
 func (s scrape) kubelet(series kubeletSeries) {
 	for l, c := range series {
 		results := []struct {
@@ -68,15 +66,14 @@ func (s scrape) kubelet(series kubeletSeries) {
 	}
 }
 
-// split splits a target's name "namespace/pod/container". A shorter name has no
-// namespace, or no pod either.
+// split splits a target's name "namespace/pod/container". A shorter name has no namespace, or neither namespace nor pod.
 func split(name string) (namespace, pod, container string) {
 	parts := strings.SplitN(name, "/", 3)
 	parts = append(make([]string, 3-len(parts)), parts...)
 	return parts[0], parts[1], parts[2]
 }
 
-// probeType returns the value of the kubelet's label for a kind: "Startup".
+// probeType returns the value of the kubelet's label for a kind, such as "Startup".
 func probeType(k probe.Kind) string {
 	name := k.String()
 	return strings.ToUpper(name[:1]) + name[1:]

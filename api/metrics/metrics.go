@@ -17,12 +17,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// maxScrapes limits how many scrapes a Handler serves at once. Any more get status
-// 503.
+// maxScrapes limits the number of scrapes that a Handler serves at once. Others get status 503.
 const maxScrapes = 4
 
-// DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of so
-// many probes has about 12 MB, and takes about half a second.
+// DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of that many probes has about 12 MB, and
+// takes about half a second.
 const DefaultMaxProbes = 20_000
 
 // engineReader is the subset of *engine.Engine that a scrape uses: the current states,
@@ -34,27 +33,27 @@ type engineReader interface {
 	SuccessDurations(id probe.ID) (engine.Histogram, bool)
 }
 
-// Config says what there are metrics of. Each scrape calls its functions. Metrics of what is not set are left out.
+// Config configures the metrics. Each scrape calls its functions. Metrics of unset fields are omitted.
 type Config struct {
 	Engine  engineReader // required; an *engine.Engine
 	Version string       // of the program, for sonde_build_info; default "unknown"
 
-	// MaxProbes is up to how many probes a scrape has series of each probe and target.
-	// With more it has the metrics of the engine, the plugins and all targets only, and
-	// sonde_series_omitted is 1. Default DefaultMaxProbes.
+	// MaxProbes is the maximum number of probes for which a scrape has the series of each probe and target. With more probes
+	// it has only the metrics of the engine, the plugins and the totals, and sonde_series_omitted is 1. Default
+	// DefaultMaxProbes.
 	MaxProbes int
 
-	// Labels are the names of the labels of targets that sonde_target_labels has; see
-	// probe.CheckLabel. Default: there is no such metric.
+	// Labels are the names of the target labels in sonde_target_labels; see probe.CheckLabel. Default: the metric is
+	// omitted.
 	Labels []string
 
-	// Shown is what the API shows. Its Groups, Gateways, Notifiers, Maintenances, Cluster, Process, LastReload and
-	// Beats have metrics.
+	// Shown is the configuration of the API. There are metrics of its Groups, Gateways, Runtimes, Discoveries, Notifiers,
+	// Maintenances, NameServers, Cluster, Process, LastReload and Beats.
 	Shown api.Config
 
-	Plugins    func() []stats.Plugin // the plugins, whose names must differ
-	LogDropped func() uint64         // how many records of the program's log were dropped
-	State      func() State          // the state file
+	Plugins    func() []stats.Plugin // returns the plugins, whose names must be unique
+	LogDropped func() uint64         // returns how many records of the program's log were dropped
+	State      func() State          // returns the state of the state file
 
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
@@ -74,7 +73,7 @@ type Config struct {
 // collector is a prometheus.Collector that reads an engine at each scrape.
 type collector struct {
 	config Config
-	labels *prometheus.Desc // of sonde_target_labels; nil for none
+	labels *prometheus.Desc // of sonde_target_labels; nil if it is omitted
 }
 
 // New returns a Collector that reads an engine at each scrape. It is safe for concurrent use by multiple goroutines.
@@ -90,9 +89,9 @@ func newCollector(c Config) *collector {
 	return made
 }
 
-// Handler returns a handler for /metrics with registries of its own: the metrics of New and those of the process and the
-// Go runtime. A metric that cannot be collected is left out. When a request is cancelled the scrape ends, and its
-// connection is closed.
+// Handler returns a handler for /metrics with its own registries: the metrics of New and those of the process and the Go
+// runtime. A metric that cannot be collected is omitted. When a request is canceled, the scrape stops and its connection
+// is closed.
 func Handler(c Config) http.Handler {
 	own := newCollector(c)
 	scrapes := make(chan struct{}, maxScrapes)
@@ -114,7 +113,7 @@ func Handler(c Config) http.Handler {
 	})
 }
 
-// requested is a collector for one request. It stops to read the engine when ctx is done.
+// requested is a collector for one request. It stops reading the engine when ctx is done.
 type requested struct {
 	*collector
 	ctx context.Context

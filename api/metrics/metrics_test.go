@@ -451,8 +451,7 @@ sonde_verdicts{kind="readiness",verdict="undecided"} 1
 	}
 }
 
-// endless is an engine whose Select yields one target again and again until its context
-// is done.
+// endless is an engine whose Select yields one target repeatedly until its context is done.
 type endless struct {
 	*fake
 	yielded chan struct{} // closed after the first

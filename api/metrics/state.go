@@ -2,7 +2,7 @@ package metrics
 
 import "time"
 
-// State are the numbers of the file that keeps the engine's state.
+// State is the state of the file that stores the engine's state.
 type State struct {
 	Written time.Time // when it was last brought up to date; zero before the first time
 	Size    int64     // in bytes

@@ -12,38 +12,38 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Order names an instance of a target that is to be restarted.
+// Order names an instance of a target to be restarted.
 type Order struct {
 	Target   string
 	Instance string
 
-	// IsDone reports whether it has been done, if an earlier owner of the shard has begun it, and has not recorded
-	// how that has ended: it may have been killed before it could. Default: it has not.
+	// IsDone reports whether the restart was done, in case that an earlier owner of the shard began it and did not record
+	// its end, since it may have been killed. Default: not done.
 	IsDone func(context.Context) (bool, error)
 
-	// Before is called before it is recorded that it begins, with the condition that this engine still owns the shard: after
-	// an error it does not begin. Default: nothing is called.
+	// Before is called before the start of the restart is recorded, with the condition that this engine still owns the
+	// shard. If it returns an error, the restart does not begin. Default: nothing is called.
 	Before func(_ context.Context, owned Condition) error
 }
 
-// Acts are what an engine does at most once for an instance, whichever engines own its target meanwhile: see
+// Acts are actions that are done at most once per instance, even if the owner of its target changes meanwhile: see
 // Coordinator.Acts. Its methods are safe for concurrent use by multiple goroutines.
 type Acts struct {
 	co *Coordinator
 
 	actsMu   sync.Mutex         // guards all below
 	acting   map[string]*acting // by target
-	released map[shard.ID]int   // no act may begin: how many calls of Release give the shard up
-	isEnding bool               // likewise, for all shards
+	released map[shard.ID]int   // number of Release calls that are giving up a shard; no act may begin for it
+	isEnding bool               // no act may begin for any shard
 }
 
 func newActs(c *Coordinator) *Acts {
 	return &Acts{co: c, acting: map[string]*acting{}, released: map[shard.ID]int{}}
 }
 
-// acting is an act that is being done.
+// acting is an act under way.
 type acting struct {
-	done     chan struct{} // closed afterwards
+	done     chan struct{} // closed when the act has finished
 	cancel   context.CancelCauseFunc
 	deadline *time.Timer // calls expire
 }
@@ -57,24 +57,23 @@ func (a *acting) hasEnded() bool {
 	}
 }
 
-// requestTimeout bounds a request of an act to the backend. The last one of an act may be made after its lease has
-// ended: the backend refuses it then if it is too late.
+// requestTimeout bounds a request of an act to the backend. The last request of an act may be sent after its lease has
+// expired; if it is too late, the backend rejects it.
 const requestTimeout = 5 * time.Second
 
-// expireInterval is how often it is looked whether the lease of an act has ended: the timers of a machine stand still
-// while it is suspended.
+// expireInterval is how often an act checks that the lease is valid, since timers stop while the machine is suspended.
 const expireInterval = 250 * time.Millisecond
 
-// Do calls do for an order, if this engine owns the target's shard, has marked it as loaded, and its lease lasts. The order is
-// recorded before and after that. If it is recorded as done, or Order.IsDone says that it is, the error is ErrDone, and do is
-// not called.
+// Do calls do for an order if this engine owns the target's shard, has marked it as loaded, and its lease is valid. It
+// records the order before and after the call. If the order is recorded as done, or Order.IsDone returns true, the error
+// is ErrDone, and do is not called.
 //
-// The context of do ends before the lease does, and lasts while it is kept alive. Do must not return before all that
-// it has begun has ended: the shard may be another's then. After an error, or if
-// the engine ends before the second record, this engine or the next owner calls do again with the same
-// order: do must do nothing for an instance for which it was done.
+// The context of do is canceled before the lease expires; it lasts while the lease is renewed. Do must not return before
+// everything that it has begun has finished, since the shard may belong to another engine then. After an error, or if
+// the engine exits before the second record, this engine or the next owner calls do again with the same order: do must
+// have no effect on an instance for which it was done.
 //
-// ErrNotOwner, errNotLoaded, ErrNotAllowed and errBusy say that do was not called now.
+// If the act may not begin, the error is ErrNotOwner, errNotLoaded, ErrNotAllowed or errBusy.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
 	if o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a target and an instance: %+v", o)
@@ -117,7 +116,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 	return a.writeDone(acting, o, record{o.Instance, token, true})
 }
 
-// withCause returns an error of a request with the reason for which its act has ended, if it has.
+// withCause adds to the error of a request the reason why its act was canceled, if it was.
 func withCause(acting context.Context, err error) error {
 	if cause := context.Cause(acting); cause != nil {
 		return fmt.Errorf("%w: %w", err, cause)
@@ -125,8 +124,8 @@ func withCause(acting context.Context, err error) error {
 	return err
 }
 
-// begin returns the token of the order's shard, if an act may begin, a context that ends before the
-// lease, and what to call after the act.
+// begin begins an act, if it may. It returns the token of the order's shard, a context that is canceled before the lease
+// expires, and a function to be called after the act.
 func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -151,7 +150,8 @@ func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Co
 	}, nil
 }
 
-// mayBegin returns the token of a shard and for how long the lease lasts, or why no act may begin for it. It needs actsMu.
+// mayBegin returns the token of a shard and the remaining time of the lease, or an error if no act may begin for the
+// shard. The caller must hold actsMu.
 func (a *Acts) mayBegin(id shard.ID) (token Revision, left time.Duration, err error) {
 	owned, _ := a.co.Owned()
 	o, left := owned[id], a.co.left()
@@ -166,7 +166,7 @@ func (a *Acts) mayBegin(id shard.ID) (token Revision, left time.Duration, err er
 	return o.Token, left, nil
 }
 
-// expire cancels an act if the lease may have ended, or else looks again later.
+// expire cancels an act if the lease may have expired, and otherwise checks again later.
 func (a *Acts) expire(one *acting) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -180,7 +180,7 @@ func (a *Acts) expire(one *acting) {
 	one.cancel(ErrNotAllowed)
 }
 
-// cancel ends the contexts of all acts that are being done.
+// cancel cancels the contexts of all acts under way.
 func (a *Acts) cancel(why error) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -189,7 +189,7 @@ func (a *Acts) cancel(why error) {
 	}
 }
 
-// end lets no act begin any more, and returns those that are being done.
+// end prevents new acts, and returns the acts under way.
 func (a *Acts) end() []*acting {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -197,7 +197,7 @@ func (a *Acts) end() []*acting {
 	return slices.Collect(maps.Values(a.acting))
 }
 
-// forbid lets no act begin for shards until allow, and returns those for whose targets acts are being done.
+// forbid prevents new acts for shards until allow is called, and returns the shards with acts under way.
 func (a *Acts) forbid(ids []shard.ID) (busy map[shard.ID]bool) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -207,7 +207,7 @@ func (a *Acts) forbid(ids []shard.ID) (busy map[shard.ID]bool) {
 	return a.shards()
 }
 
-// allow ends what forbid has begun. A shard that was given up has another token, if it is claimed again.
+// allow reverts forbid. A shard that was given up has a new token when it is claimed again.
 func (a *Acts) allow(ids []shard.ID) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -219,7 +219,7 @@ func (a *Acts) allow(ids []shard.ID) {
 }
 
 // MayBegin reports whether an act for a target could begin now: this engine owns the target's shard, has marked it as
-// loaded, and its lease lasts.
+// loaded, and its lease is valid.
 func (a *Acts) MayBegin(target string) bool {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
@@ -227,24 +227,24 @@ func (a *Acts) MayBegin(target string) bool {
 	return err == nil
 }
 
-// IsActing reports whether this engine does an act about a target now.
+// IsActing reports whether an act for a target is under way.
 func (a *Acts) IsActing(target string) bool { return a.actingFor(target) != nil }
 
-// actingFor returns what is being done for a target, nil for nothing.
+// actingFor returns the act under way for a target, or nil.
 func (a *Acts) actingFor(target string) *acting {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
 	return a.acting[target]
 }
 
-// Shards returns the shards for whose targets acts are being done.
+// Shards returns the shards with acts under way.
 func (a *Acts) Shards() map[shard.ID]bool {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
 	return a.shards()
 }
 
-// shards is Shards. It needs actsMu.
+// shards implements Shards. The caller must hold actsMu.
 func (a *Acts) shards() map[shard.ID]bool {
 	all := map[shard.ID]bool{}
 	for target := range a.acting {

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// hold is an act that takes a time.
+// hold returns an act that takes a time.
 func hold(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -70,7 +70,7 @@ func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 		f := &frozen{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
-		time.AfterFunc(time.Second, func() { _ = f.Revoke(t.Context(), 1) }) // an operator ends it
+		time.AfterFunc(time.Second, func() { _ = f.Revoke(t.Context(), 1) }) // an operator revokes the lease
 		began := time.Now()
 		err := co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(time.Hour))
 		if took := time.Since(began); !errors.Is(err, coord.ErrNotAllowed) || took > time.Second+coord.DefaultTTL/4 {
@@ -79,7 +79,7 @@ func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-// sparing is a Backend that counts the entries which it returns.
+// sparing is a Backend that counts the entries that it returns.
 type sparing struct {
 	*coordtest.Local
 	read atomic.Int64
@@ -96,7 +96,7 @@ func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 		s := &sparing{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: s})
 		synctest.Wait()
-		for i := range 100 { // as other targets whose names begin with the same text, in one shard
+		for i := range 100 { // other targets in the same shard whose names have a common prefix
 			key := fmt.Sprintf("act/%v/web-%d", shard.Of("web"), i)
 			if _, err := s.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: key, Value: []byte("{}")}}}); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 	})
 }
 
-// away is a Backend that does not answer requests about keys with a prefix, if it has one, until they are given up.
+// away is a Backend that does not respond to requests about keys with a prefix, if it is set, until they time out.
 type away struct {
 	*coordtest.Local
 	prefix atomic.Pointer[string]
@@ -153,8 +153,8 @@ func (a *away) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, er
 func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	order := coord.Order{Target: "web", Instance: "1"}
 	for name, test := range map[string]struct {
-		away  string        // the keys about which there is no answer
-		limit time.Duration // of the time for the act
+		away  string        // keys about which there is no response
+		limit time.Duration // time limit of the act
 		want  error
 	}{
 		"with its lease":  {"", coord.DefaultTTL, coord.ErrNotAllowed},
@@ -188,7 +188,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// The caller of an act ends only once the engine has left.
+// The caller of an act returns only once the engine has left.
 func TestTheEndDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &away{Local: coordtest.NewLocal()}
@@ -249,7 +249,7 @@ func TestADeadlineEndsWithItsAct(t *testing.T) {
 	})
 }
 
-// The store refuses a request, as while it elects a leader, for less than the lease lasts.
+// The store rejects a request, for instance during a leader election, for a shorter time than the lease lasts.
 func TestARecordIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &refusing{Backend: coordtest.NewLocal()}
@@ -270,11 +270,11 @@ func TestARecordIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// refusing is a Backend that refuses changes of keys with a prefix at once, if it has one, and counts leases.
+// refusing is a Backend that immediately rejects changes of keys with a prefix, if it is set, and counts leases.
 type refusing struct {
 	coord.Backend
 	prefix atomic.Pointer[string]
-	grants atomic.Int64 // of leases that last for maxAge
+	grants atomic.Int64 // number of leases with the TTL maxAge
 	last   atomic.Int64 // the latest of these
 }
 
@@ -296,7 +296,7 @@ func (b *refusing) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, e
 	return l, err
 }
 
-// The timers of a machine that is suspended stand still, and the lease ends.
+// The timers of a suspended machine stop, and the lease expires.
 func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &frozen{Local: coordtest.NewLocal()}
@@ -311,7 +311,7 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 		go func() { defer close(ended); co.Run(ctx) }()
 		go coordtest.MarkLoaded(ctx, co)
 		synctest.Wait()
-		f.isEnding.Store(true) // the answers are missing that would say that the lease has ended
+		f.isEnding.Store(true) // the responses are missing that would report the expired lease
 		acted := make(chan error, 1)
 		go func() {
 			acted <- co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(time.Hour))
@@ -330,7 +330,7 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 	})
 }
 
-// What is done before an act is recorded may keep it from beginning, and goes by whether this engine still owns the shard.
+// Order.Before may prevent an act from beginning, and depends on whether this engine still owns the shard.
 func TestAnActThatMayNotBeginIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()

@@ -32,13 +32,13 @@ func TestConfigsAreChecked(t *testing.T) {
 	}
 }
 
-// run runs a coordinator, whose shards are marked as loaded, until the test or what it returns ends.
+// run runs a coordinator whose shards are marked as loaded, until end is called or the test ends.
 func run(t *testing.T, c coord.Config) (co *coord.Coordinator, end func()) {
 	t.Helper()
 	return launch(t, c, coordtest.MarkLoaded)
 }
 
-// launch is run with what a program does that uses the coordinator.
+// launch is run with a program that uses the coordinator.
 func launch(t *testing.T, c coord.Config, program func(context.Context, *coord.Coordinator)) (co *coord.Coordinator, end func()) {
 	t.Helper()
 	co, err := coord.New(c)
@@ -79,7 +79,7 @@ func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
 	})
 }
 
-// frozen is a Backend that neither grants leases nor keeps them alive, or shows nothing.
+// frozen is a Backend that neither grants nor renews leases, or shows no changes.
 type frozen struct {
 	*coordtest.Local
 	isEnding, isBlind atomic.Bool
@@ -137,7 +137,7 @@ func TestTheDeadlineAndTheTokenEachKeepAStaleOwnerFromActing(t *testing.T) {
 			t.Errorf("the lease has ended before: %v, %v", entries, err)
 		}
 		a.IgnoreDeadline()
-		act("2", nil) // its lease lasts
+		act("2", nil) // its lease is valid
 		time.Sleep(coord.DefaultTTL)
 		a.IgnoreDeadline()
 		act("3", coord.ErrNotOwner)
@@ -166,22 +166,22 @@ func TestAnEngineWithoutALeaseGoesOnProbing(t *testing.T) {
 	})
 }
 
-// A history of engines that are cut off, end and act at random: no two act for the same instance, and
-// none acts for a shard that another owns.
+// Engines are cut off, exit and act at random: no two act for the same instance, and none acts for a shard that another
+// owns.
 func TestNoInstanceIsRestartedTwiceAtRandom(t *testing.T) {
 	for seed := range uint64(tier.Pick(2, 5, 50)) {
 		synctest.Test(t, func(t *testing.T) { playFleet(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
 
-// actuator restarts targets, and counts for which instances it did so.
+// actuator restarts targets, and counts the restarts of each instance.
 type actuator struct {
 	restartsMu sync.Mutex
 	instance   map[string]int
 	restarts   map[string]int // by target and instance
 }
 
-// restart ends an instance. It does nothing for one that no longer runs.
+// restart terminates an instance, unless it is no longer running.
 func (a *actuator) restart(target string, instance int) {
 	a.restartsMu.Lock()
 	defer a.restartsMu.Unlock()
@@ -197,7 +197,7 @@ func (a *actuator) running(target string) int {
 	return a.instance[target]
 }
 
-// chaos is a Backend that answers nothing for a while, also after changes were made.
+// chaos is a Backend that does not respond for a while, even after it has made changes.
 type chaos struct {
 	*coordtest.Local
 	random *rand.Rand
@@ -214,7 +214,7 @@ func (c *chaos) isCut() bool {
 	return time.Now().Before(c.until)
 }
 
-// Watch returns late what happens while it is cut off.
+// Watch delivers changes late while it is cut off.
 func (c *chaos) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
 		for events, err := range c.Local.Watch(ctx, prefix, after) {
@@ -241,7 +241,7 @@ func (c *chaos) KeepAlive(ctx context.Context, l coord.Lease) error {
 	return c.Local.KeepAlive(ctx, l)
 }
 
-// Commit comes late if it is called while it is cut off, as from an engine that stands.
+// Commit is made late if it is called while it is cut off, as a request of a stalled engine.
 func (c *chaos) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	for c.isCut() && ctx.Err() == nil {
 		time.Sleep(100 * time.Millisecond)
@@ -251,7 +251,7 @@ func (c *chaos) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, e
 	isLost := c.random.IntN(20) == 0
 	c.cutMu.Unlock()
 	if err == nil && isLost {
-		return nil, errChaos // it was made
+		return nil, errChaos // it was committed
 	}
 	return made, err
 }
@@ -309,7 +309,7 @@ func playFleet(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// restartOnce restarts a target that always fails, by the instance that runs.
+// restartOnce restarts the running instance of a target that always fails.
 func restartOnce(ctx context.Context, co *coord.Coordinator, a *actuator, target string) {
 	instance := a.running(target)
 	_ = co.Acts().Do(ctx, coord.Order{Target: target, Instance: fmt.Sprint(instance)}, func(ctx context.Context) error {
@@ -323,10 +323,10 @@ func restartOnce(ctx context.Context, co *coord.Coordinator, a *actuator, target
 	})
 }
 
-// hanging is a Backend of which some requests to change something get no answer.
+// hanging is a Backend that does not respond to some requests that change something.
 type hanging struct {
 	*coordtest.Local
-	first, count int64 // which, from 1, and how many
+	first, count int64 // the first of these, from 1, and their number
 	commits      atomic.Int64
 }
 
@@ -339,7 +339,7 @@ func (h *hanging) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 }
 
 func TestAnEngineJoinsAndClaimsAfterRequestsWithoutAnAnswer(t *testing.T) {
-	for _, first := range []int64{1, 2, 3} { // to join, or to claim shards
+	for _, first := range []int64{1, 2, 3} { // the request to join, or those that claim shards
 		synctest.Test(t, func(t *testing.T) {
 			co, _ := run(t, coord.Config{Name: "a", Backend: &hanging{Local: coordtest.NewLocal(), first: first, count: 2}})
 			time.Sleep(10 * coord.DefaultTTL)

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Drain says whether this engine is to have no shards, for a reason of its own: then it remains a member, and gives
-// up its shards to the members that are not drained, as it does when another one joins. While all members are
-// drained, shards are divided among all of them. An operator's PutDrain is another reason: neither changes the other.
+// Drain sets whether this engine should own no shards, for a reason of its own. A drained engine remains a member, and
+// gives up its shards to the members that are not drained, as it does when a new one joins. While all members are
+// drained, shards are divided among all of them. It is independent of an operator's PutDrain.
 func (c *Coordinator) Drain(isDrained bool) {
 	c.standing.update(func(s *standing) { s.Drained = isDrained })
 }
 
-// eligibility says whether an engine may have shards.
+// eligibility is whether an engine may own shards.
 type eligibility struct{ isKnown, mayOwn bool }
 
-// Eligible returns whether this engine may have shards, by what the backend has said last: it is not drained, or all
-// members are. It is not known until the backend has said who is a member. The channel is closed when either changes.
+// Eligible returns whether this engine may own shards, as last read from the backend: it is not drained, or all members
+// are. isKnown is false until the members were read. The channel is closed when either result changes.
 func (c *Coordinator) Eligible() (mayOwn, isKnown bool, changed <-chan struct{}) {
 	e, changed := c.eligible.get()
 	return e.mayOwn, e.isKnown, changed
 }
 
-// showEligible publishes whether this engine may have shards by the view.
+// showEligible publishes whether this engine may own shards according to the view.
 func (s *session) showEligible() {
 	mayOwn := s.view.isEligible(s.co.config.Name)
 	s.co.eligible.set(eligibility{isKnown: true, mayOwn: mayOwn})
@@ -39,7 +39,7 @@ func (s *session) showEligible() {
 	s.co.wasDrained = !mayOwn
 }
 
-// showStanding has the key of this member say what this engine says of itself, until ctx is done.
+// showStanding keeps this engine's status in its member key up to date until ctx is done.
 func (s *session) showStanding(ctx context.Context) {
 	for ctx.Err() == nil {
 		now, changed := s.co.standing.get()
@@ -59,8 +59,8 @@ func (s *session) showStanding(ctx context.Context) {
 	}
 }
 
-// putMember replaces the value of the key of this member, unless it is gone or that of another process of this name,
-// which ends the session.
+// putMember replaces the value of this member's key. It does nothing if the key was deleted or belongs to another
+// process of this name; that ends the session elsewhere.
 func (s *session) putMember(ctx context.Context, m member) error {
 	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL)
 	defer cancel()
@@ -76,25 +76,25 @@ func (s *session) putMember(ctx context.Context, m member) error {
 	return err
 }
 
-// Drain is the order of an operator that an engine is to have no shards. It holds until DeleteDrain, also while the
+// Drain is an operator's order that an engine should own no shards. It stays in force until DeleteDrain, even while the
 // engine is not a member.
 type Drain struct {
 	Name string    `json:"-"`  // of the engine
-	By   string    `json:"by"` // who has ordered it, at most MaxDrainBy bytes
+	By   string    `json:"by"` // the operator's name, at most MaxDrainBy bytes
 	At   time.Time `json:"at"` // by the clock of the operator's machine
 }
 
 // MaxDrainBy bounds Drain.By, in bytes.
 const MaxDrainBy = 512
 
-// The errors of PutDrain that a caller has to recognize.
+// The errors of PutDrain that a caller must recognize.
 var (
 	ErrNotMember  = errors.New("there is no member of this name")
 	ErrLastMember = errors.New("no other member that is not drained would own the shards")
 )
 
-// PutDrain drains a member, and reports false if it was drained by an operator before, whose Drain remains. With
-// isForced it also drains one that keeps its shards, since no other member may have them.
+// PutDrain drains a member. It returns false if an operator has drained it before; that Drain remains. With isForced it
+// also drains the last member that is not drained, which then keeps its shards.
 func PutDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew bool, err error) {
 	if len(d.By) > MaxDrainBy {
 		return false, fmt.Errorf("who drains %q has a name of %d bytes, at most %d are allowed", d.Name, len(d.By), MaxDrainBy)
@@ -106,7 +106,7 @@ func PutDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew boo
 	}
 }
 
-// putDrain is one attempt of PutDrain. It reports isSettled false if what it has read was changed meanwhile.
+// putDrain is one attempt of PutDrain. It returns isSettled false if the entries that it read have changed meanwhile.
 func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, isSettled bool, err error) {
 	entries, _, err := b.Range(ctx, keyFleet)
 	if err != nil {
@@ -124,7 +124,7 @@ func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, is
 		return false, true, nil
 	}
 	condition := []Condition{{Key: keyDrain + d.Name}}
-	if name, exists := v.otherThan(d.Name); exists { // of several operators who drain at a time, one finds that his would be the last
+	if name, exists := v.otherThan(d.Name); exists { // two concurrent drains must not drain the last member
 		condition = append(condition, Condition{Key: keyDrain + name}, Condition{Key: keyMember + name, Created: created[keyMember+name]})
 	} else if !isForced {
 		return false, false, ErrLastMember
@@ -140,7 +140,7 @@ func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, is
 	return true, made[0], nil
 }
 
-// DeleteDrain ends what PutDrain has begun, and reports whether the engine was drained by an operator.
+// DeleteDrain reverts PutDrain, and reports whether an operator had drained the engine.
 func DeleteDrain(ctx context.Context, b Backend, name string) (was bool, err error) {
 	e, err := b.Get(ctx, keyDrain+name)
 	if err != nil || e.Created == 0 {
@@ -156,7 +156,7 @@ func DeleteDrain(ctx context.Context, b Backend, name string) (was bool, err err
 	return made[0], nil
 }
 
-// parseDrain returns the Drain of an engine that a value names, without the rest if the value has another form.
+// parseDrain returns the Drain of an engine from the value of its key. If the value is invalid, it has only the name.
 func parseDrain(name string, value []byte) Drain {
 	d := Drain{Name: name}
 	var read Drain

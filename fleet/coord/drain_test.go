@@ -58,7 +58,7 @@ func TestAnOrderToDrainIsReadAsFarAsItCanBe(t *testing.T) {
 	}
 }
 
-// While the last act for a target is done, its shard stays with the engine that is drained.
+// While the last act for a target is under way, its shard stays with the drained engine.
 func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -112,7 +112,7 @@ func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 	})
 }
 
-// ownedBy returns a target of a shard that an engine owns and keeps.
+// ownedBy returns a target in a shard that an engine owns and keeps.
 func ownedBy(co *coord.Coordinator) string {
 	owned, _ := co.Owned()
 	for i := 0; ; i++ {

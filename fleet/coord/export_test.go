@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
-// Why an act does not begin, for tests.
+// Reasons why an act does not begin, for tests.
 var (
 	ErrBusy      = errBusy
 	ErrNotLoaded = errNotLoaded
@@ -17,20 +17,20 @@ var (
 // Observe is observe.
 var Observe = observe
 
-// IgnoreDeadline makes a Coordinator act beyond the end of its lease, as one does whose clock stood.
+// IgnoreDeadline makes a Coordinator act after its lease has expired, as one does whose clock has stopped.
 func (c *Coordinator) IgnoreDeadline() {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	c.deadline = c.clock.Now() + int64(24*time.Hour)
 }
 
-// SetSuspended makes a Coordinator go by what suspended returns: for how long its machine was suspended. Call it before Run.
+// SetSuspended sets the function that returns how long the machine was suspended. It must be called before Run.
 func (c *Coordinator) SetSuspended(suspended func() time.Duration) {
 	c.clock = clock.NewSuspended(suspended)
 }
 
-// ExpireEnded has the deadline of an act looked at that has just ended, as when both need the lock at the same time,
-// and reports whether it is to be looked at again.
+// ExpireEnded checks the deadline of an act that has just finished, as happens when both need the lock at the same time,
+// and reports whether it would be checked again.
 func (a *Acts) ExpireEnded(ctx context.Context, o Order) (again bool, err error) {
 	_, _, end, err := a.begin(ctx, o)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Follow calls a function that follows the backend, again and again until ctx is done. Its context ends when this
-// engine becomes a member, or no longer is one, and when changes were missed: a backend that was restored from a snapshot has lower revisions, and
-// a watch from one of the future would wait for ever. An error that the function returns is logged with a message,
-// once a minute at most: it must be a constant.
+// Follow calls a function that follows the backend, repeatedly until ctx is done. The function's context is canceled
+// when this engine becomes a member or stops being one, and when changes were missed: a backend that was restored from a
+// snapshot has lower revisions, and a watch from a future revision would wait forever. An error that the function
+// returns is logged with message, at most once a minute; message must be a constant.
 func (c *Coordinator) Follow(ctx context.Context, message string, follow func(context.Context) error) {
 	for ctx.Err() == nil {
 		err, isStale := c.whileMember(ctx, follow)
@@ -24,8 +24,8 @@ func (c *Coordinator) Follow(ctx context.Context, message string, follow func(co
 	}
 }
 
-// whileMember calls a function with a context that ends with the present membership, or the lack of one. It returns
-// the error of the function, and whether the context had ended by then.
+// whileMember calls a function with a context that is canceled when the current membership, or the lack of one, changes.
+// It returns the error of the function, and whether the context was canceled by then.
 func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Context) error) (err error, isStale bool) {
 	_, changed := c.Lease()
 	ctx, end := context.WithCancel(ctx)
@@ -44,11 +44,11 @@ func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Conte
 	return err, isStale
 }
 
-// readTimeout bounds the first request of followEntries, unless it may read much: see Kind.ReadTimeout.
+// readTimeout bounds the first request of followEntries, unless it may read a lot: see Kind.ReadTimeout.
 const readTimeout = 10 * time.Second
 
 // followEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
-// Backend returns an error. Only in the first call isAll is true: there are no other entries then.
+// Backend returns an error. isAll is true only in the first call, which has all entries.
 func (c *Coordinator) followEntries(ctx context.Context, prefix string, timeout time.Duration, changed func(events []Event, isAll bool)) error {
 	sent := time.Now()
 	reading, cancel := context.WithTimeout(ctx, timeout)

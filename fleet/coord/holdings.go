@@ -12,17 +12,18 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Holding is what the configuration of an engine has of a shard.
+// Holding is a digest of the targets that an engine's configuration has in a shard.
 type Holding struct {
-	Targets uint16 // how many targets; the bound stands for more
+	Targets uint16 // number of targets; its maximum stands for more as well
 	Names   uint32 // a hash of their names
-	Config  uint32 // a hash of how they are probed
+	Config  uint32 // a hash of the configuration of their probes
 }
 
-// maxSubsets bounds how many sets of names are compared with the hash of a Holding.
+// maxSubsets bounds the number of sets of names that are compared with the hash of a Holding.
 const maxSubsets = 1 << 14
 
-// covers reports whether an engine whose targets have some hashes has all those of h. Of many targets it is taken for true.
+// covers reports whether an engine with the given name hashes has all targets of h. If there are too many combinations
+// to check, it returns true.
 func (h Holding) covers(names []uint32) bool {
 	gone := len(names) - int(h.Targets)
 	rest := -h.Names
@@ -40,18 +41,18 @@ func (h Holding) covers(names []uint32) bool {
 	return gone >= 0 && isSum(names, gone, rest)
 }
 
-// HasSame reports whether both are of the same targets.
+// HasSame reports whether both are digests of the same targets.
 func (h Holding) HasSame(other Holding) bool {
 	return h.Targets == other.Targets && h.Names == other.Names
 }
 
-// Holdings are what the configuration of an engine has of all shards. Those without targets are left out.
+// Holdings are the digests of an engine's configuration by shard. Shards without targets are omitted.
 type Holdings map[shard.ID]Holding
 
 // holdingsVersion is the first byte of encoded Holdings.
 const holdingsVersion = 1
 
-// encode returns the holdings as a text, the same for equal ones.
+// encode returns the holdings as text, equal for equal holdings.
 func (h Holdings) encode() string {
 	b := []byte{holdingsVersion}
 	for _, id := range slices.Sorted(maps.Keys(h)) {
@@ -64,7 +65,7 @@ func (h Holdings) encode() string {
 	return base64.RawStdEncoding.EncodeToString(b)
 }
 
-// parseHoldings returns the holdings that encode has encoded, and false for any other text.
+// parseHoldings returns the holdings from the text that encode returned, and false for any other text.
 func parseHoldings(text string) (h Holdings, ok bool) {
 	const size = 12
 	b, err := base64.RawStdEncoding.DecodeString(text)
@@ -80,13 +81,13 @@ func parseHoldings(text string) (h Holdings, ok bool) {
 	return h, true
 }
 
-// shards are some of the shards.
+// shards is a set of shards.
 type shards [shard.Count / 8]byte
 
 func (s *shards) add(id shard.ID)     { s[id/8] |= 1 << (id % 8) }
 func (s shards) has(id shard.ID) bool { return s[id/8]>>(id%8)&1 != 0 }
 
-// encode returns the shards as a text, "" for none.
+// encode returns the shards as text, "" for none.
 func (s shards) encode() string {
 	if s == (shards{}) {
 		return ""
@@ -94,7 +95,7 @@ func (s shards) encode() string {
 	return base64.RawStdEncoding.EncodeToString(s[:])
 }
 
-// parseShards returns the shards that encode has encoded, and none for any other text.
+// parseShards returns the shards from the text that encode returned, and none for any other text.
 func parseShards(text string) (s shards) {
 	if b, err := base64.RawStdEncoding.DecodeString(text); err == nil && len(b) == len(s) {
 		copy(s[:], b)
@@ -102,19 +103,20 @@ func parseShards(text string) (s shards) {
 	return s
 }
 
-// SetHoldings says what the configuration of this engine has, with a hash of each name: those of a shard add up to Holding.Names.
-// While it lacks targets of a shard that another member has, it gives the shard up to that one: at once when it joins, or else
-// after lackDelay. Before the first call, it lacks nothing.
+// SetHoldings publishes the digests of this engine's configuration. names has a hash of each target name; those of a
+// shard add up to Holding.Names. While this engine lacks targets of a shard that another member has, it leaves the shard
+// to that member: immediately when it joins, and otherwise after lackDelay. Before the first call, it is not considered
+// to lack any.
 func (c *Coordinator) SetHoldings(h Holdings, names map[shard.ID][]uint32) {
 	encoded := h.encode()
 	c.names.Store(&names)
 	c.standing.update(func(s *standing) { s.Holds = encoded })
 }
 
-// Holdings returns what the configurations of the members have, as they have said last. One that has not said it is left out. Do
-// not change them.
+// Holdings returns the digests of the members' configurations, as they last published them. Members that have not
+// published any are omitted. The result must not be changed.
 func (c *Coordinator) Holdings() map[string]Holdings {
-	all, parsed := map[string]Holdings{}, map[string]Holdings{} // most have the same
+	all, parsed := map[string]Holdings{}, map[string]Holdings{} // most members have the same
 	if current := c.latest(); current != nil {
 		for name, m := range current.view.all() {
 			h, ok := parsed[m.Holds]
@@ -129,12 +131,12 @@ func (c *Coordinator) Holdings() map[string]Holdings {
 	return all
 }
 
-// lackDelay is for how long a member lacks targets of a shard until it gives the shard up: engines do not reload new files at the
-// same time.
+// lackDelay is how long a member must lack targets of a shard before it gives the shard up, since engines do not reload
+// new files at the same time.
 const lackDelay = 15 * time.Second
 
-// publishLacks updates of which shards the key of this member says that it lacks targets, and returns when to call it again; nil:
-// with the next view.
+// publishLacks publishes in this member's key the shards in which it lacks targets. It returns when to call it again;
+// nil: with the next view.
 func (s *session) publishLacks() (again <-chan time.Time) {
 	if !s.view.hasMember(s.self) {
 		return nil // not read yet
@@ -144,7 +146,7 @@ func (s *session) publishLacks() (again <-chan time.Time) {
 	before, next := parseShards(published.Lacks), s.distrustIdle(now)
 	wanted := s.view.lacks(s.self.name, published.Holds, *s.co.names.Load(), s.distrusted)
 	begun := now
-	if s.lackedSince == nil { // it joins
+	if s.lackedSince == nil { // it is joining
 		begun = now.Add(-lackDelay)
 	}
 	var lacks shards
@@ -176,12 +178,13 @@ func (s *session) publishLacks() (again <-chan time.Time) {
 	return time.After(next.Sub(now))
 }
 
-// acquireTime is for how long a member may leave a shard without an owner that others have left to it, since it says that it has
-// more targets. It must be longer than an engine needs for the shards of another one that has ended, and for its reload.
+// acquireTime is how long a member may leave a shard without an owner although others leave the shard to it, since it
+// has published that it has more targets. It must be longer than an engine needs to take over the shards of an exited
+// engine and to reload.
 const acquireTime = time.Minute
 
-// distrustIdle finds members that do not take the shards that this engine leaves to them: what they say that they have no longer
-// counts, until they join again. It returns when to look again; zero: with the next view.
+// distrustIdle finds members that do not claim the shards that this engine leaves to them. Their published holdings do
+// not count until they join again. It returns when to check again; zero: with the next view.
 func (s *session) distrustIdle(now time.Time) (next time.Time) {
 	published, _ := s.co.standing.get()
 	left := parseShards(published.Lacks)
@@ -208,8 +211,8 @@ func (s *session) distrustIdle(now time.Time) (next time.Time) {
 	return next
 }
 
-// idle returns the members, with their leases, that have more targets than an engine of some shards that it leaves to others, and
-// own none of these, while some have no owner.
+// idle returns the members, with their leases, that have more targets than this engine in the shards that it leaves to
+// others, but own none of these shards while some have no owner.
 func (v *view) idle(self string, left shards, own Holdings) map[string]Lease {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
@@ -234,12 +237,12 @@ func (v *view) idle(self string, left shards, own Holdings) map[string]Lease {
 	return idle
 }
 
-// lacks returns the shards of which an engine with some holdings, and hashes of names, lacks targets that another member has
-// which may have shards.
+// lacks returns the shards in which an engine with these holdings and name hashes lacks targets that another eligible
+// member has.
 //
-// A member that has more targets than this engine has all of them, too, unless it says that it lacks some: then nobody has all,
-// and the shard is for those with the configuration that most members have. If as many have each, it is for more targets, and
-// then for the higher hash.
+// A member with more targets than this engine is assumed to have all of this engine's targets too, unless it publishes
+// that it lacks some. In that case no member has all targets, and the shard belongs to the members with the most common
+// configuration. A tie goes to the configuration with more targets, and then to the higher hash.
 func (v *view) lacks(name, holds string, names map[shard.ID][]uint32, distrusted map[string]Lease) (lacks shards) {
 	own, ok := parseHoldings(holds)
 	if !ok {
@@ -283,11 +286,11 @@ func (v *view) lacks(name, holds string, names map[shard.ID][]uint32, distrusted
 	return lacks
 }
 
-// key orders holdings of different targets: more of them are greater, and then the higher hash, so that all engines choose the
+// key orders holdings of different targets: first by the number of targets, then by hash, so that all engines choose the
 // same.
 func (h Holding) key() uint64 { return uint64(h.Targets)<<32 | uint64(h.Names) }
 
-// followStanding divides the shards again when this engine says something else of itself, until ctx is done.
+// followStanding triggers a new division of the shards when this engine's status changes, until ctx is done.
 func (s *session) followStanding(ctx context.Context) {
 	for {
 		_, changed := s.co.standing.get()

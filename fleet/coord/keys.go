@@ -10,11 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// layout is the version of the keys and values that engines share. A release that engines of an earlier one cannot read has the
-// next one.
+// layout is the version of the keys and values that engines share. A release increments it if engines of earlier
+// releases cannot read its entries.
 const layout = 1
 
-// CheckLayout returns an error if a later release of Sonde, or another program, has written what is in a Backend.
+// CheckLayout returns an error if the entries of a Backend were written by a later release of Sonde or by another
+// program.
 func CheckLayout(ctx context.Context, b Backend) error {
 	e, err := b.Get(ctx, keyLayout)
 	if err != nil || e.Created == 0 {
@@ -23,13 +24,13 @@ func CheckLayout(ctx context.Context, b Backend) error {
 	return checkLayout(e.Value)
 }
 
-// layoutError says why this release does not use a Backend.
+// layoutError is the reason why this release does not use a Backend.
 type layoutError string
 
 // Error implements error.
 func (e layoutError) Error() string { return string(e) }
 
-// checkLayout returns a layoutError for a layout that this release does not know.
+// checkLayout returns a layoutError for a layout that this release does not support.
 func checkLayout(value []byte) error {
 	switch n, err := strconv.Atoi(string(value)); {
 	case err != nil, n < 1:
@@ -40,7 +41,7 @@ func checkLayout(value []byte) error {
 	return nil
 }
 
-// claimLayout is CheckLayout for an engine that is about to join, which is the first to write if there is no layout.
+// claimLayout does CheckLayout for an engine that is about to join. If there is no layout yet, it writes one.
 func claimLayout(ctx context.Context, b Backend) error {
 	if err := CheckLayout(ctx, b); err != nil {
 		return err
@@ -52,34 +53,34 @@ func claimLayout(ctx context.Context, b Backend) error {
 	return err
 }
 
-// The keys of a Backend that this package reads by itself.
+// The keys of a Backend that this package reads itself.
 const (
-	keyLayout = "layout"       // the version of what follows
+	keyLayout = "layout"       // the version of all other keys and values
 	keyFleet  = "fleet/"       // members, owners and drains, which the view shows
-	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
-	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
-	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
-	keyMark   = "memory/"      // and a shard: the loaded mark, see MarkLoaded
+	keyMember = "fleet/m/"     // plus an engine name: a member, as member.String
+	keyShard  = "fleet/shard/" // plus a shard: its owner, as owner.String
+	keyDrain  = "fleet/drain/" // plus an engine name: a Drain as JSON, without a lease
+	keyMark   = "memory/"      // plus a shard: the loaded mark, see MarkLoaded
 )
 
-// Keys are the keys of the entries of one kind: a prefix and a name.
+// Keys are the keys of one kind of entries: a prefix and a name.
 type Keys struct {
 	prefix string
-	encode func(name string) string // what follows the prefix; nil: the name
-	decode func(text string) string // its inverse; of a text that no name has, any name
+	encode func(name string) string // returns the part after the prefix; nil: the name
+	decode func(text string) string // its inverse; arbitrary for a text that no name is encoded as
 }
 
-// The kinds. Engines mirror those that are exported: see Mirror.
+// The kinds of entries. Engines mirror the exported ones: see Mirror.
 var (
 	actKeys = Keys{"act/", NameOf, targetIn} // by target: the record of its latest restart
 
-	MemoryKeys  = Keys{prefix: keyMark}                    // by shard: the token of the owner that has marked it as loaded, see ParseMark; by NameOf a target: its memory (package fleet)
+	MemoryKeys  = Keys{prefix: keyMark}                    // by shard: the token of the owner that marked it as loaded, see ParseMark; by NameOf(target): the memory of the target (package fleet)
 	PauseKeys   = Keys{"pause/", NameOf, targetIn}         // by target: its pause by an operator (package pause)
-	FloorKeys   = Keys{"floor/", url.PathEscape, unescape} // by group: the restarts that are reserved there (package fleet)
-	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: what it says of itself, and by engine, slash, and target: its votes; with the lease of its membership (package fleet)
+	FloorKeys   = Keys{"floor/", url.PathEscape, unescape} // by group: the reserved restarts of its members (package fleet)
+	VoteKeys    = Keys{prefix: "vote/"}                    // by engine: its status, and by engine/target: its votes; with the lease of its membership (package fleet)
 	OpinionKeys = Keys{prefix: "opinion/"}                 // by engine: its latest questions and answers, with the same lease (package fleet)
-	ConfigKeys  = Keys{prefix: "config/shared/"}           // pushed configurations, and what engines say of them (package revision)
-	FileKeys    = Keys{prefix: "config/files/"}            // and their files, which are read when they are needed
+	ConfigKeys  = Keys{prefix: "config/shared/"}           // pushed configurations, and the engines' status (package revision)
+	FileKeys    = Keys{prefix: "config/files/"}            // the files of these configurations, which are read when needed
 )
 
 // Key returns the key of a name.
@@ -90,10 +91,10 @@ func (k Keys) Key(name string) string {
 	return k.prefix + name
 }
 
-// Prefix returns how all keys begin.
+// Prefix returns the common prefix of all keys.
 func (k Keys) Prefix() string { return k.prefix }
 
-// name returns the name of which key is the Key. It returns false for any other key, such as one that no engine has put.
+// name returns the name whose Key is key. It returns false for any other key, such as one that no engine has put.
 func (k Keys) name(key string) (name string, ok bool) {
 	if name = strings.TrimPrefix(key, k.prefix); k.decode != nil {
 		name = k.decode(name)
@@ -101,7 +102,7 @@ func (k Keys) name(key string) (name string, ok bool) {
 	return name, name != "" && k.Key(name) == key
 }
 
-// isOf reports whether a name is another one, or begins with it and a slash.
+// isOf reports whether a name equals another one, or begins with it and a slash.
 func isOf(name, other string) bool {
 	rest, ok := strings.CutPrefix(name, other)
 	return ok && (rest == "" || rest[0] == '/')
@@ -112,11 +113,11 @@ func unescape(text string) string {
 	return name
 }
 
-// NameOf returns the name of a target with that of its shard: the shard, a slash, and the target.
+// NameOf returns the name of a target qualified by its shard: the shard, a slash, and the target.
 func NameOf(target string) string { return shard.Of(target).String() + "/" + target }
 
-// TargetOf returns the target of which a name is the NameOf, and false for any other name: that of a shard, or one that no engine
-// has put, with a target in the shard of others.
+// TargetOf returns the target whose NameOf is name. It returns false for any other name: that of a shard, or one that no
+// engine has put, in which the target does not belong to the shard.
 func TargetOf(name string) (target string, ok bool) {
 	target = targetIn(name)
 	return target, NameOf(target) == name
@@ -129,5 +130,5 @@ func targetIn(name string) string {
 
 func shardKey(id shard.ID) string { return keyShard + id.String() }
 
-// Owns is the condition that an engine has a shard by a token.
+// Owns returns the condition that the owner of a shard has a token.
 func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKey(id), Created: token} }

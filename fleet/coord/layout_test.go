@@ -57,8 +57,8 @@ func TestTheFirstEngineWritesTheLayout(t *testing.T) {
 	})
 }
 
-// A later release writes its layout while an engine of this one is a member: it stops to act, says why, and joins again when the
-// layout is one that it knows.
+// A later release writes its layout while an engine of this release is a member. The engine stops acting, reports why,
+// and rejoins when the layout is one that it supports.
 func TestAMemberStopsWhenTheLayoutIsOfALaterRelease(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

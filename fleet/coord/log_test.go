@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// denying is a Backend that refuses requests: to get a lease, or those that change the owners of shards.
+// denying is a Backend that rejects requests: for a lease, or those that change the owners of shards.
 type denying struct {
 	coord.Backend
 	grants, claims bool
@@ -41,7 +41,7 @@ func (b *denying) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	return b.Backend.Commit(ctx, all...)
 }
 
-// What fails each second is logged each minute, with the reason.
+// Failures that repeat each second are logged once a minute, with the reason.
 func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 	tier.Slow(t)
 	for message, b := range map[string]*denying{

@@ -15,23 +15,23 @@ import (
 
 // marks are the shards that this engine has marked as loaded.
 type marks struct {
-	loaded sync.Map     // the tokens by which shards are marked: Revisions by shard.ID
-	lease  atomic.Int64 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
+	loaded sync.Map     // the tokens with which shards are marked: Revisions by shard.ID
+	lease  atomic.Int64 // of these marks, with the TTL Config.MaxAge; it outlives sessions; 0 before the first, or without MaxAge
 }
 
-// has reports whether a shard is marked as loaded by a token.
+// has reports whether a shard is marked as loaded with a token.
 func (m *marks) has(id shard.ID, token Revision) bool {
 	marked, _ := m.loaded.Load(id)
 	return marked == token
 }
 
-// lose says that the lease of the marks has ended: the next ones have another.
+// lose discards the lease of the marks, which has expired. The next marks get a new one.
 func (m *marks) lose(ended Lease) { m.lease.CompareAndSwap(int64(ended), 0) }
 
-// MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made
-// of them. From then on acts may begin for them, and their memories are as recent as this engine is alive. Until
-// then they are those of the owner before, whatever has become of this one. Shards that have another token by
-// now are left out. After an error, some shards may have been marked.
+// MarkLoaded records that this engine has loaded the memories of shards with these tokens, and has stored what it made
+// of them. From then on acts may begin for the shards, and their memories are recent while this engine is alive. Until
+// then they are as recent as those of the previous owner, whatever happens to this engine. Shards whose token has
+// changed are skipped. After an error, some shards may have been marked.
 func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revision) error {
 	if len(tokens) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 			})
 		}
 		made, err := c.config.Backend.Commit(ctx, all...)
-		if errors.Is(err, ErrLeaseEnded) { // with the marks of other shards: all are claimed anew
+		if errors.Is(err, ErrLeaseEnded) { // the marks of other shards are lost as well: all shards are claimed again
 			c.marks.lose(lease)
 			current.end(err)
 		}
@@ -69,7 +69,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 	return nil
 }
 
-// grantMarks returns the lease of the loaded marks, which is granted for the first of them.
+// grantMarks returns the lease of the loaded marks. It is granted at the first mark.
 func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
 	if l := Lease(c.marks.lease.Load()); l != 0 || c.config.MaxAge == 0 {
 		return l, nil
@@ -78,15 +78,15 @@ func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !c.marks.lease.CompareAndSwap(0, int64(l)) { // another one was granted meanwhile
+	if !c.marks.lease.CompareAndSwap(0, int64(l)) { // another lease was granted meanwhile
 		return c.grantMarks(ctx)
 	}
 	return l, nil
 }
 
-// hasMet reports whether the owner that had a token was alive when this engine was a member, as it still is.
+// hasMet reports whether the owner with a token was alive while this engine was a member, and this engine still is one.
 func (c *Coordinator) hasMet(token Revision) bool {
-	lease, _ := c.lease.get() // before latest: a session has it once it is the latest
+	lease, _ := c.lease.get() // read before latest, since a lease is only set by a session that is the latest
 	current := c.latest()
 	return lease != 0 && current.self.lease == lease && current.view.wasAlive(token)
 }
@@ -94,7 +94,7 @@ func (c *Coordinator) hasMet(token Revision) bool {
 // tokenValue returns the value of a loaded mark.
 func tokenValue(token Revision) []byte { return strconv.AppendInt(nil, int64(token), 10) }
 
-// ParseMark returns the token that the value of a loaded mark names, 0 for any other value.
+// ParseMark returns the token in the value of a loaded mark, or 0 if the value is invalid.
 func ParseMark(value []byte) Revision {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {

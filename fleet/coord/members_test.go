@@ -18,14 +18,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// engine is a Coordinator that can be ended.
+// engine is a Coordinator that can be stopped.
 type engine struct {
 	*coord.Coordinator
 	name string
 	end  func()
 }
 
-// giveUp gives up the shards that others are to have, and marks its own as loaded.
+// giveUp gives up the shards that other engines should get, and marks its own as loaded.
 func giveUp(ctx context.Context, co *coord.Coordinator) {
 	var marking sync.WaitGroup
 	marking.Go(func() { coordtest.MarkLoaded(ctx, co) })
@@ -41,14 +41,14 @@ func giveUp(ctx context.Context, co *coord.Coordinator) {
 	}
 }
 
-// start starts an engine that gives up the shards that others are to have.
+// start starts an engine that gives up the shards that other engines should get.
 func start(t *testing.T, name string, b coord.Backend) *engine {
 	t.Helper()
 	co, end := launch(t, coord.Config{Name: name, Backend: b}, giveUp)
 	return &engine{co, name, end}
 }
 
-// startStubborn starts an engine that gives up no shards.
+// startStubborn starts an engine that never gives up shards.
 func startStubborn(t *testing.T, name string, b coord.Backend) *engine {
 	t.Helper()
 	co, end := run(t, coord.Config{Name: name, Backend: b})
@@ -64,7 +64,7 @@ func leaving(owned coord.Owned) (all []shard.ID) {
 	return all
 }
 
-// settled waits until engines own all shards, each as many as Assign says, and returns who owns which.
+// settled waits until the engines own all shards, each as many as Assign assigns to it, and returns the owners.
 func settled(t *testing.T, engines ...*engine) *[shard.Count]string {
 	t.Helper()
 	var names []string
@@ -76,7 +76,7 @@ func settled(t *testing.T, engines ...*engine) *[shard.Count]string {
 	return want
 }
 
-// ownersOf returns the owners of all shards, of which no two may have the same.
+// ownersOf returns the owners of all shards. It fails the test if two engines own the same shard.
 func ownersOf(t *testing.T, engines ...*engine) *[shard.Count]string {
 	t.Helper()
 	all := new([shard.Count]string)
@@ -105,7 +105,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// orderIn returns an order about a target of one of the shards that are owned.
+// orderIn returns an order for a target in one of the owned shards.
 func orderIn(owned coord.Owned, instance string) coord.Order {
 	for i := 0; ; i++ {
 		target := fmt.Sprintf("shop/web-%d", i)
@@ -135,12 +135,12 @@ func TestEachShardHasOneOwner(t *testing.T) {
 			t.Error("an engine that joins gets no shards")
 		}
 		begin := time.Now()
-		second.end() // it leaves at once
+		second.end() // it leaves immediately
 		settled(t, a, third)
 		t.Logf("others have taken over after %v", time.Since(begin))
 		a.end()
 		third.end()
-		for _, prefix := range []string{"fleet/", "act/"} { // marks of shards are left
+		for _, prefix := range []string{"fleet/", "act/"} { // marks of shards remain
 			if left, _, err := b.Range(t.Context(), prefix); err != nil || len(left) > 0 {
 				t.Errorf("they have left, and there are %v, %v", left, err)
 			}
@@ -148,7 +148,7 @@ func TestEachShardHasOneOwner(t *testing.T) {
 	})
 }
 
-// The others get their shards, and all get them again while all are drained.
+// The other members get its shards, and all members get their shards back while all are drained.
 func TestADrainedMemberHasNoShards(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestADrainedMemberHasNoShards(t *testing.T) {
 	})
 }
 
-// Orders of operators hold without a lease, and beside an engine's own reason.
+// Orders of operators are valid without a lease, and independent of an engine's own reason.
 func TestAMemberIsDrainedByAnOperator(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 		if err := a.Acts().Do(t.Context(), second, func(context.Context) error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("got %v", err)
 		}
-		act(a, second, nil, 2) // it is done again
+		act(a, second, nil, 2) // it is repeated
 		act(a, second, coord.ErrDone, 2)
 		act(a, coord.Order{Target: at("notify"), Instance: "2"}, nil, 3)
 		if err := a.Acts().Do(t.Context(), coord.Order{Target: first.Target, Instance: "3"}, func(ctx context.Context) error {
@@ -266,7 +266,7 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 				return isDone, errors.Join(err, ctx.Err())
 			}}
 		}
-		for _, name := range []string{"move", "copy", "move"} { // the second time its owner knows how it has ended
+		for _, name := range []string{"move", "copy", "move"} { // the second time its owner knows the result
 			if err := a.Acts().Do(t.Context(), begun(name, true, nil), func(context.Context) error { return failed }); !errors.Is(err, failed) {
 				t.Errorf("got %v", err)
 			}
@@ -281,7 +281,7 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 
 		act(next, begun("move", true, failed), failed, 4)
 		act(next, begun("move", true, nil), coord.ErrDone, 4)
-		act(next, begun("move", false, nil), coord.ErrDone, 4) // as was recorded then
+		act(next, begun("move", false, nil), coord.ErrDone, 4) // as is recorded then
 		act(next, begun("copy", false, nil), nil, 5)
 	})
 }
@@ -317,7 +317,7 @@ func TestAShardIsGivenUpAfterItsActsAndWithItsMemories(t *testing.T) {
 		if err := a.Acts().Do(t.Context(), coord.Order{Target: o.Target, Instance: "1"}, nil); !errors.Is(err, coord.ErrNotOwner) {
 			t.Errorf("an act begins in a shard that is leaving: %v", err)
 		}
-		gone := slices.DeleteFunc(leaving(now), func(other shard.ID) bool { return other == id })[0] // no act is done for it
+		gone := slices.DeleteFunc(leaving(now), func(other shard.ID) bool { return other == id })[0] // no act for it is under way
 		isOwn := func(id shard.ID) bool {
 			e, err := b.Get(t.Context(), "fleet/shard/"+id.String())
 			if err != nil {
@@ -355,7 +355,7 @@ func TestAShardIsGivenUpAfterItsActsAndWithItsMemories(t *testing.T) {
 	})
 }
 
-// holding returns what an engine says that has targets in shard 7, each with the hash of its name.
+// holding returns holdings with targets in shard 7 that have these name hashes.
 func holding(names ...uint32) (coord.Holdings, map[shard.ID][]uint32) {
 	h := coord.Holding{Targets: uint16(len(names))}
 	for _, name := range names {
@@ -364,11 +364,12 @@ func holding(names ...uint32) (coord.Holdings, map[shard.ID][]uint32) {
 	return coord.Holdings{7: h}, map[shard.ID][]uint32{7: names}
 }
 
-// A shard goes to a member that has all of its targets. If none has, it goes to those with the configuration that most have.
+// A shard goes to a member that has all of its targets. If no member has, it goes to the members with the most common
+// configuration.
 func TestAShardGoesToAMemberThatHasItsTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b, c []uint32
-		owners  string // who may own the shard
+		owners  string // engines that may own the shard
 	}{
 		"one has more":                          {[]uint32{1, 2}, []uint32{1, 2}, []uint32{1, 2, 3}, "c"},
 		"one lacks some":                        {[]uint32{1, 2, 3}, []uint32{1, 2}, []uint32{1, 2, 3}, "ac"},
@@ -402,8 +403,8 @@ func TestAShardGoesToAMemberThatHasItsTargets(t *testing.T) {
 	}
 }
 
-// The key of a member claims that it has more targets of each shard than others, and the member takes none: it loses that right
-// after a minute, and others own what they can.
+// The key of a member claims that it has more targets of each shard than others, but the member claims no shards. After
+// a minute that does not count any more, and the others own what they can.
 func TestAMemberThatLiesAboutItsTargetsTakesNoOthers(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -9,31 +9,30 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// MaxMemory bounds what is remembered of one target, in bytes.
+// MaxMemory bounds the memory of one target, in bytes.
 const MaxMemory = 64 << 10
 
-// Memory is what the next owner of a shard has to remember of one of its targets.
+// Memory is what the next owner of a shard needs to know about one of its targets.
 type Memory struct {
 	Target string
-	Token  Revision // of this engine for the target's shard
-	Value  []byte   // nil: nothing, as for a target that is gone
+	Token  Revision // this engine's token for the target's shard
+	Value  []byte   // nil: no memory, as for a target that was removed
 }
 
-// Memories are what a Backend has of a shard.
+// Memories are the stored memories of a shard.
 type Memories struct {
 	ByTarget map[string][]byte
-	Loaded   Revision // the token of the owner that has marked the shard as loaded last; 0 for none
+	Loaded   Revision // the token of the owner that last marked the shard as loaded; 0 for none
 
-	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
+	// IsRecent reports whether the owner that last marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
 
-	// IsContinued says that this engine was a member of the fleet while that owner was alive, and still is. Otherwise all
-	// engines may have been stopped in between.
+	// IsContinued reports whether this engine was a member of the fleet while that owner was alive, and still is one.
+	// Otherwise all engines may have been stopped in between.
 	IsContinued bool
 }
 
-// Load returns the memories of shards as they were stored last. It makes one request for every
-// MaxTransactions shards.
+// Load returns the stored memories of shards. It sends one request per MaxTransactions shards.
 func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]Memories, error) {
 	all := make(map[shard.ID]Memories, len(ids))
 	for batch := range slices.Chunk(ids, MaxTransactions) {
@@ -55,7 +54,7 @@ func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]M
 	return all, nil
 }
 
-// readMemories returns what the entries of a shard's prefix say. The prefix itself is the key of the loaded mark.
+// readMemories returns the memories in the entries of a shard's prefix. The prefix itself is the key of the loaded mark.
 func readMemories(prefix string, entries []Entry) Memories {
 	m := Memories{ByTarget: map[string][]byte{}}
 	for _, e := range entries {
@@ -68,16 +67,15 @@ func readMemories(prefix string, entries []Entry) Memories {
 	return m
 }
 
-// write stores some memories of one shard.
+// write is a transaction that stores some memories of one shard.
 type write struct {
 	Transaction
-	of []int // their indices
+	of []int // indices of the memories
 }
 
-// Store replaces the memories of some targets of this engine's shards, in few requests if those of a shard
-// follow each other, and returns an error for each of them, in their order: nil if it was stored, and
-// ErrNotOwner if the shard is another's, or has another token. The error of one shard does not keep others
-// from being stored.
+// Store replaces the memories of some targets of this engine's shards. It needs few requests if the memories of a shard
+// follow each other. It returns an error for each memory, in order: nil if it was stored, and ErrNotOwner if another
+// engine owns the shard or its token has changed. The error of one shard does not prevent others from being stored.
 func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 	errs := make([]error, len(all))
 	var batch []write
@@ -109,7 +107,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 	return errs
 }
 
-// commitWrites makes writes in one request, and sets their errors.
+// commitWrites commits writes in one request, and sets their errors.
 func commitWrites(ctx context.Context, b Backend, batch []write, errs []error) {
 	if len(batch) == 0 {
 		return

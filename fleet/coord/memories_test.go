@@ -17,10 +17,10 @@ import (
 
 const maxAge = 10 * time.Minute
 
-// loadNothing is a program that marks no shard as loaded.
+// loadNothing is a program that marks no shards as loaded.
 func loadNothing(context.Context, *coord.Coordinator) {}
 
-// memoriesOf waits until an engine owns a shard, and returns its memories.
+// memoriesOf waits until an engine owns a shard, and returns the shard's memories.
 func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) coord.Memories {
 	t.Helper()
 	time.Sleep(time.Minute)
@@ -47,10 +47,10 @@ func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
 			}
 			end()
 			_, end = run(t, config)
-			time.Sleep(time.Hour) // the age counts from the end of the owner
+			time.Sleep(time.Hour) // the age counts from the owner's exit
 			end()
 			time.Sleep(stopped)
-			for range 3 { // each of which loads nothing
+			for range 3 { // each of them loads nothing
 				next, end := launch(t, config, loadNothing)
 				if m := memoriesOf(t, next, 7); m.IsRecent != want || m.IsContinued {
 					t.Errorf("after %v: %+v", stopped, m)
@@ -62,7 +62,7 @@ func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
 	}
 }
 
-// severed is a Backend that an engine was cut off from, as when it was killed.
+// severed is a Backend from which an engine was cut off, as when it was killed.
 type severed struct {
 	coord.Backend
 	is atomic.Bool
@@ -117,9 +117,9 @@ func TestAShardThatAnotherMemberHadIsContinued(t *testing.T) {
 	}
 }
 
-// An owner that has loaded nothing, between another one and this engine, changes nothing.
+// An owner that has loaded nothing, between the previous owner and this engine, changes nothing.
 func TestMemoriesAreThoseOfTheLastOwnerThatHasLoadedThem(t *testing.T) {
-	for _, isMember := range []bool{true, false} { // while that one is alive
+	for _, isMember := range []bool{true, false} { // while the previous owner is alive
 		synctest.Test(t, func(t *testing.T) {
 			b := coordtest.NewLocal()
 			config := func(name string) coord.Config { return coord.Config{Name: name, Backend: b, MaxAge: maxAge} }
@@ -149,7 +149,7 @@ func TestMemoriesAreThoseOfTheLastOwnerThatHasLoadedThem(t *testing.T) {
 	}
 }
 
-// No act begins for a shard before its memories are loaded, also not after its token has changed.
+// No act begins for a shard before its memories are loaded, even after its token has changed.
 func TestActsWaitForMemories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -185,8 +185,8 @@ func TestActsWaitForMemories(t *testing.T) {
 	})
 }
 
-// etcd goes on with a lease from its beginning when it was stopped itself: what a member sees then ends with a lease
-// that was not kept alive while it was one.
+// When etcd itself was stopped, it restarts each lease with its full TTL: a member may then see the end of a lease that
+// was not renewed during its membership.
 func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -229,7 +229,7 @@ func (b *unread) Range(ctx context.Context, prefix string) ([]coord.Entry, coord
 	return b.Backend.Range(ctx, prefix)
 }
 
-// An engine that is no member of the fleet, or has not read who is one, has seen no owner alive.
+// An engine that is not a member of the fleet, or has not read the members, has seen no owner alive.
 func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &unread{Backend: coordtest.NewLocal()}
@@ -267,7 +267,7 @@ func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
 	})
 }
 
-// The lease of marks is one for all sessions of an engine, and none without marks.
+// All sessions of an engine share the lease of its marks. Without marks there is none.
 func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -13,47 +13,47 @@ import (
 	"github.com/sonde-probe/sonde/internal/wake"
 )
 
-// Kind says what the entries of a Mirror are. Its functions must not block, nor wait for the Mirror.
+// Kind describes the entries of a Mirror. Its functions must not block or wait for the Mirror.
 type Kind[V any] struct {
 	Keys        Keys          // required
 	MaxValue    int           // bounds a value, in bytes; a longer one is parsed as an empty one; default MaxRequest
 	ReadTimeout time.Duration // bounds the request that reads all entries; default readTimeout
-	Problem     string        // is logged while the entries cannot be read: a constant
+	Problem     string        // log message while the entries cannot be read: a constant
 
-	// Parse returns the value of an entry: of one that no engine of this release has put, a V that says so. Before is the
-	// value that was there before, a zero one for none. Default: a V as JSON, a zero one for any other value.
+	// Parse returns the value of an entry. For an entry that no engine of this release has written, it returns a V that
+	// shows this. before is the previous value, or the zero V. Default: V is decoded from JSON, and is zero if that fails.
 	Parse func(name string, e Entry, before V) V
 
-	// Changed is called after the Mirror has changed, by one goroutine at a time. With isAll the entries were read: all of
-	// them are among the changes, and those that are gone since they were read before. Default: nothing is called.
+	// Changed is called after the Mirror has changed, from one goroutine at a time. isAll means that all entries were read:
+	// changes has each of them, and those that were removed since the previous read. Default: nothing is called.
 	Changed func(changes []ItemChange[V], isAll bool)
 
-	// Own returns the value that an entry of this engine is to have now, nil for none. It is called for names that are marked
-	// (see Mirror.Mark) by one goroutine at a time, during a membership by a lease, with which the value is put. Default: this
-	// engine puts none.
+	// Own returns the value that an entry of this engine should have now, or nil for none. It is called for marked names
+	// (see Mirror.Mark) from one goroutine at a time, during the membership with lease l, with which the value is put.
+	// Default: this engine puts no entries.
 	Own        func(name string, l Lease) []byte
-	Self       string // the name of the entry of this engine; others of it begin with that and a slash; default: the name of this engine
-	OwnProblem string // is logged while they cannot be put: a constant
+	Self       string // the name of this engine's entry; the names of its other entries begin with that and a slash; default: the name of this engine
+	OwnProblem string // log message while they cannot be put: a constant
 }
 
 // Item is an entry of a Mirror.
 type Item[V any] struct {
 	Value    V
-	Modified Revision // of its latest change; 0: there is no such entry
+	Modified Revision // of its latest change; 0: the entry does not exist
 }
 
-// ItemChange is a change of an entry. Of one that is new, Before is zero, and of one that is gone, Now.
+// ItemChange is a change to an entry. Before is zero if the entry was added; Now is zero if it was removed.
 type ItemChange[V any] struct {
 	Name        string
 	Before, Now Item[V]
 }
 
-// Mirror is a typed map of the entries of a Kind, as the Backend shows them: see NewMirror. While the Backend cannot be reached,
-// it stays as it was. Its methods are safe for concurrent use by multiple goroutines.
+// Mirror is a typed map of the entries of a Kind, as the Backend shows them: see NewMirror. While the Backend is
+// unreachable, it stays unchanged. Its methods are safe for concurrent use by multiple goroutines.
 type Mirror[V any] struct {
 	co     *Coordinator
 	kind   Kind[V]
-	wake   wake.Signal   // something is marked, and can be put
+	wake   wake.Signal   // set when an entry is marked and may be put
 	synced chan struct{} // closed by read
 	read   func()
 
@@ -61,23 +61,23 @@ type Mirror[V any] struct {
 	items   map[string]Item[V]
 	state   MirrorState
 	heard   time.Time        // see Heard
-	own     map[string]Entry // the entries of this engine, if Kind.Own puts them
-	marked  map[string]bool  // their names that may not be as the Backend has them
+	own     map[string]Entry // entries of this engine, if Kind.Own is set
+	marked  map[string]bool  // names of own entries that may differ from the Backend's
 }
 
-// MirrorState says how current a Mirror is.
+// MirrorState is how current a Mirror is.
 type MirrorState struct {
-	ReadAt time.Time // when the entries were read, and followed since; zero: changes may be missing
-	Lease  Lease     // of the membership meanwhile; 0 for none
+	ReadAt time.Time // when the entries were read; their changes are followed since; zero: changes may be missing
+	Lease  Lease     // of the membership since then; 0 for none
 }
 
-// The bounds of requests of a Mirror to put entries.
+// The limits of requests that put entries.
 const (
 	putTimeout = 10 * time.Second
-	retryAfter = time.Second // after one that has failed
+	retryAfter = time.Second // after a failed request
 )
 
-// NewMirror returns a Mirror without entries, which is empty until it runs.
+// NewMirror returns a Mirror, which is empty until it runs.
 func NewMirror[V any](c *Coordinator, k Kind[V]) *Mirror[V] {
 	k.MaxValue, k.ReadTimeout = cmp.Or(k.MaxValue, MaxRequest), cmp.Or(k.ReadTimeout, readTimeout)
 	k.Self = cmp.Or(k.Self, c.Name())
@@ -99,7 +99,8 @@ func NewMirror[V any](c *Coordinator, k Kind[V]) *Mirror[V] {
 	}
 }
 
-// Run follows the entries, and puts those of this engine, until ctx is done. It must not be called again before it returns.
+// Run follows the entries, and puts those of this engine, until ctx is done. It must not be called again before it
+// returns.
 func (m *Mirror[V]) Run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
@@ -109,13 +110,13 @@ func (m *Mirror[V]) Run(ctx context.Context) {
 		parts.Go(func() { m.putMarked(ctx) })
 	}
 	m.co.Follow(ctx, m.kind.Problem, func(ctx context.Context) error {
-		lease, _ := m.co.Lease() // with another one, ctx ends
+		lease, _ := m.co.Lease() // when it changes, ctx is canceled
 		defer m.outdate()
 		return m.co.followEntries(ctx, m.kind.Keys.prefix, m.kind.ReadTimeout, func(events []Event, isAll bool) { m.apply(lease, events, isAll) })
 	})
 }
 
-// outdate says that changes may be missing from now on.
+// outdate records that changes may be missing from now on.
 func (m *Mirror[V]) outdate() {
 	heard := m.Heard()
 	m.itemsMu.Lock()
@@ -123,7 +124,7 @@ func (m *Mirror[V]) outdate() {
 	m.heard, m.state = heard, MirrorState{}
 }
 
-// apply applies events that were read in the membership with a lease, and calls who waits for them.
+// apply applies events that were read during the membership with a lease, and notifies waiters.
 func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
 	m.kind.Changed(m.note(events, isAll), isAll)
 	if isAll {
@@ -135,7 +136,7 @@ func (m *Mirror[V]) apply(l Lease, events []Event, isAll bool) {
 	m.wake.Set()
 }
 
-// note applies events, and returns what they have changed.
+// note applies events, and returns the resulting changes.
 func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
@@ -146,7 +147,7 @@ func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 	for _, e := range events {
 		name, isName := m.kind.Keys.name(e.Key)
 		if !isName {
-			continue // no engine has put it
+			continue // not written by an engine
 		}
 		one := ItemChange[V]{Name: name, Before: before[name]}
 		if m.kind.Own != nil && isOf(name, m.kind.Self) {
@@ -175,17 +176,17 @@ func (m *Mirror[V]) note(events []Event, isAll bool) (changes []ItemChange[V]) {
 	return changes
 }
 
-// Synced returns a channel that is closed once the entries were read first, and passed to Kind.Changed.
+// Synced returns a channel that is closed after the entries were first read and passed to Kind.Changed.
 func (m *Mirror[V]) Synced() <-chan struct{} { return m.synced }
 
-// State says how current the entries are.
+// State returns how current the entries are.
 func (m *Mirror[V]) State() MirrorState {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
 	return m.state
 }
 
-// Heard returns when the Backend has last answered this engine while all changes were followed; zero if never.
+// Heard returns when the Backend last responded to this engine while all changes were followed; zero if never.
 func (m *Mirror[V]) Heard() time.Time {
 	heard := m.co.Heard()
 	m.itemsMu.Lock()
@@ -196,7 +197,7 @@ func (m *Mirror[V]) Heard() time.Time {
 	return heard
 }
 
-// Get returns an entry, a zero one if there is none.
+// Get returns an entry, or the zero Item if there is none.
 func (m *Mirror[V]) Get(name string) Item[V] {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
@@ -210,20 +211,20 @@ func (m *Mirror[V]) All() map[string]Item[V] {
 	return maps.Clone(m.items)
 }
 
-// Put returns the change of an entry to a value, nil for none, and the condition that it is as it was shown: one that is made
-// late finds another one, and changes nothing.
+// Put returns the change of an entry to a value, nil to delete it, and the condition that the entry still has the shown
+// revision. If the entry has changed meanwhile, the change is not made.
 func (m *Mirror[V]) Put(name string, shown Revision, value []byte, l Lease) (Condition, Change) {
 	key := m.kind.Keys.Key(name)
 	return Condition{Key: key, Modified: shown}, Change{Key: key, Value: value, Lease: l, Delete: value == nil}
 }
 
-// Mark has entries of this engine compared with what Kind.Own returns, and put if they differ.
+// Mark marks entries of this engine. They are compared with the values that Kind.Own returns, and put if they differ.
 func (m *Mirror[V]) Mark(names ...string) {
 	m.remark(names)
 	m.wake.Set()
 }
 
-// remark is Mark for the next time that something is put.
+// remark marks entries for the next time that entries are put, without triggering it.
 func (m *Mirror[V]) remark(names []string) {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
@@ -232,8 +233,8 @@ func (m *Mirror[V]) remark(names []string) {
 	}
 }
 
-// putMarked puts what is marked until ctx is done, once the entries were read in the present membership. Then it stays in the
-// Backend until the membership ends.
+// putMarked puts the marked entries until ctx is done, once the entries were read during the current membership. They
+// stay in the Backend until the membership ends.
 func (m *Mirror[V]) putMarked(ctx context.Context) {
 	for ctx.Err() == nil {
 		lease, changed := m.co.Lease()
@@ -250,7 +251,7 @@ func (m *Mirror[V]) putMarked(ctx context.Context) {
 	}
 }
 
-// put puts what is marked, and returns false if some of that is to be tried again.
+// put puts the marked entries. It returns false if some must be tried again.
 func (m *Mirror[V]) put(ctx context.Context, l Lease) (isDone bool) {
 	for batch := m.take(); len(batch) > 0; batch = m.take() {
 		if !m.commit(ctx, l, batch) {
@@ -260,7 +261,8 @@ func (m *Mirror[V]) put(ctx context.Context, l Lease) (isDone bool) {
 	return true
 }
 
-// take returns the next entries of this engine that are marked, at most MaxTransactions, as they were shown. They no longer are.
+// take returns the next marked entries of this engine, at most MaxTransactions, as they were last shown, and unmarks
+// them.
 func (m *Mirror[V]) take() map[string]Entry {
 	m.itemsMu.Lock()
 	defer m.itemsMu.Unlock()
@@ -275,8 +277,8 @@ func (m *Mirror[V]) take() map[string]Entry {
 	return batch
 }
 
-// commit puts those of a batch of entries that differ from the ones that were shown, in their place. It returns false if it
-// could not put some, since the Backend has others by now, or because of an error: they are marked again.
+// commit puts those entries of a batch whose values differ from the shown ones. It returns false if it could not put all
+// of them, because of an error or since the Backend's entries have changed; it marks these again.
 func (m *Mirror[V]) commit(ctx context.Context, l Lease, batch map[string]Entry) (isDone bool) {
 	var differing []string
 	var all []Transaction

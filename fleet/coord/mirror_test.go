@@ -19,11 +19,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// shaky is a Backend whose store is replaced, and whose watches end.
+// shaky is a Backend whose store can be replaced, and whose watches can be ended.
 type shaky struct {
 	storeMu sync.Mutex // guards all below
 	store   *coordtest.Local
-	ended   chan struct{} // closed when watches end
+	ended   chan struct{} // closed when watches must end
 	isAway  bool
 }
 
@@ -31,7 +31,7 @@ func newShaky() *shaky { return &shaky{store: coordtest.NewLocal(), ended: make(
 
 var errShaken = errors.New("the store is away")
 
-// shake ends all watches, and then has another store, or the same for nil. While it is away it answers nothing.
+// shake ends all watches, and replaces the store unless store is nil. While isAway is set, it does not respond.
 func (s *shaky) shake(store *coordtest.Local, isAway bool) {
 	s.storeMu.Lock()
 	defer s.storeMu.Unlock()
@@ -136,7 +136,7 @@ func (s *shaky) Watch(ctx context.Context, prefix string, after coord.Revision) 
 	}
 }
 
-// mirrored is a Mirror of numbers, with what it has said of its changes.
+// mirrored is a Mirror of numbers that records its changes.
 type mirrored struct {
 	*testing.T
 	*coord.Mirror[int]
@@ -144,13 +144,13 @@ type mirrored struct {
 
 	saidMu sync.Mutex // guards all below
 	said   map[string]coord.Item[int]
-	own    map[string]string // the entries that this engine is to have
+	own    map[string]string // the entries that this engine should have
 }
 
-// unreadable is what stands for a value that is no number.
+// unreadable is the parsed value of an entry that is not a number.
 const unreadable = -1
 
-// mirror runs a Mirror in a fleet of one engine until the test ends, or end is called.
+// mirror runs a Mirror in a fleet of one engine until end is called or the test ends.
 func mirror(t *testing.T, store *shaky) (m *mirrored, end func()) {
 	t.Helper()
 	m = &mirrored{T: t, store: store, said: map[string]coord.Item[int]{}, own: map[string]string{}}
@@ -186,7 +186,7 @@ func mirror(t *testing.T, store *shaky) (m *mirrored, end func()) {
 	return m, end
 }
 
-// changed checks that each change begins with what was said before.
+// changed checks that each change starts from the value of the previous change.
 func (m *mirrored) changed(all []coord.ItemChange[int], isAll bool) {
 	m.saidMu.Lock()
 	defer m.saidMu.Unlock()
@@ -206,7 +206,7 @@ func (m *mirrored) changed(all []coord.ItemChange[int], isAll bool) {
 	}
 }
 
-// keep has this engine have an entry, or none for "".
+// keep sets the entry that this engine should have, or none for "".
 func (m *mirrored) keep(name, value string) {
 	m.saidMu.Lock()
 	if m.own[name] = value; value == "" {
@@ -216,7 +216,7 @@ func (m *mirrored) keep(name, value string) {
 	m.Mark(name)
 }
 
-// markAll has all entries of this engine looked at.
+// markAll marks all entries of this engine.
 func (m *mirrored) markAll() {
 	m.saidMu.Lock()
 	defer m.saidMu.Unlock()
@@ -225,7 +225,7 @@ func (m *mirrored) markAll() {
 	}
 }
 
-// put puts entries by their keys, "" to delete one.
+// put puts entries by key; "" deletes one.
 func (m *mirrored) put(keysAndValues ...string) {
 	m.Helper()
 	store, _, _ := m.store.now()
@@ -237,7 +237,7 @@ func (m *mirrored) put(keysAndValues ...string) {
 	}
 }
 
-// check checks that the Mirror has what the store has, and the store what this engine is to have there.
+// check checks that the Mirror equals the store, and that the store has the entries that this engine should have.
 func (m *mirrored) check(when string) {
 	m.Helper()
 	store, _, _ := m.store.now()
@@ -283,8 +283,8 @@ func TestAMirrorHasWhatTheStoreHas(t *testing.T) {
 	}
 }
 
-// playMirror changes entries at random, by this engine, by others and by strangers, while the store is away, is restored from a
-// snapshot or wiped, and forgets changes.
+// playMirror changes entries at random, by this engine, by others and by strangers, while the store is unreachable, is
+// restored from a snapshot or wiped, and loses changes.
 func playMirror(t *testing.T, random *rand.Rand) {
 	m, _ := mirror(t, newShaky())
 	name := func(engine string) string {
@@ -304,7 +304,7 @@ func playMirror(t *testing.T, random *rand.Rand) {
 				m.put("vote/"+name("b"), "")
 			case 3:
 				m.put("vote/"+name("b"), strconv.Itoa(random.IntN(1000)))
-			case 4: // by a later release, too long, in the name of this engine, and without a name
+			case 4: // of a later release, too long, under the name of this engine, and without a name
 				m.put("vote/"+name("b"), "?", "vote/"+name("c"), "123456789", "vote/"+name("a"), "7", "vote/", "1")
 			case 5:
 				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
@@ -313,7 +313,7 @@ func playMirror(t *testing.T, random *rand.Rand) {
 		switch random.IntN(6) {
 		case 0: // watches end
 			m.store.shake(nil, false)
-		case 1: // away, for longer than the lease lasts or not
+		case 1: // unreachable, for longer than the lease lasts or not
 			m.store.shake(nil, true)
 			time.Sleep(time.Duration(random.IntN(10)) * time.Second)
 			m.store.shake(nil, false)
@@ -322,7 +322,7 @@ func playMirror(t *testing.T, random *rand.Rand) {
 			m.put("vote/b", "5")
 		}
 		time.Sleep(30 * time.Second)
-		m.markAll() // as a program does once it is read again
+		m.markAll() // as a program does after the Mirror was read again
 		time.Sleep(10 * time.Second)
 		m.check(fmt.Sprint("round ", round))
 	}
@@ -345,7 +345,7 @@ func TestAMirrorReadsAgainWhatTheStoreHasForgotten(t *testing.T) {
 	})
 }
 
-// A Mirror says since when it misses nothing, and stays as it was while it does.
+// A Mirror reports since when it has missed no changes, and stays unchanged while it may miss some.
 func TestAMirrorSaysHowCurrentItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShaky()
@@ -381,7 +381,7 @@ func TestAMirrorSaysHowCurrentItIs(t *testing.T) {
 	})
 }
 
-// What comes late finds another entry, and changes nothing.
+// A late request finds another entry, and changes nothing.
 func TestAPutRequiresTheEntryThatWasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := mirror(t, newShaky())

@@ -18,7 +18,7 @@ func deleteMember(t *testing.T, b coord.Backend, name string) {
 	}
 }
 
-// withToken counts the shards that are owned with a token.
+// withToken counts the owned shards that have a token.
 func withToken(owned coord.Owned) (n int) {
 	for _, o := range owned {
 		if o.Token != 0 {

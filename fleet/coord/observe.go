@@ -7,26 +7,26 @@ import (
 	"sync/atomic"
 )
 
-// observe returns a Backend that calls restored when Range finds a lower revision than Range and Watch have shown
-// before: the backend was restored from a snapshot, and has lost what was put since. A watch that is under way is silent
-// then, and a lease that the snapshot has goes on, so that what was read has to be read anew. A backend that has had as
-// many changes since it was restored as it has lost is not noticed, unless its watches end. The function is called once
-// for each restore, by the goroutine that has called Range.
+// observe returns a Backend that calls restored when Range returns a lower revision than earlier calls of Range and
+// Watch: the backend was restored from a snapshot, and has lost later entries. In that case watches under way stay
+// silent, and leases in the snapshot remain valid, so that everything must be read again. A restore remains undetected
+// if the backend has already had as many changes since as it lost, unless its watches end. restored is called once per
+// restore, on the goroutine that called Range.
 func observe(b Backend, restored func()) Backend { return &observed{Backend: b, restored: restored} }
 
-// observed is a Backend that notices when it was restored.
+// observed is a Backend that detects that it was restored.
 type observed struct {
 	Backend
-	latest   atomic.Int64 // the highest Revision that was seen since the Backend was restored
+	latest   atomic.Int64 // the highest Revision seen since the last restore
 	restored func()
 }
 
-// errRestored is why what was read from a Backend has to be read anew: see observe.
+// errRestored is the reason why everything must be read from a Backend again: see observe.
 var errRestored = errors.New("the store has a lower revision than before: it was restored from a snapshot")
 
 // Range implements Backend.
 func (b *observed) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
-	before := b.latest.Load() // not later: what is seen while the request is made may be newer than its answer
+	before := b.latest.Load() // read before the request: revisions seen meanwhile may be newer than the response
 	entries, at, err := b.Backend.Range(ctx, prefix)
 	switch {
 	case err != nil:

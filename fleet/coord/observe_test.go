@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// replaced is a Backend that is another one after a while.
+// replaced is a Backend that can be replaced by another one.
 type replaced struct{ coord.Backend }
 
 func TestARestoreIsNoticedOnce(t *testing.T) {

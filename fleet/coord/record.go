@@ -12,14 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// record is what the backend has of the latest act about a target.
+// record is the stored record of the latest act for a target.
 type record struct {
 	Instance string   `json:"instance"`
 	Token    Revision `json:"token"`
 	Done     bool     `json:"done,omitempty"`
 }
 
-// recorded returns the record of an order's target, the zero one if there is none.
+// recorded returns the record of an order's target, or the zero record if there is none.
 func (a *Acts) recorded(ctx context.Context, o Order) (r record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -57,8 +57,8 @@ func (a *Acts) write(ctx context.Context, o Order, r record) error {
 	return nil
 }
 
-// writeDone records that an order was done. While the backend refuses that, as when it elects a leader, it is tried
-// again during requestTimeout, unless the act ends.
+// writeDone records that an order was done. While the backend rejects that, for instance during a leader election, it
+// retries until requestTimeout has passed or the act is canceled.
 func (a *Acts) writeDone(acting context.Context, o Order, r record) error {
 	for began := time.Now(); ; {
 		err := a.write(context.WithoutCancel(acting), o, r)
@@ -73,9 +73,9 @@ func (a *Acts) writeDone(acting context.Context, o Order, r record) error {
 	}
 }
 
-// Forget deletes the records of acts for targets, and the pauses of these, of at most MaxTransactions of this engine's shards, except
-// those that are kept. Acts that are being done keep theirs. The error is ErrNotOwner if this engine does not
-// own one of the shards.
+// Forget deletes the records of acts and the pauses of targets that are not kept, in at most MaxTransactions of this
+// engine's shards. It keeps those of targets with acts under way. The error is ErrNotOwner if this engine does not own
+// one of the shards.
 func (a *Acts) Forget(ctx context.Context, ids []shard.ID, isKept func(target string) bool) error {
 	owned, _ := a.co.Owned()
 	var all []Transaction

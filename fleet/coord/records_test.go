@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
-// inShard returns the names of targets of a shard, which begin with a text.
+// inShard returns names of n targets in a shard, with a common prefix.
 func inShard(id shard.ID, begin string, n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		if name := fmt.Sprint(begin, i); shard.Of(name) == id {
@@ -23,7 +23,7 @@ func inShard(id shard.ID, begin string, n int) (names []string) {
 	return names
 }
 
-// records returns the targets of the records in a shard.
+// records returns the targets with records in a shard.
 func records(t *testing.T, b coord.Backend, id shard.ID) string {
 	t.Helper()
 	entries, _, err := b.Range(t.Context(), "act/"+id.String()+"/")
@@ -79,7 +79,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	})
 }
 
-// A pause stays as long as its target is there, whichever engine owns that, unless it is deleted.
+// A pause stays while its target exists, whichever engine owns the target, unless the pause is deleted.
 func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()

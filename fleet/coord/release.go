@@ -8,9 +8,9 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Release gives up shards that are leaving. Call it when nothing else is done for them, and their memories are stored.
-// It keeps those for whose targets acts are being done: store the memories, which the acts have changed, and call it
-// again. So do after an error: some of the shards may have been given up.
+// Release gives up shards that are leaving. Call it when no other work for them is under way, and their memories are
+// stored. It keeps shards with acts under way: call it again after storing their memories, which the acts have changed.
+// Also call it again after an error; some of the shards may have been given up.
 func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 	defer c.acts.allow(ids)
 	busy := c.acts.forbid(ids)

@@ -12,22 +12,22 @@ import (
 	"github.com/sonde-probe/sonde/internal/wake"
 )
 
-// session is the membership of an engine by one lease.
+// session is the membership of an engine under one lease.
 type session struct {
 	co    *Coordinator
 	view  view
 	self  owner
-	first bool                    // this engine was no member before
+	first bool                    // this engine was not a member before
 	end   context.CancelCauseFunc // ends the session
-	stale wake.Signal             // the view has changed, or what this engine says of itself
+	stale wake.Signal             // set when the view or this engine's status has changed
 
-	// divideOften's own
+	// used by divideOften only
 	lackedSince map[shard.ID]time.Time // since when this engine lacks targets of shards
-	idleSince   map[string]time.Time   // since when members take no shards that this engine leaves to them
-	distrusted  map[string]Lease       // whose holdings do not count, with this lease
+	idleSince   map[string]time.Time   // since when members have not claimed shards that this engine leaves to them
+	distrusted  map[string]Lease       // members with this lease whose holdings do not count
 }
 
-// session is a member of the fleet until ctx is done or the lease is lost, and returns why.
+// session is a member of the fleet until ctx is done or the lease is lost. It returns the reason.
 func (c *Coordinator) session(ctx context.Context) error {
 	claiming, cancel := context.WithTimeout(ctx, c.config.TTL)
 	err := claimLayout(claiming, c.config.Backend)
@@ -48,7 +48,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
-	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
+	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // lasts until the last acts have finished
 	defer stop()
 	var parts sync.WaitGroup
 	parts.Go(func() { end(s.keepAlive(acting)) })
@@ -71,12 +71,12 @@ func (c *Coordinator) session(ctx context.Context) error {
 	}
 	c.lose()
 	if err := context.Cause(running); errors.Is(err, errRestored) && len(c.acts.Shards()) == 0 {
-		s.leave() // or else the next session waits until the lease has ended that the snapshot has
+		s.leave() // otherwise the next session would wait until the lease in the snapshot expires
 	}
 	return context.Cause(running)
 }
 
-// setRefusal notes why this engine does not join, if an error is about the layout.
+// setRefusal records why this engine does not join, if err is about the layout.
 func (c *Coordinator) setRefusal(err error) {
 	var refusal layoutError
 	errors.As(err, &refusal)
@@ -109,17 +109,17 @@ func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, erro
 	return l, nil
 }
 
-// markRenewals is how often the lease of loaded marks is kept alive within Config.MaxAge: with 20, memories are
-// recent for 5 % less in the worst case.
+// markRenewals is how often the lease of loaded marks is renewed within Config.MaxAge: with 20, memories are recent for
+// 5 % less in the worst case.
 const markRenewals = 20
 
-// keepAlive keeps the leases alive until ctx is done or one has ended. While the backend cannot be
-// reached it tries on: they may last longer there than here.
+// keepAlive renews the leases until ctx is done or one has expired. While the backend is unreachable it keeps trying,
+// since the leases may last longer there than here.
 func (s *session) keepAlive(ctx context.Context) error {
 	ticker := time.NewTicker(s.co.config.TTL / 4)
 	defer ticker.Stop()
-	renewed := s.co.clock.Now() - int64(s.co.config.MaxAge) // the lease of marks, which may be one of an earlier session
-	wasAway := false                                        // since this engine has looked again
+	renewed := s.co.clock.Now() - int64(s.co.config.MaxAge) // renewal of the lease of marks, which may be from an earlier session
+	wasAway := false                                        // a renewal has failed, and the membership was not checked since
 	for {
 		select {
 		case <-ticker.C:
@@ -169,15 +169,15 @@ func (c *Coordinator) latest() *session {
 	return c.current
 }
 
-// endSession ends the present session, if there is one: another one begins, with other tokens.
+// endSession ends the current session, if any. The next one gets new tokens.
 func (c *Coordinator) endSession(why error) {
 	if current := c.latest(); current != nil {
 		current.end(why)
 	}
 }
 
-// lookAgain reads whether this engine still is a member, after the backend was away: it may have been restored from a
-// snapshot, which no watch shows.
+// lookAgain checks that this engine is still a member after the backend was unreachable: the backend may have been
+// restored from a snapshot, which no watch reports.
 func (s *session) lookAgain(ctx context.Context) error {
 	if l, _ := s.co.Lease(); l != s.self.lease {
 		return nil // it has not joined yet
@@ -197,8 +197,8 @@ func (s *session) lookAgain(ctx context.Context) error {
 	return errNotMember
 }
 
-// join makes this engine a member. It waits while another has its name, which may be an earlier process
-// whose lease has not ended yet.
+// join makes this engine a member. It waits while another member has its name, which may be an earlier process whose
+// lease has not expired yet.
 func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.co.config.Name
 	begun := time.Now()
@@ -217,7 +217,7 @@ func (s *session) join(ctx context.Context) error {
 			return nil
 		case !isLogged:
 			s.co.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.co.config.Name)
-		case time.Since(begun) > 2*s.co.config.TTL: // the lease of one that has ended would have ended, too
+		case time.Since(begun) > 2*s.co.config.TTL: // the lease of an exited engine would have expired, too
 			s.co.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.co.config.Name)
 		}
 		select {
@@ -228,11 +228,10 @@ func (s *session) join(ctx context.Context) error {
 	}
 }
 
-// errNotMember ends a session. Its lease is not revoked, but ends by itself: acts of this session may
-// still be ending.
+// errNotMember ends a session. The lease is not revoked but expires, since acts of this session may still be finishing.
 var errNotMember = errors.New("the member key of this engine was deleted, or another engine has its name")
 
-// follow keeps the view up to date until ctx is done, or this engine is no member by it.
+// follow keeps the view up to date until ctx is done, or the view shows that this engine is not a member.
 func (s *session) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -262,11 +261,12 @@ func (s *session) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// divideOften publishes what this engine owns, and claims what it has to, with each change of the view
-// until ctx is done.
+// divideOften publishes the shards that this engine owns, and claims those that it should own, at each change of the
+// view until ctx is done.
 //
-// After an outage the engines join one after the other: until others have had the time, one that was a member before claims
-// only shards that it had. It would lose what it knows of them if another engine claimed all at first.
+// After an outage the engines join one by one. Until others have had time to join, an engine that was a member before
+// claims only shards that it had: if another engine claimed all shards at first, this one would lose its knowledge of
+// them.
 func (s *session) divideOften(ctx context.Context) {
 	isComplete := s.first
 	var completes, again <-chan time.Time
@@ -305,7 +305,7 @@ func (s *session) divideOften(ctx context.Context) {
 	}
 }
 
-// claim makes this engine the owner of those shards that are free. The view shows which it got.
+// claim makes this engine the owner of those shards that are free. The view shows which shards it got.
 func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	all := make([]Transaction, 0, len(batch))
 	for _, id := range batch {
@@ -318,22 +318,22 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	return err
 }
 
-// commit makes transactions with a lease, within the time that it lasts.
+// commit commits transactions with a lease, within the TTL.
 func (s *session) commit(ctx context.Context, all ...Transaction) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL)
 	defer cancel()
 	return s.co.config.Backend.Commit(ctx, all...)
 }
 
-// An act whose context has ended is waited for during cancelTimeout, and the backend to end the lease during
-// leaveTimeout.
+// cancelTimeout bounds the wait for an act after its context was canceled, and leaveTimeout the wait for the backend to
+// revoke the lease.
 const (
 	cancelTimeout = 5 * time.Second
 	leaveTimeout  = 3 * time.Second
 )
 
-// awaitActs lets no act begin, and waits for those that are being done. Their contexts end with the lease, or after
-// EndTimeout. It returns false if one goes on all the same: the lease must not be ended then.
+// awaitActs prevents new acts, and waits for those under way. Their contexts are canceled when the lease expires, or
+// after EndTimeout. It returns false if an act is still running after that: the lease must not be revoked then.
 func (s *session) awaitActs() (haveEnded bool) {
 	doing := s.co.acts.end()
 	if await(doing, EndTimeout) {
@@ -347,7 +347,7 @@ func (s *session) awaitActs() (haveEnded bool) {
 	return false
 }
 
-// await reports whether acts have ended within a time.
+// await reports whether acts finish within a time limit.
 func await(acts []*acting, limit time.Duration) bool {
 	late := time.After(limit)
 	for _, a := range acts {
@@ -360,14 +360,14 @@ func await(acts []*acting, limit time.Duration) bool {
 	return true
 }
 
-// errEnding ends the context of an act that takes too long.
+// errEnding is the cause that cancels an act that takes too long when the engine stops.
 var errEnding = errors.New("the engine ends")
 
 // leave ends the membership.
 func (s *session) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), min(s.co.config.TTL, leaveTimeout))
 	defer cancel()
-	if err := s.co.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
+	if err := s.co.config.Backend.Revoke(ctx, s.self.lease); err != nil { // the lease expires by itself
 		s.co.log.Warn("the fleet cannot be left at once", "engine", s.co.config.Name, "error", err)
 	}
 }

@@ -2,8 +2,8 @@ package coord
 
 import "sync"
 
-// state is a value that others follow: a channel is closed when it changes. Its methods are safe for concurrent use by
-// multiple goroutines.
+// state is a value whose changes are announced by closing a channel. Its methods are safe for concurrent use by multiple
+// goroutines.
 type state[T any] struct {
 	isEqual func(a, b T) bool
 
@@ -14,12 +14,12 @@ type state[T any] struct {
 
 func newState[T comparable]() *state[T] { return newStateBy(func(a, b T) bool { return a == b }) }
 
-// newStateBy returns a state whose value does not change if another one is equal.
+// newStateBy returns a state that ignores updates to an equal value.
 func newStateBy[T any](isEqual func(a, b T) bool) *state[T] {
 	return &state[T]{isEqual: isEqual, changed: make(chan struct{})}
 }
 
-// get returns the value, and a channel that is closed when there is another one.
+// get returns the value, and a channel that is closed when it changes.
 func (s *state[T]) get() (T, <-chan struct{}) {
 	s.valueMu.Lock()
 	defer s.valueMu.Unlock()
@@ -42,14 +42,14 @@ func (s *state[T]) update(change func(*T)) {
 	s.announce()
 }
 
-// renew closes the channel as if there was another value.
+// renew closes the channel as if the value had changed.
 func (s *state[T]) renew() {
 	s.valueMu.Lock()
 	defer s.valueMu.Unlock()
 	s.announce()
 }
 
-// announce closes the channel, and makes the next one. It needs valueMu.
+// announce closes the channel and replaces it. The caller must hold valueMu.
 func (s *state[T]) announce() {
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Status is what a Coordinator knows of its fleet.
+// Status is the state of a fleet as one Coordinator knows it.
 type Status struct {
 	Name     string        // of this engine
-	IsMember bool          // by what the backend has said last
-	Refusal  string        // why it does not join although the backend answers: the layout of a later release
-	Left     time.Duration // until it may not act, unless the lease is kept alive; 0 if it may not
-	Shards   int           // that it probes, also those whose ownership was lost and that no other has claimed
-	Overview               // while the backend cannot be reached, as it was last
+	IsMember bool          // as last read from the backend
+	Refusal  string        // why it does not join although the backend responds: the layout of a later release
+	Left     time.Duration // time until it must stop acting, unless the lease is renewed; 0 if it must not act
+	Shards   int           // number of shards that it probes, including lost ones that no other engine has claimed
+	Overview               // unchanged while the backend is unreachable
 }
 
-// Overview is the engines of a fleet.
+// Overview lists the engines of a fleet.
 type Overview struct {
 	Members []Member // sorted by name
-	Drains  []Drain  // sorted by name, also of engines that are not members
+	Drains  []Drain  // sorted by name, including drains of engines that are not members
 }
 
 // Member is an engine of a fleet.
 type Member struct {
 	Name    string
-	Shards  int  // that it owns
-	Drained bool // it is to have none, for a reason of its own, or by one of Overview.Drains
+	Shards  int  // number of shards that it owns
+	Drained bool // it should own no shards, for a reason of its own or because of one of Overview.Drains
 }
 
-// Status returns what this engine knows now.
+// Status returns the current status.
 func (c *Coordinator) Status() Status {
 	owned, _ := c.Owned()
 	st := Status{Name: c.config.Name, Shards: len(owned), Left: c.left()}
@@ -44,7 +44,7 @@ func (c *Coordinator) Status() Status {
 	return st
 }
 
-// ReadOverview returns the engines of the fleet whose store a Backend is.
+// ReadOverview reads the engines of the fleet from a Backend.
 func ReadOverview(ctx context.Context, b Backend) (Overview, error) {
 	entries, _, err := b.Range(ctx, keyFleet)
 	if err != nil {
@@ -53,7 +53,7 @@ func ReadOverview(ctx context.Context, b Backend) (Overview, error) {
 	return viewOf(entries).overview(), nil
 }
 
-// viewOf returns a view of entries that no one else has.
+// viewOf returns a new view of entries.
 func viewOf(entries []Entry) *view {
 	all := make([]Event, 0, len(entries))
 	for _, e := range entries {
@@ -64,7 +64,7 @@ func viewOf(entries []Entry) *view {
 	return v
 }
 
-// overview returns the engines that the view shows.
+// overview returns the engines in the view.
 func (v *view) overview() Overview {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()

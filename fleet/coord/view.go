@@ -12,40 +12,40 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// view is what a Backend says about a fleet.
+// view is the state of a fleet as the Backend shows it.
 type view struct {
 	viewMu  sync.Mutex // guards all below
 	members map[string]member
-	drains  map[string]Drain // by the names of engines, which may be no members
+	drains  map[string]Drain // by engine name; includes engines that are not members
 	owners  map[shard.ID]ownedBy
-	changed map[shard.ID]time.Time // when shards got another owner, or none
+	changed map[shard.ID]time.Time // when a shard last got a new owner, or lost its owner
 
-	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
-	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
-	proven   map[owner]bool    // the latter
+	since    Revision          // the latest revision among the entries of the initial read, which include this engine's member key: an owner that claimed a shard later was alive while this engine was a member
+	provenAt time.Time         // an earlier owner was alive as well if its lease lasts until then, or if it is in proven
+	proven   map[owner]bool    // owners that have changed something meanwhile
 	alive    map[Revision]bool // tokens, not later than since, of shards that such an owner has given up or lost
 }
 
-// member is an engine by the lease of its session, and what it says of itself. As JSON it is the value of its key.
+// member is an engine, identified by the lease of its session, and its status. Its JSON is the value of the member key.
 type member struct {
 	Lease Lease `json:"lease"`
 	standing
 }
 
-// standing is what an engine says of itself.
+// standing is the status that an engine publishes about itself.
 type standing struct {
-	Drained bool   `json:"drained,omitempty"` // it is to have no shards
-	Holds   string `json:"holds,omitempty"`   // its Holdings, encoded; "" if it has not said what it has
-	Lacks   string `json:"lacks,omitempty"`   // the shards of which it lacks targets that another member has, encoded: it leaves them to that one
+	Drained bool   `json:"drained,omitempty"` // it should own no shards
+	Holds   string `json:"holds,omitempty"`   // its Holdings, encoded; "" if it has not published them
+	Lacks   string `json:"lacks,omitempty"`   // the encoded shards in which it lacks targets that another member has; it leaves these shards to that member
 }
 
 // String returns the value of the key of a member.
 func (m member) String() string {
-	b, _ := json.Marshal(m) // it has no part that JSON lacks
+	b, _ := json.Marshal(m) // cannot fail: JSON can encode all of it
 	return string(b)
 }
 
-// parseMember returns the member that a value names, without a lease if the value has another form.
+// parseMember returns the member in the value of a key. If the value is invalid, it has no lease.
 func parseMember(value string) (m member) {
 	if json.Unmarshal([]byte(value), &m) != nil {
 		return member{}
@@ -53,7 +53,7 @@ func parseMember(value string) (m member) {
 	return m
 }
 
-// owner is an engine by its name and the lease of its session: another process may have the name, too.
+// owner is an engine, identified by its name and the lease of its session, since another process may have the same name.
 type owner struct {
 	name  string
 	lease Lease
@@ -68,16 +68,16 @@ type ownedBy struct {
 // String returns the value of the keys of an owner's shards: the name, a slash, and the lease.
 func (o owner) String() string { return o.name + "/" + o.lease.String() }
 
-// parseOwner returns the owner that a value names, without a lease if the value has another form.
+// parseOwner returns the owner in the value of a key. If the value is invalid, it has no lease.
 func parseOwner(value string) owner {
 	name, lease, _ := strings.Cut(value, "/")
 	return owner{name, parseLease(lease)}
 }
 
-// String returns the lease in hexadecimal, as etcdctl names it.
+// String returns the lease in hexadecimal, as etcdctl prints it.
 func (l Lease) String() string { return strconv.FormatInt(int64(l), 16) }
 
-// parseLease returns the lease that Lease.String returns as text, 0 for any other text.
+// parseLease returns the lease from the text that Lease.String returned, or 0 for any other text.
 func parseLease(text string) Lease {
 	n, err := strconv.ParseInt(text, 16, 64)
 	if err != nil {
@@ -86,7 +86,8 @@ func parseLease(text string) Lease {
 	return Lease(n)
 }
 
-// reset replaces the view by that of all entries. Leases that have lasted for a time from now on were kept alive in it.
+// reset replaces the view by that of all entries. A lease that still exists after lifetime must have been renewed
+// meanwhile.
 func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
@@ -97,7 +98,7 @@ func (v *view) reset(all []Event, lifetime time.Duration) {
 		v.since = max(v.since, e.Created)
 		v.apply(e)
 	}
-	v.proven = map[owner]bool{} // all may be old
+	v.proven = map[owner]bool{} // all of these entries may be old
 }
 
 // change applies events.
@@ -109,7 +110,7 @@ func (v *view) change(events []Event) {
 	}
 }
 
-// apply applies an event. It needs viewMu.
+// apply applies an event. The caller must hold viewMu.
 func (v *view) apply(e Event) {
 	if name, ok := strings.CutPrefix(e.Key, keyMember); ok {
 		if e.Deleted {
@@ -130,13 +131,13 @@ func (v *view) apply(e Event) {
 	text, ok := strings.CutPrefix(e.Key, keyShard)
 	id, isShard := parseShard(text)
 	switch {
-	case !ok || !isShard: // of a later release
+	case !ok || !isShard: // written by a later release
 	case e.Deleted:
 		o, wasOwned := v.owners[id]
 		if !wasOwned {
 			return
 		}
-		if v.members[o.name].Lease == o.lease { // or else the lease has ended, which deletes the member first
+		if v.members[o.name].Lease == o.lease { // otherwise the lease has expired, which deletes the member first
 			v.proven[o.owner] = true
 		}
 		if o.token <= v.since && (v.proven[o.owner] || !time.Now().Before(v.provenAt)) {
@@ -151,30 +152,31 @@ func (v *view) apply(e Event) {
 	}
 }
 
-// parseShard returns the shard whose String is text, and whether there is one.
+// parseShard returns the shard whose String is text, or false if there is none.
 func parseShard(text string) (shard.ID, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return shard.ID(n), err == nil && n < shard.Count
 }
 
-// wasAlive reports whether the owner that had a token was alive when this engine was a member. Before the view has begun,
-// none was.
+// wasAlive reports whether the owner with a token was alive while this engine was a member. It returns false before the
+// first reset.
 func (v *view) wasAlive(token Revision) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	return v.since != 0 && (token > v.since || v.alive[token])
 }
 
-// hasMember reports whether an engine is a member by its lease.
+// hasMember reports whether an engine is a member with the lease of self.
 func (v *view) hasMember(self owner) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	return v.members[self.name].Lease == self.lease
 }
 
-// divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
-// it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
-// while it is to have the shard or is no member itself. Lacks are the shards of which it lacks targets now.
+// divide returns the shards that an engine owns according to the view, and the free shards that it should claim. before
+// are the shards that it owned. It keeps one of these without a token if the shard is free, or claimed under its name
+// with another lease, as long as the shard is assigned to it or it is not a member. lacks are the encoded shards in
+// which it lacks targets now.
 func (v *view) divide(self owner, lacks string, before Owned) (owned Owned, claims []shard.ID) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
@@ -214,8 +216,8 @@ func (v *view) all() map[string]member {
 	return maps.Clone(v.members)
 }
 
-// eligible returns the names of the members that are to have shards: those that are not drained, or all if there
-// are no others. It needs viewMu.
+// eligible returns the names of the members that may own shards: those that are not drained, or all members if all are
+// drained. The caller must hold viewMu.
 func (v *view) eligible() []string {
 	all, eligible := make([]string, 0, len(v.members)), make([]string, 0, len(v.members))
 	for name := range v.members {
@@ -229,20 +231,21 @@ func (v *view) eligible() []string {
 	return eligible
 }
 
-// isDrained reports whether an engine is to have no shards, for a reason of its own or by an operator. It needs viewMu.
+// isDrained reports whether an engine should own no shards, for a reason of its own or by an operator's order. The
+// caller must hold viewMu.
 func (v *view) isDrained(name string) bool {
 	_, byOperator := v.drains[name]
 	return byOperator || v.members[name].Drained
 }
 
-// isEligible reports whether a member may have shards.
+// isEligible reports whether a member may own shards.
 func (v *view) isEligible(name string) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	return slices.Contains(v.eligible(), name)
 }
 
-// otherThan returns a member that is not drained, and not the one of a name, if there is one. It needs viewMu.
+// otherThan returns a member that is not drained and has another name, if any. The caller must hold viewMu.
 func (v *view) otherThan(name string) (other string, exists bool) {
 	for other := range v.members {
 		if other != name && !v.isDrained(other) {

@@ -6,8 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
-// member of the fleet does.
+// OwnerOf returns the engine that owns a target's shard, as last read from the backend, or "" if no member owns it.
 func (c *Coordinator) OwnerOf(target string) string {
 	current := c.latest()
 	if current == nil {
@@ -27,12 +26,13 @@ func (v *view) ownerOf(id shard.ID) string {
 	return o.name
 }
 
-// claimDelay is how long another member may take to claim a shard that has no owner.
+// claimDelay is how long a member may take to claim a shard without an owner.
 const claimDelay = time.Second
 
-// Unconfirmed returns the shards of loaded whose owner may probe none of their targets, by what the backend has said last; nil for
-// none. Such a shard has no living owner for longer than claimDelay, or its owner has not marked it as loaded within the TTL. The
-// values of loaded are the tokens by which shards were marked last. Any goroutine may call it.
+// Unconfirmed returns those shards of loaded that may have no owner that probes their targets now, as last read from the
+// backend; nil for none. Such a shard has had no living owner for longer than claimDelay, or its owner has not marked it
+// as loaded within the TTL. The values of loaded are the tokens with which the shards were last marked. Any goroutine
+// may call it.
 func (c *Coordinator) Unconfirmed(loaded map[shard.ID]Revision) (all map[shard.ID]bool) {
 	current := c.latest()
 	if current == nil {
@@ -56,7 +56,7 @@ func (c *Coordinator) Unconfirmed(loaded map[shard.ID]Revision) (all map[shard.I
 	return all
 }
 
-// hear says that the backend has answered a request that was sent at a time.
+// hear records that the backend has responded to a request that was sent at a time.
 func (c *Coordinator) hear(sent time.Time) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -65,8 +65,8 @@ func (c *Coordinator) hear(sent time.Time) {
 	}
 }
 
-// Heard returns when the backend has last answered this engine, by the time of the request; zero if never. Renewals
-// of the lease are such requests.
+// Heard returns the time of the latest request, such as a renewal of the lease, to which the backend has responded; zero
+// if none.
 func (c *Coordinator) Heard() time.Time {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()

@@ -47,7 +47,7 @@ func TestAnEngineDoubtsWhatItAloneSees(t *testing.T) {
 	}
 }
 
-// step returns the state after an observation that is made until others had the time to say what they see.
+// step returns the state after the same observation was made until others had time to publish theirs.
 func step(s doubt.State, o doubt.Observation, now time.Time) doubt.State {
 	for _, at := range []time.Time{now.Add(-doubt.Settle), now} {
 		o.HeardAt = at
@@ -56,7 +56,7 @@ func step(s doubt.State, o doubt.Observation, now time.Time) doubt.State {
 	return s
 }
 
-// steps returns the states after an observation that is made each second for a time.
+// steps returns the states after the same observation was made each second.
 func steps(s doubt.State, o doubt.Observation, from time.Time, seconds int) (all []doubt.State) {
 	for i := range seconds {
 		o.HeardAt = from.Add(time.Duration(i) * time.Second)
@@ -104,7 +104,7 @@ func observations(f func(o doubt.Observation)) {
 	}
 }
 
-// Every law for all observations, from a state with doubts and from one without.
+// All laws hold for all observations, from a state with doubts and from one without.
 func TestLawsOfDoubts(t *testing.T) {
 	explored := 0
 	observations(func(o doubt.Observation) {
@@ -145,7 +145,7 @@ func TestLawsOfDoubts(t *testing.T) {
 	}
 }
 
-// Whatever the noise in what others see, between the two thresholds nothing changes.
+// Whatever the noise in the observations of others, nothing changes between the two thresholds.
 func TestDoubtsDoNotFlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, wasAlone := range []bool{false, true} {
@@ -159,14 +159,14 @@ func TestDoubtsDoNotFlap(t *testing.T) {
 	}
 }
 
-// engine is one of a fleet, whose targets are drawn at random from those of all.
+// engine is an engine of a fleet. Its targets are drawn at random from all targets.
 type engine struct {
 	doubt.State
 	seen   doubt.Sample
 	recent int
 }
 
-// observe makes an observation of each engine at the same time, as it is when what others say arrives late.
+// observe makes an observation for each engine at the same time, as if the status of the others arrived late.
 func observe(fleet []engine, at time.Time) {
 	before := append([]engine(nil), fleet...)
 	for i := range fleet {
@@ -204,7 +204,7 @@ func TestAFleetDoubtsTheEngineThatIsWrongAndNotAnOutage(t *testing.T) {
 		}
 	}
 	pass(5)
-	fleet[2].seen, fleet[2].recent = down, 80 // its network fails in part
+	fleet[2].seen, fleet[2].recent = down, 80 // its network fails partly
 	pass(120)
 	if got := doubtful(fleet); got != "2" {
 		t.Errorf("those that doubt are %q", got)
@@ -221,7 +221,7 @@ func TestAFleetDoubtsTheEngineThatIsWrongAndNotAnOutage(t *testing.T) {
 	}
 	pass(60)
 
-	for i := range fleet { // a real outage: one engine after the other notices it
+	for i := range fleet { // a real outage, which the engines detect one after the other
 		fleet[i].seen, fleet[i].recent = down, 80
 		pass(1)
 	}
@@ -233,7 +233,7 @@ func TestAFleetDoubtsTheEngineThatIsWrongAndNotAnOutage(t *testing.T) {
 		fleet[i].seen, fleet[i].recent = well, 0
 	}
 	pass(60)
-	for i := range fleet { // all notice it together, before any has heard of another
+	for i := range fleet { // all detect it together, before any has received another's status
 		fleet[i].seen, fleet[i].recent = down, 80
 	}
 	pass(3)

@@ -6,22 +6,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Targets counts what an engine knows of its targets, for its observations. The zero Targets has none. It is
-// not safe for concurrent use.
+// Targets counts an engine's targets by verdict, for its observations. The zero Targets is empty. It is not safe for
+// concurrent use.
 type Targets struct {
 	verdicts map[string]verdicts
-	failing  map[string]time.Time // when they turned to failing; zero: before they were known
-	decided  int                  // how many have a verdict
+	failing  map[string]time.Time // when they turned to failing; zero: they failed at their first verdict
+	decided  int                  // number of targets with a verdict
 }
 
-// verdicts are those of one target.
+// verdicts are the verdicts of one target.
 type verdicts struct {
 	now  probe.Verdict
-	last probe.Verdict // the last one that was passing or failing; Undecided if there was none
+	last probe.Verdict // the last verdict other than Undecided; Undecided if there was none
 }
 
-// Set says which verdict a target has at a time: it fails if one of its probes does. A target that fails when
-// its first verdict is known, as one that was taken over from another engine, has not turned to failing.
+// Set sets the verdict of a target at a time: failing if one of its probes fails. A target whose first verdict is
+// failing, such as one that was taken over from another engine, does not count as having turned to failing.
 func (t *Targets) Set(target string, v probe.Verdict, now time.Time) {
 	if t.verdicts == nil {
 		t.verdicts, t.failing = map[string]verdicts{}, map[string]time.Time{}

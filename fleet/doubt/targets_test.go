@@ -46,7 +46,7 @@ func TestTargetsAreCounted(t *testing.T) {
 	expect("one of its name is taken over", at(75), "2 fail of 2, 1 turned")
 }
 
-// The counts are those of the latest verdicts, whatever came before.
+// The counts are those of the latest verdicts, whatever happened before.
 func TestCountsDoNotDrift(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all doubt.Targets

@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// renewed are transport credentials that are loaded again for each connection: a certificate, or an authority, that was
-// renewed on the disk is used by the next one. If they cannot be loaded, such as in the middle of a renewal, those of the
-// connection before are used.
+// renewed are transport credentials that are loaded again for each connection, so that the next connection uses a
+// certificate or authority that was renewed on disk. If they cannot be loaded, for instance in the middle of a renewal,
+// the credentials of the previous connection are used.
 type renewed struct {
-	credentials.TransportCredentials // the first ones
+	credentials.TransportCredentials // the initial credentials
 	*renewals
 }
 
-// renewals are what the clones of credentials share.
+// renewals is the state that clones of credentials share.
 type renewals struct {
 	load func() (*tls.Config, error)
 
 	lastMu sync.Mutex // guards all below
 	last   credentials.TransportCredentials
-	failed error // why the latest handshake has failed; nil if it has not
+	failed error // why the latest handshake failed; nil if it succeeded
 }
 
 func newRenewed(first *tls.Config, load func() (*tls.Config, error)) *renewed {
@@ -32,7 +32,7 @@ func newRenewed(first *tls.Config, load func() (*tls.Config, error)) *renewed {
 	return &renewed{c, &renewals{load: load, last: c}}
 }
 
-// now returns the credentials for a connection, and why they could not be loaded.
+// now returns the credentials for a connection, and the error if they could not be loaded.
 func (r *renewals) now() (credentials.TransportCredentials, error) {
 	loaded, err := r.load()
 	r.lastMu.Lock()

@@ -1,7 +1,7 @@
-// Package etcd keeps what the engines of a fleet share in etcd, version 3.4 or newer.
+// Package etcd implements the shared store of a fleet (coord.Backend) with etcd, version 3.4 or newer.
 //
-// etcd must compact old revisions on its own, by --auto-compaction-mode=periodic and
-// --auto-compaction-retention=5m for example: the engines do not.
+// Etcd must compact old revisions itself, for example with --auto-compaction-mode=periodic and
+// --auto-compaction-retention=5m, since the engines do not.
 package etcd
 
 import (
@@ -32,37 +32,37 @@ import (
 
 // Config configures a Backend.
 type Config struct {
-	Endpoints []string    // of all members of the cluster, as "https://10.0.0.1:2379"; at least one
-	Prefix    string      // of all keys, which engines of one fleet share; ends with a slash; default DefaultPrefix
-	TLS       *tls.Config // default: the system's authorities for https, and no certificate of this engine
+	Endpoints []string    // of all members of the cluster, such as "https://10.0.0.1:2379"; at least one
+	Prefix    string      // of all keys; the engines of a fleet use the same one; ends with a slash; default DefaultPrefix
+	TLS       *tls.Config // default: the system's authorities for https, and no client certificate
 	Username  string      // default: no authentication
 	Password  string
 
-	// RenewTLS returns TLS as it is now, for each connection, such as with a certificate that was renewed.
-	// After an error that of the connection before is used. Default: it does not change.
+	// RenewTLS returns the current TLS configuration for each connection, such as one with a renewed certificate. If it
+	// fails, that of the previous connection is used. Default: TLS does not change.
 	RenewTLS func() (*tls.Config, error)
 }
 
 // DefaultPrefix is the default of Config.Prefix.
 const DefaultPrefix = "/sonde/"
 
-// dialTimeout is how long one connection may take to be made.
+// dialTimeout bounds the time to establish one connection.
 const dialTimeout = 2 * time.Second
 
-// reconnect is how often a connection to a member is tried again: with the defaults of gRPC an engine would notice up to two
-// minutes late that etcd is back.
+// reconnect is the back-off between attempts to connect to a member. With gRPC's defaults an engine would notice up to
+// two minutes late that etcd is available again.
 var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 
 // Backend is a coord.Backend in etcd. Its methods are safe for concurrent use by multiple goroutines.
 type Backend struct {
 	config  Config
-	opening chan struct{} // capacity 1: has an element while one goroutine opens the client
+	opening chan struct{} // capacity 1: holds an element while a goroutine opens the client
 	client  atomic.Pointer[clientv3.Client]
-	renewed *renewed // the credentials with Config.RenewTLS; nil without
+	renewed *renewed // the credentials with Config.RenewTLS; otherwise nil
 }
 
-// Open returns a Backend. It does not wait for a connection, unless there is a Username: then it waits some seconds at
-// most. It is an error if etcd refuses the password, and none if it does not answer: requests then log in.
+// Open returns a Backend. It does not wait for a connection unless there is a Username: then it waits for at most a few
+// seconds. It returns an error if etcd rejects the password, but not if etcd is unreachable: later requests log in then.
 func Open(c Config) (*Backend, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("endpoints are missing: write the addresses of all members of the etcd cluster")
@@ -85,8 +85,8 @@ func Open(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// open returns the client. With a Username the client exists once etcd has given it a token: each request asks for one
-// until then.
+// open returns the client. With a Username the client exists once etcd has issued a token; until then each request tries
+// to get one.
 func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	if client := b.client.Load(); client != nil {
 		return client, nil
@@ -108,7 +108,7 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, DialOptions: dial,
 		DialTimeout: dialTimeout, DialKeepAliveTime: dialTimeout, DialKeepAliveTimeout: dialTimeout,
-		Logger: zap.NewNop(), // a Coordinator logs what fails
+		Logger: zap.NewNop(), // errors are logged by the Coordinator
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -119,7 +119,7 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// isUnreachable reports whether an error may pass when etcd is there again, or has a leader.
+// isUnreachable reports whether an error may be temporary, until etcd is reachable again or has a leader.
 func isUnreachable(err error) bool {
 	code := status.Code(err)
 	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
@@ -128,11 +128,11 @@ func isUnreachable(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// unreachableError is a coord.ErrUnreachable with the text of an error of the client, which does not say why no connection
-// is made.
+// unreachableError is a coord.ErrUnreachable with the text of a client error, which does not include why the connection
+// failed.
 type unreachableError struct{ err, handshake error }
 
-// Error implements error. The text is without the words and the code of gRPC.
+// Error implements error. It strips the prefix and the code of gRPC from the text.
 func (e unreachableError) Error() string {
 	text := e.err.Error()
 	if withStatus := (interface{ GRPCStatus() *status.Status })(nil); errors.As(e.err, &withStatus) {
@@ -154,7 +154,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// request makes a request, and returns its error as package coord knows it.
+// request makes a request, and translates its error for package coord.
 func request[T any](ctx context.Context, b *Backend, call func(*clientv3.Client) (T, error)) (response T, err error) {
 	client, err := b.open(ctx)
 	if err == nil {
@@ -193,7 +193,7 @@ func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
 	return err
 }
 
-// Commit implements coord.Backend: several transactions are one of etcd, in which they are nested.
+// Commit implements coord.Backend. It nests the transactions in one transaction of etcd.
 func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	if err := coord.CheckCommit(all); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	return made, nil
 }
 
-// do makes operations in one request.
+// do executes operations in one request.
 func (b *Backend) do(ctx context.Context, all []clientv3.Op) (*clientv3.TxnResponse, error) {
 	return request(ctx, b, func(c *clientv3.Client) (*clientv3.TxnResponse, error) { return c.Txn(ctx).Then(all...).Commit() })
 }
@@ -271,7 +271,7 @@ func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coor
 	}
 }
 
-// maxPage bounds the entries of one request: those of large fleets would take much of etcd's memory.
+// maxPage bounds the entries of one request: those of large fleets would use a lot of etcd's memory.
 const maxPage = 2000
 
 // RangeAll implements coord.Backend.
@@ -309,9 +309,9 @@ func entry(kv *mvccpb.KeyValue) coord.Entry {
 	}
 }
 
-// Watch implements coord.Backend. It ends if the member that it asks has no leader, and when the connections to all
-// members have been lost: etcd may have been restored from a snapshot meanwhile, and of that the client, which goes on
-// with the revision that it has seen last, would not notice anything.
+// Watch implements coord.Backend. It ends if the member that serves it has no leader, and when the connections to all
+// members are lost: etcd may be restored from a snapshot meanwhile, and the client, which resumes at the last revision
+// that it has seen, would not notice.
 func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
 		client, err := b.open(ctx)
@@ -348,10 +348,11 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 	}
 }
 
-// errLost ends a watch: see Backend.Watch.
+// errLost is the error of a watch that ended since all connections were lost: see Backend.Watch.
 var errLost = unreachableError{err: errors.New("the connection to etcd was lost")}
 
-// awaitLoss waits until a client that is or gets connected no longer is. It returns false if ctx is done before.
+// awaitLoss waits until a client has been connected and then loses its connection. It returns false if ctx is done
+// first.
 func awaitLoss(ctx context.Context, c *grpc.ClientConn) bool {
 	for s := c.GetState(); s != connectivity.Ready; s = c.GetState() {
 		if !c.WaitForStateChange(ctx, s) {
@@ -361,7 +362,7 @@ func awaitLoss(ctx context.Context, c *grpc.ClientConn) bool {
 	return c.WaitForStateChange(ctx, connectivity.Ready)
 }
 
-// known returns an error as package coord knows it.
+// known translates an error for package coord.
 func (b *Backend) known(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):

@@ -30,14 +30,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// node is a process of etcd.
+// node is an etcd process.
 type node struct {
 	name, client, peer string
 	process            *exec.Cmd
 	log                bytes.Buffer
 }
 
-// cluster starts etcd with so many nodes, and waits until it answers. Args are more arguments of each.
+// cluster starts etcd with a number of nodes, and waits until it responds. args are additional arguments of each node.
 func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
 	t.Helper()
 	tier.Needs(t, "etcd")
@@ -76,10 +76,10 @@ func endpoints(nodes []*node) (all []string) {
 	return all
 }
 
-// patience is how long a test waits for what has to come.
+// patience bounds how long a test waits for a condition.
 const patience = 5 * time.Minute
 
-// open opens a backend, and waits until it answers.
+// open opens a backend, and waits until it responds.
 func open(t *testing.T, c etcd.Config) *etcd.Backend {
 	t.Helper()
 	b, err := etcd.Open(c)
@@ -105,7 +105,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	testsync.UntilWithin(t, patience, what, holds)
 }
 
-// ttl is longer than a loaded machine stalls. The end of leases of shortTTL is waited for.
+// ttl is longer than a loaded machine may stall. Tests wait for leases with shortTTL to expire.
 const (
 	ttl      = 30 * time.Second
 	shortTTL = 4 * time.Second
@@ -135,7 +135,7 @@ func run(t *testing.T, b coord.Backend) *coord.Coordinator {
 	return co
 }
 
-// leader returns the node that leads.
+// leader returns the leading node.
 func leader(t *testing.T, nodes []*node) (found *node) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints(nodes)})
@@ -230,7 +230,7 @@ func TestTLSAndAPassword(t *testing.T) {
 		if _, err := wrong.Get(t.Context(), "secret"); err == nil {
 			t.Fatal("any password is right")
 		}
-		return false // etcd has not answered in time
+		return false // etcd has not responded in time
 	})
 	config.Password = "correct"
 	if entries, _, err := open(t, config).Range(t.Context(), "secret"); err != nil || len(entries) != 1 {
@@ -248,7 +248,7 @@ type proxy struct {
 	conns   []net.Conn
 }
 
-// newProxy returns a proxy of a host and a port.
+// newProxy returns a proxy to a host and port.
 func newProxy(t *testing.T, to string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -289,8 +289,8 @@ func (p *proxy) cut() {
 	p.conns = nil
 }
 
-// While no connection is there etcd may be restored from a snapshot, and have as many changes as it has lost: no revision
-// shows that.
+// While there is no connection, etcd may be restored from a snapshot, and make as many changes as it has lost: the
+// revision does not show that.
 func TestAWatchEndsWithTheConnection(t *testing.T) {
 	nodes := cluster(t, "http", 1)
 	p := newProxy(t, strings.TrimPrefix(nodes[0].client, "http://"))
@@ -319,11 +319,11 @@ func TestAWatchEndsWithTheConnection(t *testing.T) {
 	}
 }
 
-// An engine runs longer than certificates and authorities are valid.
+// An engine runs for longer than certificates and authorities are valid.
 func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 	before, after := dialtest.NewAuthority(t), dialtest.NewAuthority(t)
 	certFile, keyFile := dialtest.Files(t, before.Sign(t, time.Hour, "127.0.0.1"))
-	nodes := cluster(t, "https", 1, "--cert-file", certFile, "--key-file", keyFile) // etcd reads them for each connection
+	nodes := cluster(t, "https", 1, "--cert-file", certFile, "--key-file", keyFile) // etcd reads the files for each connection
 	p := newProxy(t, strings.TrimPrefix(nodes[0].client, "https://"))
 	var now atomic.Pointer[dialtest.Authority]
 	now.Store(before)
@@ -361,7 +361,8 @@ func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 	until(t, "the renewed authority is used", func() bool { return get() == nil })
 }
 
-// After a power cut engines and etcd start at the same time: one that logs in must not depend on which is first.
+// After a power failure, engines and etcd start at the same time: an engine with a password must not depend on the
+// order.
 func TestAnEngineWithAPasswordStartsWhileEtcdIsAway(t *testing.T) {
 	nodes := cluster(t, "http", 1)
 	config := etcd.Config{Endpoints: endpoints(nodes)}
@@ -394,7 +395,7 @@ func TestAnEngineWithAPasswordStartsWhileEtcdIsAway(t *testing.T) {
 	run(t, b)
 }
 
-// requirePassword adds the user sonde, who may use the default prefix, and has etcd require passwords.
+// requirePassword adds the user sonde with access to the default prefix, and makes etcd require passwords.
 func requirePassword(t *testing.T, c etcd.Config) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints, TLS: c.TLS})

@@ -15,10 +15,10 @@ import (
 
 var transitions = flag.Int("transitions", 20_000, "transitions that are stored, of a tenth as many targets; a million take minutes")
 
-// memorySize is that of a target with two probes and a driver, in bytes.
+// memorySize is the size of the memory of a target with two probes and a driver, in bytes.
 const memorySize = 690
 
-// The figures of docs/fleet.md are those of a million transitions: -transitions 1000000 -v.
+// The figures of docs/fleet.md are for a million transitions: -transitions 1000000 -v.
 func TestADatabaseStaysSmallAfterManyTransitions(t *testing.T) {
 	for name, retained := range map[string]int{"not compacted": *transitions, "compacted": *transitions / 10} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestADatabaseStaysSmallAfterManyTransitions(t *testing.T) {
 			defer client.Close()
 			size, revisions := store(t, co, client, nodes[0].client, retained)
 			t.Logf("%d transitions of %d targets: %d revisions, %.1f MB", *transitions, *transitions/10, revisions, float64(size)/1e6)
-			const each = 980 // bytes of an entry in etcd, with its key, and of what bbolt leaves free
+			const each = 980 // bytes of an entry in etcd, with its key and its share of bbolt's free space
 			kept := min(2*retained, *transitions) + *transitions/10
 			if limit := int64(kept)*each + 5<<20; size > limit {
 				t.Errorf("the database has %d bytes, at most %d were expected", size, limit)
@@ -40,16 +40,16 @@ func TestADatabaseStaysSmallAfterManyTransitions(t *testing.T) {
 	}
 }
 
-// store stores transitions, and has old revisions compacted when so many were made. It returns the size of the
+// store stores transitions, and compacts old revisions after each retained transitions. It returns the size of the
 // database and the number of revisions.
 func store(t *testing.T, co *coord.Coordinator, client *clientv3.Client, endpoint string, retained int) (size, revisions int64) {
 	t.Helper()
-	const together = coord.MaxTransactions // transitions of a request, as when many targets fail
+	const together = coord.MaxTransactions // transitions per request, as when many targets fail
 	before, err := client.Status(t.Context(), endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := before.Header.Revision // until which the next compaction goes
+	last := before.Header.Revision // the next compaction is up to this revision
 	for n := 0; n < *transitions; n += together {
 		owned, _ := co.Owned()
 		var all []coord.Memory

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// voted returns so many targets, which pass, and have a quorum.
+// voted returns n targets that pass and have a quorum.
 func voted(n int) fleet.Targets {
 	all := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: map[probe.ID]quorum.Rule{}}
 	for i := range n {
@@ -31,7 +31,7 @@ func voted(n int) fleet.Targets {
 	return all
 }
 
-// noNotices are no receivers.
+// noNotices has no receivers.
 type noNotices struct{}
 
 func (noNotices) Notified(string) []byte                  { return nil }
@@ -39,7 +39,7 @@ func (noNotices) SetNotified(string, []byte) error        { return nil }
 func (noNotices) NotifiedOfGroup(string) []byte           { return nil }
 func (noNotices) SetNotifiedOfGroup(string, []byte) error { return nil }
 
-// startVoter starts an engine that votes on targets. It ends with the test, or by end.
+// startVoter starts an engine that votes on targets. It runs until end is called or the test ends.
 func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Targets) (shared *fleet.Fleet, end func()) {
 	t.Helper()
 	co, err := coord.New(coord.Config{Name: name, Backend: b, TTL: ttl})
@@ -69,8 +69,8 @@ func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Target
 	return shared, end
 }
 
-// Votes are put, replaced, taken back, and vanish with the membership of their engine, and the engines see who votes. What they add
-// up to is not for this test: on a busy machine, engines doubt what they see.
+// Votes are put, replaced and deleted, and vanish with the membership of their engine, and engines know which engines
+// vote. The results of the votes are not tested: on a busy machine, engines doubt themselves.
 func TestEnginesVoteOnEtcd(t *testing.T) {
 	const targets = 300
 	nodes := cluster(t, "http", 3)

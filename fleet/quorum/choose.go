@@ -8,10 +8,10 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Vantage is an engine that targets can be probed from.
+// Vantage is an engine that can probe targets.
 type Vantage struct {
 	Name string // of the engine
-	Zone string // where it is, at most MaxZone bytes; engines without a zone share one
+	Zone string // of at most MaxZone bytes; engines without a zone count as one zone
 }
 
 // MaxZone bounds Vantage.Zone, in bytes.
@@ -21,19 +21,19 @@ const MaxZone = 63
 type candidate struct {
 	Vantage
 	score uint64 // of rendezvous hashing
-	rank  int    // how many of its zone have a higher score
+	rank  int    // how many candidates of its zone have a higher score
 }
 
-// Choose returns the names of the vantages from which the targets of a shard are probed: as many as the
-// rule wants, or all if there are fewer. The first is preferred most. Neither the order of live nor its
-// repetition matters; all engines compute the same without asking each other.
+// Choose returns the names of the vantages that probe the targets of a shard: the number that the rule demands, or all
+// if there are fewer. The first one is the most preferred. The order of live and duplicates in it do not matter; all
+// engines compute the same result without communicating.
 //
-// It is rendezvous hashing: one that joins or leaves is exchanged for at most one other, and moves nothing if
-// it is not chosen itself. With SpreadZone the best of each zone come first, then the second best of each,
-// and so on: if there are fewer zones than vantages are wanted, their numbers differ by one at most, but for
-// zones that have no more.
+// It uses rendezvous hashing: an engine that joins or leaves replaces at most one other, and changes nothing if it is
+// not chosen itself. With SpreadZone the best of each zone come first, then the second best of each, and so on: if there
+// are fewer zones than vantages, the numbers of vantages per zone differ by at most one, except for zones that have no
+// more.
 //
-// What it returns must never change, as that of package shard.
+// The result must never change between releases, as with package shard.
 func Choose(id shard.ID, r Rule, live []Vantage) []string {
 	candidates := make([]candidate, 0, len(live))
 	for _, v := range live {

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// fleet returns engines in zones, of which each has as many as sizes say.
+// fleet returns engines in zones of these sizes.
 func fleet(sizes ...int) (all []quorum.Vantage) {
 	for zone, n := range sizes {
 		for i := range n {
@@ -20,18 +20,18 @@ func fleet(sizes ...int) (all []quorum.Vantage) {
 	return all
 }
 
-// fleets are those that the laws are checked for.
+// fleets are the fleets for which the laws are checked.
 var fleets = [][]quorum.Vantage{
 	nil, fleet(1), fleet(2), fleet(5), fleet(1, 1), fleet(3, 1), fleet(1, 1, 1), fleet(4, 4, 4), fleet(9, 1, 1), fleet(2, 2, 2, 2), fleet(7, 5, 3, 1, 1),
 }
 
-// choices are rules of choice.
+// choices are the rules for which the laws are checked.
 var choices = []quorum.Rule{
 	{Vantages: 2, Spread: quorum.SpreadZone}, {Vantages: 3, Spread: quorum.SpreadZone}, {Vantages: 5, Spread: quorum.SpreadZone},
 	{Vantages: 2, Spread: quorum.SpreadNone}, {Vantages: 3, Spread: quorum.SpreadNone}, {Vantages: 5, Spread: quorum.SpreadNone},
 }
 
-// someShards are enough of them to find what depends on chance.
+// someShards is a number of shards that is large enough to find rare violations.
 const someShards = 128
 
 func TestAsManyVantagesAreChosenAsAreWanted(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAsManyVantagesAreChosenAsAreWanted(t *testing.T) {
 	}
 }
 
-// zonesOf returns how many of the chosen each zone has, and how many there are of each.
+// zonesOf returns the number of chosen engines per zone, and the number of all engines per zone.
 func zonesOf(chosen []string, live []quorum.Vantage) (has, all map[string]int) {
 	has, all = map[string]int{}, map[string]int{}
 	for _, v := range live {
@@ -140,7 +140,7 @@ func TestEnginesOfAZoneAreChosenForEqualParts(t *testing.T) {
 	}
 }
 
-// The owner of a shard is its first vantage, as far as the bound on loads lets it.
+// The owner of a shard is its first vantage, except where the bound on loads prevents it.
 func TestTheOwnerIsMostlyAVantage(t *testing.T) {
 	live := fleet(4, 4, 4)
 	var names []string

@@ -6,29 +6,30 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Vote is what one vantage says about one probe.
+// Vote is the vote of one vantage on one probe.
 type Vote struct {
 	Vantage  string        // the name of the engine
-	Instance string        // of the target, which the vote is about
-	Verdict  probe.Verdict // Undecided: the vantage does not know
+	Instance string        // the target's instance that the vote is about
+	Verdict  probe.Verdict // Undecided: the vantage has no verdict
 	Doubtful bool          // the vantage doubts its own verdicts
 }
 
-// Decision is what votes add up to.
+// Decision is the result of votes.
 type Decision struct {
 	Verdict probe.Verdict // the joint verdict: the last one if the votes decide nothing
-	Decided bool          // the votes have decided: as many count as the rule wants, and they are no tie
+	Decided bool          // the votes have decided: enough of them count, and there is no tie
 
-	// The vantages by what they say, sorted. The votes of Ignored do not count: they are doubtful, undecided, or about
-	// another instance.
+	// The vantages by their votes, sorted. Votes of Ignored do not count: they are doubtful, undecided, or about another
+	// instance.
 	Passing, Failing, Ignored []string
 }
 
-// IsGray reports whether votes that count differ: the target works for some of its users. They may decide nothing.
+// IsGray reports whether the votes that count disagree, since the target works only for some of its users. The votes
+// need not decide anything.
 func (d Decision) IsGray() bool { return len(d.Passing) > 0 && len(d.Failing) > 0 }
 
-// Decide returns what votes about a probe add up to. It needs a rule whose defaults are set, at most one vote of each
-// vantage, the instance of the target that now runs, and the last joint verdict, which is Undecided before the first. The
+// Decide returns the result of the votes on a probe. The rule must have its defaults set, each vantage has at most one
+// vote, instance is the target's running instance, and last is the last joint verdict, Undecided before the first. The
 // order of votes does not matter.
 func Decide(r Rule, votes []Vote, instance string, last probe.Verdict) Decision {
 	d := Decision{Verdict: last}
@@ -55,7 +56,7 @@ func Decide(r Rule, votes []Vote, instance string, last probe.Verdict) Decision 
 	return d
 }
 
-// joint returns what at least one vote decides, Undecided for a tie.
+// joint returns the verdict of at least one vote, or Undecided for a tie.
 func (r Rule) joint(passing, failing int) probe.Verdict {
 	isFailing := failing > passing
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// letters are votes, each by a letter: of a vantage that passes, fails, does not know, doubts itself, or has seen
-// another instance.
+// letters are the votes for which letters stand: of a vantage that passes, fails, is undecided, doubts itself, or votes
+// on another instance.
 var letters = map[rune]quorum.Vote{
 	'p': {Instance: "1", Verdict: probe.Passing},
 	'f': {Instance: "1", Verdict: probe.Failing},
@@ -34,7 +34,7 @@ func votes(text string) (all []quorum.Vote) {
 	return all
 }
 
-// agreement says whether the votes that count agree.
+// agreement describes whether the votes that count agree.
 func agreement(d quorum.Decision) string {
 	switch {
 	case d.IsGray():
@@ -94,14 +94,14 @@ func TestADecisionSaysWhoSaysWhat(t *testing.T) {
 	}
 }
 
-// each calls f with all texts of some letters up to a length.
+// each calls f with all texts of the letters up to a length.
 func each(length int, f func(text string)) {
 	texts := []string{""}
 	for range length + 1 {
 		var longer []string
 		for _, text := range texts {
 			f(text)
-			for _, letter := range "pfdo" { // u is ignored as d is
+			for _, letter := range "pfdo" { // u is ignored just like d
 				longer = append(longer, text+string(letter))
 			}
 		}
@@ -109,7 +109,7 @@ func each(length int, f func(text string)) {
 	}
 }
 
-// rules are those that the laws are explored for.
+// rules returns the rules for which the laws are checked.
 func rules() (all []quorum.Rule) {
 	for _, fail := range []quorum.Fail{quorum.FailMajority, quorum.FailAny, quorum.FailAll} {
 		for least := 1; least <= 3; least++ {
@@ -119,7 +119,7 @@ func rules() (all []quorum.Rule) {
 	return all
 }
 
-// Every law for all combinations of up to five votes, with each rule and each last verdict.
+// All laws hold for all combinations of up to five votes, with each rule and each last verdict.
 func TestLawsOfDecisions(t *testing.T) {
 	tier.Slow(t)
 	explored := 0
@@ -167,7 +167,7 @@ func checkLaws(t *testing.T, r quorum.Rule, text string, last probe.Verdict) {
 	law(reflect.DeepEqual(d, decide(all)), "the order does not matter")
 }
 
-// checkVote checks the laws about one of several votes that have added up to d.
+// checkVote checks the laws about one of several votes that have led to d.
 func checkVote(t *testing.T, r quorum.Rule, text string, last probe.Verdict, d quorum.Decision, all []quorum.Vote, i int, v quorum.Vote) {
 	t.Helper()
 	with := func(v quorum.Vote) quorum.Decision {

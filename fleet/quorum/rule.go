@@ -1,10 +1,10 @@
-// Package quorum decides from which engines a target is probed together, and what their verdicts add up to.
-// It has pure functions only: no clock and no I/O.
+// Package quorum decides which engines probe a target together, and the joint result of their verdicts. It has only pure
+// functions, without clock or I/O.
 //
-// An engine from which a target is probed is a vantage of it. What a vantage says is a vote. Votes that are
-// doubtful do not count; fewer than a minimum decide nothing, so that the last joint verdict stands.
+// An engine that probes a target is a vantage of it, and its verdict is a vote. Doubtful votes do not count; with fewer
+// votes than a minimum nothing is decided, so that the last joint verdict stands.
 //
-//	rule.go    Rule: how many vantages, and how many of them must fail
+//	rule.go    Rule: the number of vantages, and how many of them must fail
 //	decide.go  Decide: from votes to a joint verdict, and whether they agree
 //	choose.go  Choose: the vantages of a shard's targets
 package quorum
@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Rule says from how many engines a target is probed, and what their votes add up to. Engines of one fleet
-// have the same.
+// Rule is how many engines probe a target, and how their votes are combined. All engines of a fleet must have the same
+// rules.
 type Rule struct {
 	Vantages int    `hcl:"vantages,optional,nonzero" doc:"how many engines of the cluster probe the target, if it has as many" min:"2" max:"15"`
 	Fail     Fail   `hcl:"fail,optional" oneof:"majority any all" doc:"how many of the votes that count must be failing for the probe to fail: more than half (while it is exactly half, the verdict stands), one, or each"`
@@ -24,29 +24,30 @@ type Rule struct {
 	Min      int    `hcl:"min,optional,nonzero" doc:"how many votes must count for a decision; with fewer the verdict stands. At most vantages" default:"more than half of vantages" min:"1" max:"15"`
 }
 
-// The default and the bound of Rule.Vantages, which is at least 2, and of Rule.Min. Three are the fewest of which two can outvote one.
+// The default and maximum of Rule.Vantages, whose minimum is 2; the maximum applies to Rule.Min as well. Three is the
+// smallest number in which two can outvote one.
 const (
 	defaultVantages = 3
 	maxVantages     = 15
 )
 
-// Fail says how many of the votes that count must be failing for the joint verdict to be failing.
+// Fail is how many of the votes that count must be failing for the joint verdict to be failing.
 type Fail string
 
-// How many votes must be failing.
+// The values of Fail.
 const (
 	FailMajority Fail = "majority" // more than half; while it is exactly half, the last joint verdict stands
 	FailAny      Fail = "any"      // one
-	FailAll      Fail = "all"      // each
+	FailAll      Fail = "all"      // all
 )
 
-// Spread says how the engines are chosen that probe a target.
+// Spread is how the engines that probe a target are chosen.
 type Spread string
 
-// The ways to choose engines.
+// The values of Spread.
 const (
 	SpreadZone Spread = "zone" // from as many zones as possible, and as evenly as possible
-	SpreadNone Spread = "none" // whatever their zones are
+	SpreadNone Spread = "none" // regardless of their zones
 )
 
 // WithDefaults returns the rule with its defaults set.
@@ -58,7 +59,7 @@ func (r Rule) WithDefaults() Rule {
 	return r
 }
 
-// Check returns what is wrong with a rule whose defaults are set: probe.FieldErrors, or nil.
+// Check returns the errors of a rule whose defaults are set: probe.FieldErrors, or nil.
 func (r Rule) Check() error {
 	var wrong probe.FieldErrors
 	if r.Vantages < 2 || r.Vantages > maxVantages {

@@ -19,17 +19,17 @@ const (
 	tick     = period / 10 // the attempts of a vantage are spread over its period
 )
 
-// now is when a world begins.
+// now is the time at which a world begins.
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// column is a way to make a joint verdict of votes.
+// column is a method of deriving a joint verdict from votes.
 type column struct {
 	name   string
 	decide func(votes []quorum.Vote, last probe.Verdict) quorum.Decision
 
 	last    [targets]quorum.Decision
 	changes int
-	latest  time.Time // when a joint verdict changed last
+	latest  time.Time // when a joint verdict last changed
 }
 
 // byRule returns a column that decides by a rule.
@@ -41,8 +41,8 @@ func byRule(name string, r quorum.Rule) *column {
 	}}
 }
 
-// byNumber returns a column that does what others do: it counts vantages, whether they live or not. A target
-// fails if so many fail.
+// byNumber returns a column that works like other systems: it counts vantages, whether they are alive or not. A target
+// fails if it fails for failing of them.
 func byNumber(name string, failing int) *column {
 	fresh := quorum.Rule{Vantages: vantages, Fail: quorum.FailAny, Min: 1}
 	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict) quorum.Decision {
@@ -59,17 +59,17 @@ func byNumber(name string, failing int) *column {
 	}}
 }
 
-// world are vantages that probe the same targets, each as an engine does.
+// world has vantages that probe the same targets, each as an engine does.
 type world struct {
 	random *rand.Rand
 	now    time.Time
 	rule   probe.Rule
 	states [vantages][targets]verdict.State
 	votes  [targets][vantages]quorum.Vote
-	died   [vantages]time.Time // when the vantage made no attempts any more
+	died   [vantages]time.Time // when the vantage stopped making attempts
 
-	loss   float64        // which part of the attempts fails though the target is well
-	isCut  [vantages]bool // the vantage lives, and reaches no target
+	loss   float64        // share of the attempts that fail though the target is well
+	isCut  [vantages]bool // the vantage is alive, but reaches no target
 	isDead [vantages]bool // the vantage makes no attempts, and its votes vanish with its lease
 	isDown bool           // the targets are down
 }
@@ -84,7 +84,7 @@ func newWorld() *world {
 	return w
 }
 
-// pass lets a time pass, and tells columns of what has changed.
+// pass lets time pass, and updates columns with changed votes.
 func (w *world) pass(d time.Duration, columns []*column) {
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(tick) {
 		for i := range targets {
@@ -126,7 +126,7 @@ func (w *world) attempt(v, i int) (isChanged bool) {
 	return isChanged
 }
 
-// count makes the joint verdict of a target.
+// count updates the joint verdict of a target.
 func (c *column) count(w *world, i int) {
 	before := c.last[i].Verdict
 	var votes []quorum.Vote
@@ -142,8 +142,8 @@ func (c *column) count(w *world, i int) {
 	}
 }
 
-// The scenarios in which several vantages are worth their cost. The columns beside majority show what simpler
-// rules do, and that the scenarios are hard enough.
+// Scenarios in which several vantages are worth their cost. The columns other than majority show the results of simpler
+// rules, and that the scenarios are hard enough.
 func TestTheMajorityOfFreshVotesIsRightWhereOtherRulesAreNot(t *testing.T) {
 	tier.Slow(t)
 	anyOf, majority := byRule("any", quorum.Rule{Fail: quorum.FailAny}), byRule("majority", quorum.Rule{})
@@ -155,7 +155,7 @@ func TestTheMajorityOfFreshVotesIsRightWhereOtherRulesAreNot(t *testing.T) {
 		name                        string
 		change                      func()
 		periods                     int
-		anyOf, majority, five, four int // changes of joint verdicts, by column; -1: some
+		anyOf, majority, five, four int // changes of joint verdicts, by column; -1: at least one
 	}{
 		{"all is well", func() {}, 20, 0, 0, 0, 0},
 		{"10 % of attempts are lost", func() { w.loss = 0.1 }, 40, -1, 0, 0, 0},
@@ -186,7 +186,7 @@ func TestTheMajorityOfFreshVotesIsRightWhereOtherRulesAreNot(t *testing.T) {
 	}
 }
 
-// failing returns how many joint verdicts are failing.
+// failing returns the number of joint verdicts that are failing.
 func (c *column) failing() (n int) {
 	for _, d := range c.last {
 		if d.Verdict == probe.Failing {

@@ -19,21 +19,21 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 )
 
-// Bounds of a Bundle.
+// Limits of a Bundle.
 const (
 	maxFiles    = 4096
 	maxFileName = 512        // bytes
 	MaxContent  = 64 << 20   // bytes of all files together
-	maxSize     = 1400 << 10 // bytes of the bundle, compressed: etcd accepts requests of 1.5 MiB
+	maxSize     = 1400 << 10 // bytes of the compressed bundle: etcd accepts requests of 1.5 MiB
 )
 
-// Bundle is the files of a configuration, under one folder. Their names are relative to it, with slashes.
+// Bundle is the files of a configuration in one folder. File names are relative to it, with slashes.
 type Bundle struct {
-	Sources []string          `json:"sources"` // the names of those files that are texts of the configuration, in the order in which they are read
+	Sources []string          `json:"sources"` // names of the configuration files among Files, in the order in which they are read
 	Files   map[string][]byte `json:"files"`   // all files, by name
 }
 
-// check returns what is wrong with the bundle.
+// check returns an error if the bundle is invalid.
 func (b *Bundle) check() error {
 	switch {
 	case len(b.Sources) == 0:
@@ -62,8 +62,7 @@ func (b *Bundle) check() error {
 	return nil
 }
 
-// Encode returns the bundle as compressed JSON, and its digest, which is that of the JSON: the same files
-// have the same.
+// Encode returns the bundle as compressed JSON, and the digest of the JSON: the same files have the same digest.
 func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 	if err := b.check(); err != nil {
 		return nil, "", err
@@ -93,7 +92,7 @@ func rounded(size int) string { return bytesize.Size(size).Rounded() }
 // maxText bounds the JSON of a bundle: files in base64, names, and syntax.
 const maxText = MaxContent/3*4 + maxFiles*2*(6*maxFileName+16)
 
-// decode returns the bundle that Encode has made, if it has a digest.
+// decode returns the bundle that Encode encoded, after it has verified the digest.
 func decode(compressed []byte, digest string) (*Bundle, error) {
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {

@@ -14,42 +14,43 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures a Follower. All of it is required, but Running.
+// Config configures a Follower. All fields except Running are required.
 type Config struct {
-	Coordinator *coord.Coordinator // of this engine: it has its name, the backend, and the lease
-	Running     Ref                // the revision that the engine uses already, such as after a restart; the zero Ref for none
+	Coordinator *coord.Coordinator // of this engine; has its name, the backend, and the lease
+	Running     Ref                // the revision that the engine already uses, for instance after a restart; the zero Ref for none
 
-	// Use puts a revision into use; after an error the engine goes on as before. It ends soon after ctx is done, and is not
-	// called twice for a revision, unless by Again. With force the guard against large changes is not asked: who pushed the
-	// revision has forced it, or an operator by Again.
+	// Use applies a revision; if it returns an error, the engine keeps the previous one. It must return soon after ctx is
+	// done. It is called only once per revision, unless Again is called. force skips the guard against large changes: the
+	// author of the push has forced it, or an operator has by Again.
 	Use func(_ context.Context, r Revision, files *Bundle, force bool) error
 
-	// Outdated is called with false when this engine uses the revision that it is to run, or when there is none, and with
-	// true when it has refused that and at least half of the engines use it. A damaged revision makes no engine outdated.
-	// Until it is called first the engine does not know whether what it runs is current.
+	// Outdated is called with false when this engine uses its wanted revision, or there is none, and with true when it has
+	// refused that revision and at least half of the engines use it. A damaged revision does not make an engine outdated.
+	// Before the first call it is unknown whether the engine's configuration is current.
 	Outdated func(bool)
 
-	Redact func(string) string // removes sensitive values from errors, which operators see
-	Logger *slog.Logger        // a line when a revision is used, or refused, and when the backend cannot be reached
+	Redact func(string) string // removes sensitive values from errors, which operators can see
+	Logger *slog.Logger        // logs when a revision is used or refused, and when the backend is unreachable
 }
 
-// Follower makes an engine follow the configuration of its fleet. While the backend cannot be reached, or what it has
-// cannot be used, the engine keeps what it runs. The methods are safe for concurrent use by multiple goroutines.
+// Follower makes an engine follow the configuration of its fleet. While the backend is unreachable, or the configuration
+// in it cannot be used, the engine keeps its current one. The methods are safe for concurrent use by multiple
+// goroutines.
 type Follower struct {
 	config Config
 	name   string            // of this engine
-	sparse *sparselog.Logger // what keeps the engine from following the configuration
-	wake   wake.Signal       // seen or retry was changed
+	sparse *sparselog.Logger // for repeated problems that keep the engine from following the configuration
+	wake   wake.Signal       // set when seen or retry has changed
 	shared *coord.Mirror[coord.Entry]
 
 	stateMu sync.Mutex // guards all below
-	isKnown bool       // seen is what the backend has shown
+	isKnown bool       // seen was read from the backend
 	seen    Overview
-	own     Engine // what this engine says of itself
+	own     Engine // this engine's published status
 	retry   retry
 }
 
-// retry is the request of an operator to try a refused revision again.
+// retry is an operator's request to try a refused revision again.
 type retry struct {
 	revision Ref
 	isForced bool
@@ -69,15 +70,15 @@ func New(c Config) *Follower {
 	return f
 }
 
-// Run follows the configuration until ctx is done, and a call of Use has ended: it puts each revision into use that the
-// engine is to run, and puts what the engine says of itself. It must be called once, beside Coordinator.Run.
+// Run follows the configuration until ctx is done and the last call of Use has returned: it applies each revision that
+// the engine should run, and publishes the engine's status. It must be called once, while Coordinator.Run is running.
 func (f *Follower) Run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer end() // also after a panic
 	parts.Go(func() { f.shared.Run(ctx) })
-	var wasOutdated *bool // what Config.Outdated was called with; nil before
+	var wasOutdated *bool // the argument of the last call of Config.Outdated; nil before the first
 	for ctx.Err() == nil {
 		isSettled := f.useNext(ctx)
 		isOutdated, isSure := f.outdated()
@@ -97,8 +98,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// Again tries the revision again that this engine has refused last, if it still is to run it: what it lacked may be there
-// now. With force the guard of this engine is not asked: see Config.Use.
+// Again retries the revision that this engine refused last, if the engine should still run it: a missing prerequisite
+// may exist now. force skips the guard: see Config.Use.
 func (f *Follower) Again(force bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
@@ -110,14 +111,14 @@ func (f *Follower) Again(force bool) {
 	f.wake.Set()
 }
 
-// Status returns what this engine says of itself, and what the backend has shown last. Do not change it.
+// Status returns this engine's published status, and the overview last read from the backend. They must not be modified.
 func (f *Follower) Status() (Engine, Overview) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
 	return f.own, f.seen
 }
 
-// changed notes what the backend shows.
+// changed updates the overview from the backend.
 func (f *Follower) changed(_ []coord.ItemChange[coord.Entry], isAll bool) {
 	entries := f.shared.All()
 	all := make([]coord.Entry, 0, len(entries))
@@ -133,17 +134,17 @@ func (f *Follower) changed(_ []coord.ItemChange[coord.Entry], isAll bool) {
 	f.wake.Set()
 }
 
-// say has what this engine says of itself put: a push waits for the engines that the backend shows, also while Use is called.
+// say publishes this engine's status, even while Use is running: a push waits for the engines that the backend shows.
 func (f *Follower) say() { f.shared.Mark(ofEngine + f.name) }
 
-// report returns what this engine says of itself, as it is put.
+// report returns the encoded status of this engine.
 func (f *Follower) report(string, coord.Lease) []byte {
 	own, _ := f.Status()
-	text, _ := json.Marshal(own) // it has no part that JSON lacks
+	text, _ := json.Marshal(own) // cannot fail: JSON can encode all of it
 	return text
 }
 
-// useNext puts the revision into use that is due. It reports false if the files cannot be read now.
+// useNext applies the revision that is due, if any. It returns false if the files cannot be read now.
 func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 	r, isDue := f.next()
 	if !isDue {
@@ -173,8 +174,9 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 	return true
 }
 
-// next returns the revision that is due: the engine is to run it, and neither does so nor has refused it. One with the same
-// files as the one in use is only noted, unless another one was refused since: then operators see by a reload that all is well.
+// next returns the revision that is due: the engine should run it, does not run it, and has not refused it. If its files
+// are the ones in use, it is only recorded, unless another revision was refused since: then a reload shows operators
+// that the problem is solved.
 func (f *Follower) next() (r Revision, isDue bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
@@ -183,7 +185,7 @@ func (f *Follower) next() (r Revision, isDue bool) {
 	case r.Number == 0, f.own.HasRefused(r.Ref()) && f.retry.revision != r.Ref():
 		return Revision{}, false
 	case r.Digest != "" && r.Digest == f.own.Running.Digest && f.own.Refused == nil:
-		if f.own.Running != r.Ref() { // otherwise the backend would be written, and wake this engine, again and again
+		if f.own.Running != r.Ref() { // otherwise the engine would write to the backend and wake itself in a loop
 			f.own.Running = r.Ref()
 			f.say()
 		}
@@ -192,8 +194,8 @@ func (f *Follower) next() (r Revision, isDue bool) {
 	return r, true
 }
 
-// begin takes the request to try a revision again, if there is one, and reports whether the guard is not to be asked. The
-// force of a revision does not count for the step back to it from a later one, which a restored backend has lost.
+// begin consumes an operator's request to try a revision again, if any, and reports whether to skip the guard. The force
+// flag of a revision does not count if the engine steps back to it from a later one that a restored backend has lost.
 func (f *Follower) begin(r Revision) (isForced bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
@@ -202,7 +204,7 @@ func (f *Follower) begin(r Revision) (isForced bool) {
 	return isForced || r.Force && r.Number >= f.own.Running.Number
 }
 
-// settle notes that a revision is in use, or why it was refused.
+// settle records that a revision is in use, or why it was refused.
 func (f *Follower) settle(r Revision, refused string) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
@@ -214,8 +216,8 @@ func (f *Follower) settle(r Revision, refused string) {
 	f.own.Running, f.own.Since, f.own.Refused = r.Ref(), time.Now().UTC(), nil
 }
 
-// outdated reports whether this engine has refused the revision that it is to run while at least half of the engines use
-// that. It is not sure before the backend was read, and while the revision is about to be used.
+// outdated reports whether this engine has refused its wanted revision while at least half of the engines use it. isSure
+// is false before the backend was read, and while the revision is about to be used.
 func (f *Follower) outdated() (isOutdated, isSure bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
@@ -227,7 +229,7 @@ func (f *Follower) outdated() (isOutdated, isSure bool) {
 		return false, true
 	case !f.own.HasRefused(wanted.Ref()):
 		return false, false
-	case errors.Is(wanted.problem, ErrDamaged): // it may have been a trial of another engine
+	case errors.Is(wanted.problem, ErrDamaged): // it may have been a trial on another engine
 		return false, true
 	}
 	using := 0

@@ -12,8 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Push makes files the latest revision, and returns that. Of r it takes Author, Message, Restores, Force and Engine. Seen is what
-// the push was planned with: it is an error if another revision is the latest by now. Push does not wait for engines to use it.
+// Push stores files as the latest revision, and returns it. Of r it uses Author, Message, Restores, Force and Engine.
+// seen is the overview on which the push was planned: if another revision is the latest now, Push returns an error. Push
+// does not wait until engines use the revision.
 func Push(ctx context.Context, b coord.Backend, seen Overview, r Revision, files *Bundle) (Revision, error) {
 	compressed, digest, err := files.Encode()
 	if err != nil {
@@ -49,8 +50,8 @@ func Push(ctx context.Context, b coord.Backend, seen Overview, r Revision, files
 	return r, nil
 }
 
-// leastNeeded returns the revision that the next one replaces: the oldest trial, since the next revision ends all trials, or
-// else the oldest revision that is not current.
+// leastNeeded returns the revision that the next push deletes: the oldest trial, since the next revision ends all
+// trials, or else the oldest revision that is not current.
 func (o Overview) leastNeeded() Revision {
 	at := slices.IndexFunc(o.History, func(r Revision) bool { return r.Engine != "" })
 	if at < 0 {

@@ -1,14 +1,14 @@
 // Package revision keeps the configuration of a fleet in a coord.Backend, as numbered revisions.
 //
-// A push puts the files of a configuration as one value, in a transaction that requires that the current
-// revision is the one that the push was planned with. Each engine that follows the configuration puts the
-// current revision into use, or refuses it and keeps what it runs, and says which under its lease. One
-// engine can try a revision before it is pushed to all.
+// A push stores the files of a configuration as one value, in a transaction that requires that the latest revision is
+// still the one on which the push was planned. Each engine that follows the configuration applies the current revision,
+// or refuses it and keeps its own, and publishes the result under its lease. One engine can try a revision before it is
+// pushed to all.
 //
-//	revision.go  Revision, Engine, and Overview: what the backend has
+//	revision.go  Revision, Engine, and Overview: the contents of the backend
 //	bundle.go    Bundle: the files of a configuration
-//	push.go      Push: makes a revision current, or lets one engine try it
-//	follower.go  Follower: makes an engine use the revision that it is to run
+//	push.go      Push: makes a revision current, or a trial on one engine
+//	follower.go  Follower: makes an engine use its wanted revision
 package revision
 
 import (
@@ -26,29 +26,29 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxHistory bounds the revisions that are kept, the current one among them. Trials are deleted first.
+// MaxHistory bounds the number of stored revisions, including the current one. Trials are deleted first.
 const MaxHistory = 10
 
-// Bounds of texts, in bytes. Longer ones are truncated.
+// Limits of texts, in bytes. Longer ones are truncated.
 const (
 	MaxAuthor  = 256
 	MaxMessage = 1 << 10
-	MaxError   = 4 << 10 // of an engine that refuses
+	MaxError   = 4 << 10 // of the error of an engine that refuses a revision
 )
 
-// format is that of a Revision. A later release that changes it has a higher one.
+// format is the version of the encoding of a Revision. A later release that changes the encoding increments it.
 const format = 3
 
-// The names of coord.ConfigKeys. Those of coord.FileKeys are numbers: the Bundle of a revision, compressed.
+// Names in coord.ConfigKeys. The names in coord.FileKeys are numbers: each is the compressed Bundle of a revision.
 const (
-	ofRevision = "revision/" // and a number: a Revision
-	ofEngine   = "engine/"   // and a name: an Engine, under the lease of its membership
+	ofRevision = "revision/" // plus a number: a Revision
+	ofEngine   = "engine/"   // plus a name: an Engine, under the lease of its membership
 )
 
-// requestTimeout bounds a request to a Backend that cannot be reached.
+// requestTimeout bounds a request to an unreachable Backend.
 const requestTimeout = 10 * time.Second
 
-// Why a revision cannot be used, also later.
+// Permanent errors of a revision that cannot be used.
 var (
 	ErrDamaged = errors.New("the revision is damaged")
 	errLater   = errors.New("the revision was written by a later version of this program: update this one")
@@ -57,30 +57,30 @@ var (
 // Revision is a configuration that was pushed.
 type Revision struct {
 	Format   int       `json:"format"`
-	Number   int64     `json:"number"`             // from 1; the latest has the highest; 0: there is none
-	At       time.Time `json:"at"`                 // when it was pushed, by the clock there
+	Number   int64     `json:"number"`             // starts at 1; the latest has the highest; 0: no revision
+	At       time.Time `json:"at"`                 // when it was pushed, by the clock of that machine
 	Author   string    `json:"author"`             // who pushed it
 	Message  string    `json:"message,omitempty"`  // why
-	Restores int64     `json:"restores,omitempty"` // the number of the revision that had the same files; 0: it is not a rollback
-	Force    bool      `json:"force,omitempty"`    // engines use it without asking the reload guard
-	Engine   string    `json:"engine,omitempty"`   // the only one that runs it, as a trial; empty: it is for all
+	Restores int64     `json:"restores,omitempty"` // number of the restored revision, which had the same files; 0: not a rollback
+	Force    bool      `json:"force,omitempty"`    // engines apply it without the reload guard
+	Engine   string    `json:"engine,omitempty"`   // the only engine that runs it, as a trial; empty: all engines
 	Digest   string    `json:"digest"`             // of the files: see Bundle.Encode
 
 	problem error          // why it cannot be read
-	created coord.Revision // since when the backend has it
+	created coord.Revision // the backend's revision at which it was stored
 }
 
-// Ref identifies a revision. The zero Ref is none. A number alone is not enough: a backend that was
-// restored from a backup gives numbers again.
+// Ref identifies a revision. The zero Ref is none. A number alone is not unique: a backend that was restored from a
+// backup assigns numbers again.
 type Ref struct {
 	Number int64  `json:"number"`
 	Digest string `json:"digest"` // as Revision.Digest
 }
 
-// Ref returns what identifies the revision.
+// Ref returns the identity of the revision.
 func (r Revision) Ref() Ref { return Ref{r.Number, r.Digest} }
 
-// isRunAs reports whether an engine that runs a revision runs this one. Of one that cannot be read only the number is known.
+// isRunAs reports whether running is this revision. If this revision cannot be read, only the number is compared.
 func (r Revision) isRunAs(running Ref) bool {
 	return running.Number == r.Number && (r.problem != nil || running.Digest == r.Digest)
 }
@@ -88,15 +88,15 @@ func (r Revision) isRunAs(running Ref) bool {
 // Err returns why the revision cannot be read, or nil.
 func (r Revision) Err() error { return r.problem }
 
-// Engine is what an engine that follows the configuration says of itself.
+// Engine is the published status of an engine that follows the configuration.
 type Engine struct {
 	Name    string    `json:"-"`
 	Running Ref       `json:"running"`           // the revision that it uses
-	Since   time.Time `json:"since"`             // when it began to, by the clock of the engine
-	Refused *Refusal  `json:"refused,omitempty"` // the revision that it has refused last; nil: it has used one since
+	Since   time.Time `json:"since"`             // when it began to use it, by the clock of the engine
+	Refused *Refusal  `json:"refused,omitempty"` // the revision that it last refused; nil: it has used one since
 }
 
-// Refusal says that an engine cannot use a revision, and keeps the one that it used.
+// Refusal is why an engine cannot use a revision. The engine keeps the previous one.
 type Refusal struct {
 	Ref
 	Error string `json:"error"`
@@ -105,15 +105,15 @@ type Refusal struct {
 // HasRefused reports whether the engine has refused a revision.
 func (e Engine) HasRefused(r Ref) bool { return e.Refused != nil && e.Refused.Ref == r }
 
-// Overview is what a Backend has of the configuration of a fleet.
+// Overview is the configuration of a fleet as stored in a Backend.
 type Overview struct {
-	// History has the revisions that are kept, also trials, the latest last. A revision that cannot be read has only
-	// Number and Engine, without Engine if the value is not JSON.
+	// History has the stored revisions in ascending order, including trials. A revision that cannot be read has only Number
+	// and Engine, and no Engine if its value is not JSON.
 	History []Revision
-	Engines []Engine // the live ones, sorted by name
+	Engines []Engine // live engines, sorted by name
 }
 
-// Read returns what a Backend has.
+// Read reads the overview from a Backend.
 func Read(ctx context.Context, b coord.Backend) (Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -124,7 +124,8 @@ func Read(ctx context.Context, b coord.Backend) (Overview, error) {
 	return overviewOf(entries), nil
 }
 
-// Latest returns the revision that was pushed last, one without Number if there is none. If it has an Engine, that tries it.
+// Latest returns the revision that was pushed last, or one without Number if there is none. If it has an Engine, it is a
+// trial on that engine.
 func (o Overview) Latest() Revision {
 	if len(o.History) == 0 {
 		return Revision{}
@@ -132,7 +133,8 @@ func (o Overview) Latest() Revision {
 	return o.History[len(o.History)-1]
 }
 
-// Current returns the revision that all engines are to run but one that tries the latest, one without Number if there is none.
+// Current returns the revision that all engines should run, except one that tries the latest; it has no Number if there
+// is none.
 func (o Overview) Current() Revision {
 	for _, r := range slices.Backward(o.History) {
 		if r.Engine == "" {
@@ -142,7 +144,7 @@ func (o Overview) Current() Revision {
 	return Revision{}
 }
 
-// Wanted returns the revision that an engine is to run. That of the engine "" is the current one.
+// Wanted returns the revision that an engine should run. For the engine "" it is the current one.
 func (o Overview) Wanted(engine string) Revision {
 	if latest := o.Latest(); latest.Engine == engine {
 		return latest
@@ -150,8 +152,8 @@ func (o Overview) Wanted(engine string) Revision {
 	return o.Current()
 }
 
-// InUse returns the latest revision that an engine runs, and the current one if none runs any that is kept: engines may
-// have refused the current one.
+// InUse returns the latest revision that an engine runs, or the current one if no engine runs a stored revision, since
+// engines may have refused the current one.
 func (o Overview) InUse() Revision {
 	for _, r := range slices.Backward(o.History) {
 		if r.Engine == "" && slices.ContainsFunc(o.Engines, func(e Engine) bool { return r.isRunAs(e.Running) }) {
@@ -161,7 +163,7 @@ func (o Overview) InUse() Revision {
 	return o.Current()
 }
 
-// overviewOf returns what the entries of coord.ConfigKeys say.
+// overviewOf returns the overview of the entries of coord.ConfigKeys.
 func overviewOf(entries []coord.Entry) (o Overview) {
 	for _, e := range entries {
 		if name, isEngine := strings.CutPrefix(e.Key, coord.ConfigKeys.Key(ofEngine)); isEngine {
@@ -175,7 +177,7 @@ func overviewOf(entries []coord.Entry) (o Overview) {
 	return o
 }
 
-// parseEngine reads what an engine says of itself. Of one that cannot be read only the name is known.
+// parseEngine parses the status of an engine. If it cannot be read, only the name is set.
 func parseEngine(name string, value []byte) (e Engine) {
 	if err := json.Unmarshal(value, &e); err != nil {
 		e = Engine{}
@@ -193,7 +195,7 @@ func revisionKey(number int64) string {
 }
 func filesKey(number int64) string { return coord.FileKeys.Key(fmt.Sprintf("%010d", number)) }
 
-// parseRevision reads the revision of an entry. Without Number it has the key of none.
+// parseRevision parses the revision of an entry. The result has no Number if the key is not that of a revision.
 func parseRevision(e coord.Entry) (r Revision) {
 	number, err := strconv.ParseInt(strings.TrimPrefix(e.Key, coord.ConfigKeys.Key(ofRevision)), 10, 64)
 	if err != nil || number <= 0 || e.Key != revisionKey(number) {

@@ -40,7 +40,7 @@ func read(t *testing.T, b coord.Backend) revision.Overview {
 	return seen
 }
 
-// pushAs pushes a text with what is current now.
+// pushAs pushes a text on top of the current revision.
 func pushAs(t *testing.T, b coord.Backend, r revision.Revision, text string) revision.Revision {
 	t.Helper()
 	r, err := revision.Push(t.Context(), b, read(t, b), r, files(text))
@@ -62,7 +62,7 @@ func commit(t *testing.T, b coord.Backend, change coord.Change) {
 	}
 }
 
-// replace replaces what a store has of a revision.
+// replace replaces the stored value of a revision.
 func replace(t *testing.T, b coord.Backend, r revision.Revision) {
 	t.Helper()
 	value, err := json.Marshal(r)
@@ -72,7 +72,7 @@ func replace(t *testing.T, b coord.Backend, r revision.Revision) {
 	commit(t, b, coord.Change{Key: fmt.Sprintf("config/shared/revision/%010d", r.Number), Value: value})
 }
 
-// running puts what another engine says of itself.
+// running puts the status of another engine.
 func running(t *testing.T, b coord.Backend, name string, r revision.Ref) {
 	t.Helper()
 	value, err := json.Marshal(revision.Engine{Running: r})
@@ -88,14 +88,14 @@ type engine struct {
 	end func()
 
 	mu       sync.Mutex // guards all below
-	wrong    error      // what Use returns
-	during   func()     // what happens while Use is called next
+	wrong    error      // the error that Use returns
+	during   func()     // called during the next call of Use
 	used     []string
 	outdated []bool
 	log      strings.Builder // guarded by its handler
 }
 
-// follow starts an engine that runs a revision already, and has an error with each other.
+// follow starts an engine that already runs a revision, and returns the error wrong for each other revision.
 func follow(t *testing.T, b coord.Backend, running revision.Ref, wrong error) *engine {
 	t.Helper()
 	e := &engine{wrong: wrong}
@@ -138,20 +138,20 @@ func (e *engine) setOutdated(is bool) {
 	e.outdated = append(e.outdated, is)
 }
 
-// fail sets what Use returns.
+// fail sets the error that Use returns.
 func (e *engine) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.wrong = err
 }
 
-// settle lets what was begun end, and leases of engines that are gone.
+// settle waits until everything that was begun has finished, and the leases of exited engines have expired.
 func settle() {
 	time.Sleep(3 * coord.DefaultTTL)
 	synctest.Wait()
 }
 
-// wantUsed checks what the engine was given to use since the last call.
+// wantUsed checks the revisions that the engine was given since the last call.
 func (e *engine) wantUsed(t *testing.T, want ...string) {
 	t.Helper()
 	settle()
@@ -163,7 +163,7 @@ func (e *engine) wantUsed(t *testing.T, want ...string) {
 	e.used = nil
 }
 
-// wantOutdated checks what the engine was told of that so far.
+// wantOutdated checks the calls of Outdated so far.
 func (e *engine) wantOutdated(t *testing.T, when string, want ...bool) {
 	t.Helper()
 	settle()
@@ -174,7 +174,7 @@ func (e *engine) wantOutdated(t *testing.T, when string, want ...bool) {
 	}
 }
 
-// says returns what engines say of themselves in a store.
+// says returns the statuses of the engines in a store.
 func says(t *testing.T, b coord.Backend) string {
 	t.Helper()
 	settle()
@@ -202,7 +202,7 @@ func TestBundlesAreChecked(t *testing.T) {
 	for i := range revision.MaxFiles {
 		many.Files[fmt.Sprint(i)] = nil
 	}
-	noise := make([]byte, 2<<20) // it is not compressed
+	noise := make([]byte, 2<<20) // random, so that it cannot be compressed
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestBundlesAreChecked(t *testing.T) {
 	}
 }
 
-// Who can write to a store can write other bundles than Push does.
+// Anyone who can write to a store can write other bundles than Push does.
 func TestABundleOfAStrangerIsChecked(t *testing.T) {
 	tier.Slow(t)
 	for text, want := range map[string]string{
@@ -241,7 +241,7 @@ func TestABundleOfAStrangerIsChecked(t *testing.T) {
 		`{"sources": ["a.hcl"], "files": {}}`:                                                    "is missing",
 		`{"sources": [], "files": {"a.hcl": ""}}`:                                                "it has no configuration file",
 		`[`: "unexpected end",
-		`{"sources": ["a.hcl"], "files": {"a.hcl": ""}}` + strings.Repeat(" ", 2*revision.MaxContent): "wrong digest", // it is not read to its end
+		`{"sources": ["a.hcl"], "files": {"a.hcl": ""}}` + strings.Repeat(" ", 2*revision.MaxContent): "wrong digest", // not read completely
 	} {
 		var compressed bytes.Buffer
 		z, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
@@ -261,7 +261,7 @@ func TestABundleOfAStrangerIsChecked(t *testing.T) {
 	}
 }
 
-// A push changes nothing if it was planned with what is no longer so.
+// A push changes nothing if the revision on which it was planned is no longer the latest.
 func TestAStalePushIsRefused(t *testing.T) {
 	for want, meanwhile := range map[string]func(t *testing.T, b coord.Backend){
 		"revision 2 is current, and the push was planned with revision 1: ops pushed it at ": func(t *testing.T, b coord.Backend) {
@@ -273,7 +273,7 @@ func TestAStalePushIsRefused(t *testing.T) {
 		"there is no revision, and the push was planned with revision 1: the store was emptied or is another one": func(t *testing.T, b coord.Backend) {
 			commit(t, b, coord.Change{Key: "config/shared/revision/0000000001", Delete: true})
 		},
-		"revision 1 is current, and the push was planned with revision 1: someone pushed it at ": func(t *testing.T, b coord.Backend) { // a store that was restored
+		"revision 1 is current, and the push was planned with revision 1: someone pushed it at ": func(t *testing.T, b coord.Backend) { // in a restored store
 			commit(t, b, coord.Change{Key: "config/shared/revision/0000000001", Delete: true})
 			push(t, b, "another")
 		},
@@ -319,14 +319,14 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range revision.MaxHistory + 5 {
 		pushAs(t, b, revision.Revision{Engine: "a"}, fmt.Sprint("text ", i+16))
 	}
-	want(7, 15, 30) // a trial replaces the trial before
+	want(7, 15, 30) // a trial replaces the previous trial
 	push(t, b, "text 31")
 	want(7, 31, 31)
 	push(t, b, "text 32")
 	want(8, 32, 32)
 }
 
-// An engine goes on with what it has while the store has nothing that it can use.
+// An engine keeps its configuration while the store has none that it can use.
 func TestAnEngineKeepsWhatItRuns(t *testing.T) {
 	for want, damage := range map[string]func(t *testing.T, b coord.Backend, r revision.Revision){
 		"its files are missing": func(t *testing.T, b coord.Backend, _ revision.Revision) {
@@ -407,7 +407,7 @@ func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 	})
 }
 
-// An operator who asks while the revision is tried is not asked to ask again.
+// A request that arrives while the revision is being tried is not lost.
 func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -422,7 +422,7 @@ func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
 	})
 }
 
-// Whoever can write to a store can write what engines say.
+// Anyone who can write to a store can write statuses of engines.
 func TestWhatEnginesSayIsBounded(t *testing.T) {
 	b := coordtest.NewLocal()
 	value, _ := json.Marshal(revision.Engine{Refused: &revision.Refusal{Error: "\x1b" + strings.Repeat("x", 2*revision.MaxError)}})
@@ -439,7 +439,7 @@ func TestWhatEnginesSayIsBounded(t *testing.T) {
 	}
 }
 
-// A revision that is forced is forced for the engines that go forth to it, and not for those that go back to it.
+// A forced revision is forced for engines that move forward to it, but not for those that go back to it.
 func TestAForcedRevisionIsUsedWithoutTheGuard(t *testing.T) {
 	for number, want := range map[int64]string{0: "2: second, forced", 1: "2: second, forced", 3: "2: second"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -451,7 +451,7 @@ func TestAForcedRevisionIsUsedWithoutTheGuard(t *testing.T) {
 	}
 }
 
-// away is a Backend that can be away.
+// away is a Backend that can be unreachable.
 type away struct {
 	*coordtest.Local
 	isAway atomic.Bool
@@ -499,7 +499,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 		b := &away{Local: coordtest.NewLocal()}
 		first := push(t, b, "first")
 		b.isAway.Store(true)
-		e := follow(t, b, first.Ref(), nil) // it was started again with its copy of the first
+		e := follow(t, b, first.Ref(), nil) // it was restarted with its copy of the first revision
 		e.wantUsed(t)
 		e.wantOutdated(t, "the store is away")
 		b.isAway.Store(false)
@@ -508,7 +508,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 		wantSays(t, b.Local, "a runs 1")
 
 		b.isAway.Store(true)
-		wantSays(t, b.Local, "") // its lease has ended
+		wantSays(t, b.Local, "") // its lease has expired
 		if own, _ := e.Status(); own.Running != first.Ref() {
 			t.Errorf("it runs %+v", own.Running)
 		}
@@ -521,7 +521,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, entry := range entries { // the store is emptied
+		for _, entry := range entries { // empties the store
 			commit(t, b, coord.Change{Key: entry.Key, Delete: true})
 		}
 		e.wantUsed(t)
@@ -531,7 +531,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// What an operator has asked for holds until the revision could be read, and for no later revision.
+// An operator's request stays in force until the revision could be read, and does not apply to later revisions.
 func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &away{Local: coordtest.NewLocal()}
@@ -541,7 +541,7 @@ func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
 		b.isAway.Store(true)
 		e.Again(true)
 		time.Sleep(time.Second)
-		e.Again(false) // it takes nothing from what was asked for before
+		e.Again(false) // does not revoke the earlier request
 		e.wantUsed(t)
 		b.isAway.Store(false)
 		e.wantUsed(t, "2: second, forced")
@@ -587,7 +587,7 @@ func TestAnEngineIsOutdatedWhileHalfOfTheEnginesUseTheCurrentRevision(t *testing
 	})
 }
 
-// One that is of an earlier version of this program cannot read what a later one has pushed.
+// An engine of an earlier version of this program cannot read revisions that a later one has pushed.
 func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -602,7 +602,7 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 	})
 }
 
-// A trial that this engine cannot read, such as one of a later version, is still a trial of another engine.
+// A trial that this engine cannot read, such as one of a later version, is still a trial on another engine.
 func TestATrialOfALaterVersionConcernsItsEngineOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -617,7 +617,7 @@ func TestATrialOfALaterVersionConcernsItsEngineOnly(t *testing.T) {
 	})
 }
 
-// A revision that cannot be decoded may have been a trial of another engine.
+// A revision that cannot be decoded may have been a trial on another engine.
 func TestAnEngineIsNotOutdatedByADamagedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -633,7 +633,7 @@ func TestAnEngineIsNotOutdatedByADamagedRevision(t *testing.T) {
 	})
 }
 
-// unleased is a Backend that grants no lease until it may.
+// unleased is a Backend that grants no lease until it is allowed to.
 type unleased struct {
 	*coordtest.Local
 	mayGrant atomic.Bool
@@ -646,7 +646,7 @@ func (b *unleased) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, e
 	return b.Local.Grant(ctx, ttl)
 }
 
-// A push waits for the engines that the store shows. Use may take the time of a compilation.
+// A push waits for the engines that the store shows. Use may take as long as a compilation.
 func TestAnEngineIsShownWhileItBeginsToUseARevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &unleased{Local: coordtest.NewLocal()}
@@ -704,7 +704,7 @@ func (b forbidden) Commit(ctx context.Context, all ...coord.Transaction) ([]bool
 	return b.Local.Commit(ctx, all...)
 }
 
-// What keeps an engine from following the configuration is in its log, once a minute.
+// The problem that keeps an engine from following the configuration is logged once a minute.
 func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 	for want, prefix := range map[string]string{
 		"a revision of the configuration cannot be read, trying again":               "config/files/",
@@ -724,7 +724,8 @@ func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 	}
 }
 
-// A trial is run by its engine only, ends with the next revision, and is not used again by its engine when it becomes current.
+// Only its engine runs a trial, the trial ends with the next revision, and its engine does not apply it again when it
+// becomes current.
 func TestOneEngineTriesARevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -733,7 +734,7 @@ func TestOneEngineTriesARevision(t *testing.T) {
 		e.wantUsed(t)
 		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
 		e.wantUsed(t, "3: tried")
-		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine") // one engine at a time
+		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine") // only one engine may try a revision at a time
 		e.wantUsed(t, "1: first")
 		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
 		e.wantUsed(t, "5: tried")

@@ -18,7 +18,7 @@ func engines(n int) []string {
 	return names
 }
 
-// sizes are the numbers of members that the laws are checked for.
+// sizes are the numbers of members for which the laws are checked.
 var sizes = []int{1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 32, 48, 64}
 
 func TestNoMemberHasMuchMoreThanTheMean(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTheAssignmentDependsOnTheSetOfMembersOnly(t *testing.T) {
 	}
 }
 
-// Half of the members lack targets of some shards, and one of some more.
+// Half of the members lack targets of some shards, and one of them lacks targets of some more.
 func TestAShardGoesToAMemberThatLacksNothingThere(t *testing.T) {
 	for _, n := range sizes[1:] {
 		members := engines(n)

@@ -1,6 +1,5 @@
-// Package alertmanager tells Prometheus' Alertmanager, by version 2 of its API. Each server of a
-// cluster is a receiver of its own: Alertmanager removes what is told twice, and its servers do not
-// pass alerts on to each other.
+// Package alertmanager notifies Prometheus' Alertmanager, by version 2 of its API. Each server of a cluster is a
+// separate receiver: Alertmanager deduplicates alerts, and its servers do not forward alerts to each other.
 package alertmanager
 
 import (
@@ -31,7 +30,7 @@ type Config struct {
 	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the servers, and which client certificate to present"`
 }
 
-// Bounds of a Config.
+// Limits and defaults of a Config.
 const (
 	maxURLs        = 20
 	defaultResend  = time.Minute
@@ -39,10 +38,10 @@ const (
 	defaultAlerts  = 200
 )
 
-// path is that of the API's method, below a URL.
+// path is the path of the API method, relative to a URL.
 const path = "/api/v2/alerts"
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check returns the error of an invalid configuration: a *probe.FieldError, or nil.
 func (c Config) Check() error {
 	if err := limits.Check(c, "").Err(); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (c Config) http(text string) notify.HTTP {
 	return notify.HTTP{URL: strings.TrimSuffix(text, "/"), Token: c.Token, Headers: c.Headers, TLS: c.TLS, Auth: httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}}
 }
 
-// Fill sets what the output decides of a notifier. The configuration must have passed Check.
+// Fill sets the parts of a notifier that depend on the output. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch = cmp.Or(c.ResendEvery, defaultResend), cmp.Or(c.Timeout, defaultTimeout), cmp.Or(c.MaxAlerts, defaultAlerts)
 	spec.Files = c.http("").Files() // the same for all URLs
@@ -118,11 +117,12 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// lifetimes is after how many times Spec.Resend Alertmanager takes an alert for resolved that is not
+// lifetimes is the number of Spec.Resend intervals after which Alertmanager considers an alert resolved if it is not
 // sent again, as with Prometheus.
 const lifetimes = 4
 
-// alertsOf returns the alert of a notice, after the end of the one that had the labels before.
+// alertsOf returns the alert of a notice, preceded by the end of the alert with the previous labels if these have
+// changed.
 func alertsOf(n *notify.Notice, now time.Time, resend time.Duration) (all []alert) {
 	a := alert{Labels: labelsOf(n, notify.Identity{Labels: n.Labels, Severity: n.Severity}), Annotations: annotationsOf(n), StartsAt: n.StartsAt, GeneratorURL: n.Link}
 	if n.Firing {
@@ -140,8 +140,8 @@ func alertsOf(n *notify.Notice, now time.Time, resend time.Duration) (all []aler
 	return append(all, a)
 }
 
-// end ends an alert at a time, after its start. If the clock was set back, so that the time is still to
-// come, it ends now: Alertmanager takes it for one that lasts until then.
+// end sets the end of an alert, which must be after its start. If the clock was set back and the end would be in the
+// future, the alert ends now, since otherwise Alertmanager would consider it firing until then.
 func (a *alert) end(at, now time.Time) {
 	if least := a.StartsAt.Add(time.Millisecond); at.Before(least) {
 		at = least
@@ -157,8 +157,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// labelsOf returns the labels of an alert, by which Alertmanager knows it again: they are the same
-// until the trouble has ended. alertname and severity may be those of the subject or the notifier.
+// labelsOf returns the labels of an alert, by which Alertmanager identifies it: they stay the same until the trouble has
+// ended. alertname and severity may be overridden by the subject or the notifier.
 func labelsOf(n *notify.Notice, as notify.Identity) map[string]string {
 	labels := map[string]string{"alertname": "SondeTargetInTrouble", "severity": as.Severity.String()}
 	switch {
@@ -172,7 +172,7 @@ func labelsOf(n *notify.Notice, as notify.Identity) map[string]string {
 	return labels
 }
 
-// annotationsOf returns what people read of an alert.
+// annotationsOf returns the texts of an alert for people.
 func annotationsOf(n *notify.Notice) map[string]string {
 	all := map[string]string{"summary": n.Summary(), "state": n.State}
 	for name, value := range map[string]string{"reason": string(n.Reason), "description": n.Detail, "probe": n.Probe} {

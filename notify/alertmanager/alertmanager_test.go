@@ -52,7 +52,7 @@ func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 		t.Errorf("the annotations are %v", a)
 	}
 
-	// It is another alert with another severity, and the one before has ended.
+	// With a different severity it is a different alert, and the previous one has ended.
 	blind := web
 	blind.Severity, blind.State, blind.At = probe.SeverityWarning, "blind", time.Now()
 	blind.Before = &notify.Identity{Labels: web.Labels, Severity: web.Severity}
@@ -70,7 +70,7 @@ func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 		t.Errorf("the alerts are %+v", active)
 	}
 
-	// A notice with labels of its own.
+	// A notice with its own labels.
 	own := notice("own")
 	own.Labels = map[string]string{"alertname": "Mine", "severity": "page", "target": "not this"}
 	send(t, s, own)
@@ -79,7 +79,7 @@ func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 	}
 }
 
-// A clock that was set back leaves times that are still to come.
+// After the clock was set back, times may lie in the future.
 func TestAnAlertEndsAtOnceAlthoughTheClockWasSetBack(t *testing.T) {
 	am := gatewaytest.StartAlertmanager(t, "")
 	s, _ := notifytest.SenderOf(t, alertmanager.Config{URLs: []string{am.URL}})

@@ -1,4 +1,4 @@
-// Package run tells by running a command, for each notice.
+// Package run runs a command for each notice.
 package run
 
 import (
@@ -29,15 +29,15 @@ type Config struct {
 // defaultTimeout is the default of Config.Timeout.
 const defaultTimeout = 30 * time.Second
 
-// exitRejected is the exit status by which a command rejects a notice: EX_DATAERR of sysexits.h.
+// exitRejected is the exit status with which a command rejects a notice: EX_DATAERR of sysexits.h.
 const exitRejected = 65
 
 const (
 	maxOutput = 4 << 10 // bytes of the end of the command's output that are kept
-	maxText   = 200     // bytes of it that an error has
+	maxText   = 200     // bytes of it that an error includes
 )
 
-// Check returns what is wrong with the configuration: an error with *probe.FieldErrors, or nil.
+// Check returns the errors of an invalid configuration: an error with *probe.FieldErrors, or nil.
 func (c Config) Check() error {
 	if err := limits.Check(c, "").Err(); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (c Config) Check() error {
 	return c.plan(nil).Check()
 }
 
-// plan returns the command with an environment. Its words are not expanded: what targets answer must
-// not become an argument, which a shell might run.
+// plan returns the command with an environment. Variables in its words are not expanded: responses of targets must not
+// become arguments, which a shell might execute.
 func (c Config) plan(env map[string]string) command.Command {
 	words := make([]string, len(c.Command))
 	for i, word := range c.Command {
@@ -55,7 +55,7 @@ func (c Config) plan(env map[string]string) command.Command {
 	return command.Command{Words: words, Env: env, User: c.User}
 }
 
-// Fill sets what the output decides of a notifier. The configuration must have passed Check.
+// Fill sets the parts of a notifier that depend on the output. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch, spec.Coalesce = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1, c.Coalesce
 	spec.Receivers = []notify.Receiver{{Name: filepath.Base(c.Command[0]), New: func(redact func(string) string) (notify.Sender, error) {
@@ -63,13 +63,13 @@ func (c Config) Fill(spec *notify.Spec) {
 	}}}
 }
 
-// sender runs the command, once at a time.
+// sender runs the command, one execution at a time.
 type sender struct {
 	config Config
 	redact func(text string) string
 
-	running chan struct{}   // capacity 1: has an element while the command runs
-	stuck   <-chan struct{} // closed when a killed command has ended; nil without one. Who put the element in running has it
+	running chan struct{}   // capacity 1: holds an element while the command runs
+	stuck   <-chan struct{} // closed when a killed command has exited; nil without one; guarded by the element in running
 }
 
 // Send implements notify.Sender.
@@ -96,7 +96,7 @@ func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
 	return nil
 }
 
-// run runs the command for one notice. It needs running.
+// run runs the command for one notice. The caller must hold the element in running.
 func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	plan, err := s.config.plan(environment(n)).Plan()
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	output, began := &command.Output{Max: maxOutput, Last: true}, time.Now()
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck
-	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become a rune of three
+	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become three
 	switch {
 	case err != nil:
 		return err
@@ -120,9 +120,9 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	return nil
 }
 
-// environment returns what a command learns of a notice: its Texts, and all of it as JSON.
+// environment returns the environment of a command: the Texts of a notice, and the notice as JSON.
 func environment(n *notify.Notice) map[string]string {
-	text, _ := json.Marshal(n) // has no error
+	text, _ := json.Marshal(n) // cannot fail
 	env := map[string]string{"SONDE_NOTICE": string(text)}
 	for name, value := range n.Texts() {
 		env["SONDE_"+strings.ToUpper(strings.Replace(name, "At", "_At", 1))] = strings.ReplaceAll(value, "\x00", "\ufffd")

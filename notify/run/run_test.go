@@ -28,10 +28,10 @@ func notice() notify.Notice {
 	}
 }
 
-// The command reads what a webhook would get. One that reads nothing, or a part, is well.
+// The command reads the JSON that a webhook would get. A command that reads nothing, or only a part, succeeds as well.
 func TestTheCommandReadsTheNotice(t *testing.T) {
 	dir, n := t.TempDir(), notice()
-	n.Labels["long"] = strings.Repeat("x", 100<<10) // more than a pipe takes
+	n.Labels["long"] = strings.Repeat("x", 100<<10) // more than fits into a pipe
 	for _, script := range []string{`cat > "$0/in"`, `true`, `exec <&-`, `head -c 1`} {
 		s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script, dir}})
 		if err := s.Send(t.Context(), []notify.Notice{n}); err != nil {
@@ -43,8 +43,7 @@ func TestTheCommandReadsTheNotice(t *testing.T) {
 	}
 }
 
-// The command learns what is told by its environment. Nothing that a target has answered becomes an
-// argument.
+// The command gets the notice through its environment. Responses of a target never become arguments.
 func TestTheCommandHasTheNoticeInItsEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	script := `printf '%s\n' "$SONDE_NAME $SONDE_STATUS $SONDE_STATE $SONDE_DETAIL" "$1" > "$0/out"; printf %s "$SONDE_NOTICE" > "$0/notice"`
@@ -83,7 +82,7 @@ func TestTheExitStatusDecides(t *testing.T) {
 	}
 }
 
-// What must not be shown is replaced before the text is cut, whose end is kept.
+// Sensitive values are replaced before the text is truncated to its end.
 func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
 	script := `printf 'first\n` + notifytest.Sensitive + `'; printf 'x%.0s' $(seq 192); exit 1`
 	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script}})
@@ -93,7 +92,7 @@ func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
 	}
 }
 
-// A command that takes too long is killed with all that it has started.
+// A command that takes too long is killed with its descendants.
 func TestTheProcessGroupIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "alive")
@@ -102,7 +101,7 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Send(ctx, []notify.Notice{notice()}) }()
 	testsync.Until(t, "the FIFO", func() bool { _, err := os.Stat(fifo); return err == nil })
-	read, err := os.Open(fifo) // returns once the processes have it open, and ends when none has
+	read, err := os.Open(fifo) // returns once the processes have it open; reading ends when none has
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,7 @@ func TestACommandThatWritesWithoutEndIsKilled(t *testing.T) {
 	}
 }
 
-// So is what has left its process group, also after a success.
+// Processes that have left its process group are killed as well, even after a success.
 func TestNothingOutlivesTheCommand(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("setsid is missing, or this is not Linux")
@@ -146,7 +145,7 @@ func TestNothingOutlivesTheCommand(t *testing.T) {
 	testsync.Until(t, "its end", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// One that is not needed any more does not wait for a command that runs for another notice.
+// A canceled notice does not wait for a command that runs for another notice.
 func TestANoticeThatIsNotNeededDoesNotWaitForAnother(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "alive")
 	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; exec sleep 1000`, fifo}})

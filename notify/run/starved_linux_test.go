@@ -24,6 +24,6 @@ func TestTheErrorSaysThatTheCommandWasStarved(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		err := s.Send(ctx, []notify.Notice{notice()})
-		return err != nil && strings.Contains(err.Error(), "killed after its timeout; for ") // others are about the start
+		return err != nil && strings.Contains(err.Error(), "killed after its timeout; for ") // other errors are about the start
 	})
 }

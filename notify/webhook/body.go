@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// parseBody reads the argument body: JSON with variables in its texts. It returns nil for none.
+// parseBody parses the argument body: JSON with variables in its texts. It returns nil for an empty text.
 func parseBody(text string) (body any, err error) {
 	if text == "" {
 		return nil, nil
@@ -32,7 +32,7 @@ func parseBody(text string) (body any, err error) {
 	return body, checkVariables(body)
 }
 
-// checkVariables returns an error about a variable that does not exist.
+// checkVariables returns an error for an unknown variable.
 func checkVariables(v any) (err error) {
 	_ = walk(v, func(text string) string {
 		rest := strings.ReplaceAll(text, "$$", "")
@@ -50,7 +50,7 @@ func checkVariables(v any) (err error) {
 	return err
 }
 
-// walk returns a JSON value whose texts are what a function makes of them.
+// walk returns a JSON value in which a function has replaced each text.
 func walk(v any, of func(string) string) any {
 	switch v := v.(type) {
 	case string:
@@ -89,7 +89,7 @@ func render(body any, n *notify.Notice) ([]byte, error) {
 	}))
 }
 
-// addMissingLabels makes labels to which a text refers, and which a subject does not have, empty.
+// addMissingLabels adds empty values for the labels to which a text refers and which the subject does not have.
 func addMissingLabels(text string, values map[string]string) {
 	for _, after := range strings.Split(text, "$(")[1:] {
 		name, _, closed := strings.Cut(after, ")")

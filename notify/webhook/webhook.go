@@ -1,8 +1,8 @@
-// Package webhook tells a receiver by HTTP requests with JSON, one for each notice, signed as
-// Standard Webhooks has it (https://www.standardwebhooks.com).
+// Package webhook notifies a receiver by HTTP requests with JSON, one for each notice, signed according to Standard
+// Webhooks (https://www.standardwebhooks.com).
 //
 //	webhook.go  Config, and the requests
-//	body.go     what a request has in its body
+//	body.go     the body of a request
 package webhook
 
 import (
@@ -39,14 +39,14 @@ type Config struct {
 	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the receiver, and which client certificate to present"`
 }
 
-// Bounds of a Config.
+// Limits and defaults of a Config.
 const (
 	defaultTimeout = 10 * time.Second
 	minSecret      = 16 // bytes
 	maxBody        = 16 << 10
 )
 
-// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+// Check returns the error of an invalid configuration: a *probe.FieldError, or nil.
 func (c Config) Check() error {
 	if err := limits.Check(c, "").Err(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c Config) Check() error {
 	return c.http().Check("url")
 }
 
-// key returns the key of signatures, or nil.
+// key returns the signing key, or nil.
 func (c Config) key() ([]byte, error) {
 	if c.Secret == "" {
 		return nil, nil
@@ -82,7 +82,7 @@ func (c Config) http() notify.HTTP {
 	return notify.HTTP{URL: c.URL, Token: c.Token, Headers: c.Headers, TLS: c.TLS, Auth: httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}}
 }
 
-// Fill sets what the output decides of a notifier. The configuration must have passed Check.
+// Fill sets the parts of a notifier that depend on the output. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1
 	spec.Files = c.http().Files()
@@ -104,7 +104,7 @@ type sender struct {
 	client *notify.Client
 	resend time.Duration
 	key    []byte // nil: requests are not signed
-	body   any    // a JSON value with variables; nil for all of them
+	body   any    // a JSON value with variables; nil for an object of all of them
 }
 
 // Close implements io.Closer.
@@ -124,7 +124,7 @@ func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
 	return nil
 }
 
-// headers returns the headers by which a receiver can tell requests apart and verify them.
+// headers returns the headers with which a receiver can identify and verify requests.
 func (s *sender) headers(n *notify.Notice, body []byte, now time.Time) http.Header {
 	id, at := s.noticeID(n, now), strconv.FormatInt(now.Unix(), 10)
 	h := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {at}}
@@ -136,8 +136,8 @@ func (s *sender) headers(n *notify.Notice, body []byte, now time.Time) http.Head
 	return h
 }
 
-// noticeID returns what is the same each time that a request is made again, and differs from all
-// others: also from those by which the notice was told before, if it is repeated, or has other labels.
+// noticeID returns an ID that is the same for all attempts to send a notice, and unique otherwise: a repetition of the
+// notice, or one with other labels, has a different ID.
 func (s *sender) noticeID(n *notify.Notice, now time.Time) string {
 	var repetition int64
 	if n.Repeated {

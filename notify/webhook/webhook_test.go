@@ -26,7 +26,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/notifytest"
 )
 
-// request is what a receiver has got.
+// request is a request that a receiver has got.
 type request struct {
 	http.Header
 	body string
@@ -82,7 +82,7 @@ func TestTheBodyIsJSONWithWhatIsTold(t *testing.T) {
 	}
 }
 
-// A receiver verifies a request as Standard Webhooks says, and knows one that comes again.
+// A receiver verifies a request according to Standard Webhooks, and recognizes repeated ones.
 func TestRequestsAreSigned(t *testing.T) {
 	key := []byte("0123456789abcdef")
 	for _, secret := range []string{string(key), "whsec_" + base64.StdEncoding.EncodeToString(key)} {
@@ -91,7 +91,7 @@ func TestRequestsAreSigned(t *testing.T) {
 		other.At = other.At.Add(time.Second)
 		again := notice()
 		again.Repeated = true
-		moved := notice() // of a target whose labels have changed since
+		moved := notice() // the labels of the target have changed since
 		moved.Labels = map[string]string{"team": "other"}
 		for _, n := range []notify.Notice{notice(), notice(), other, again, moved} {
 			if err := s.Send(t.Context(), []notify.Notice{n}); err != nil {
@@ -160,7 +160,7 @@ func TestARenewedCertificateReplacesTheNotifier(t *testing.T) {
 }
 
 func TestAReceiverThatIsNotVerifiedMayHaveTheCertificateOfAnAppliance(t *testing.T) {
-	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/engine
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{dialtest.WithNegativeSerial(t, dialtest.NewAuthority(t).Sign(t, time.Hour, "localhost"))}}
 	server.StartTLS()
@@ -220,7 +220,7 @@ func TestConfigurationsAreChecked(t *testing.T) {
 	}
 }
 
-// Whatever a target answers, the body of a request is JSON, and a text of it never adds a field.
+// Whatever a target's responses, the body of a request is JSON, and a text in it never adds a field.
 func FuzzBody(f *testing.F) {
 	f.Add(`{"text": "$(summary): $(detail)"}`, `", "admin": true, "x": "`)
 	f.Add(`["$(labels.team)"]`, "$(detail)\x00\xff")
@@ -267,7 +267,8 @@ func shape(t *testing.T, text []byte) string {
 	return string(out)
 }
 
-// A receiver that repeats the credentials of a request does not get them into logs, and one that redirects gets them once.
+// If a receiver repeats the credentials of a request, they do not get into logs; if it redirects, it gets them only
+// once.
 func TestCredentialsAreSentAndNotShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("geheim\n"), 0o600); err != nil {

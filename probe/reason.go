@@ -180,7 +180,7 @@ const (
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
 	ReasonNotConfigured   Reason = "cluster.not_configured"   // no instance is known: the target is missing in the files of the engine that owns it
 	ReasonGray            Reason = "cluster.gray"             // this engine gets no response from the target, but another one does
-	ReasonQuorumGray      Reason = "quorum.gray"              // the engines of a quorum disagree: for a failure, most report that it fails; for a warning, only a minority does
+	ReasonQuorumGray      Reason = "quorum.gray"              // the engines of a quorum disagree: for a failure, most report that it fails; for a warning, some do
 )
 
 // IsDisputed reports whether the engines of a fleet disagree about the target. One of them may be at fault, and the target still

@@ -128,8 +128,8 @@ func (m *summaries) setDampings(of map[string]probe.Damping, restored map[string
 	}
 }
 
-// restorePenalties sets the penalties of damped targets to those stored by another engine, unless their own ones are from later
-// flaps.
+// restorePenalties sets the penalties of targets with a damping rule to those stored by another engine, except where a target's
+// own penalty is from a later flap.
 func (m *summaries) restorePenalties(restored map[string]verdict.Penalty) {
 	for target, penalty := range restored {
 		d := m.registry.dampingOf(target)
@@ -159,7 +159,7 @@ func (m *summaries) countFlap(t *target, slots []*slot, own probe.TargetState, s
 	if d == nil || !verdict.IsFlap(t.current().brief(), own) || m.doubtsTarget(t, slots, now) {
 		return false
 	}
-	at := toClock(m.clock, m.clock.Time(now).Truncate(time.Millisecond)) // as stored for other engines, so that they show the same time
+	at := toClock(m.clock, m.clock.Time(now).Truncate(time.Millisecond)) // the precision stored for other engines
 	next := verdict.AfterFlap(d.rule, d.penalty, at)
 	begins = next.IsDamped() && !d.penalty.IsDamped()
 	m.flaps++

@@ -17,7 +17,7 @@ import (
 type dependencies struct {
 	of         map[string][]string // by target: the targets that it depends on
 	dependents map[string][]string // by target: the targets that depend on it
-	others     *Engine             // another engine that may have some of the dependencies, see FollowDependencies; nil if there is none
+	others     *Engine             // engine that may have more of them, see FollowDependencies; may be nil
 	delay      time.Duration       // until others shows a change
 }
 

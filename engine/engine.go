@@ -21,7 +21,7 @@
 //	owner.go        Owner: one of several parties that share an engine
 //	plan.go         plans Apply and Change: compares the desired set with the existing probes
 //	memory.go       Memory: the state of a probe that another engine can resume from
-//	preview.go      Preview: what an Apply would do
+//	preview.go      Preview: the effect of a change
 //	snapshot.go     Snapshot
 //	spec.go         the part of probes that can be shared: rule, handler, target settings
 //	report.go       Report and Trigger: input from drivers and users

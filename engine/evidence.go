@@ -5,7 +5,7 @@ import "github.com/sonde-probe/sonde/probe"
 // The reasons that only an engine uses.
 const (
 	reasonPanic    probe.Reason = "handler.panic"    // the handler panicked
-	reasonStalled  probe.Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of CPU time
+	reasonStalled  probe.Reason = "engine.stalled"   // the engine lost a notable part of the timeout: stopped, or short of CPU time
 	reasonIsolated probe.Reason = "engine.isolated"  // no target responds, or no name server: the engine is cut off from them
 	reasonSlow     probe.Reason = "target.slow"      // a warning: the attempt passed, and took longer than Rule.WarnAfter
 	reasonRisen    probe.Reason = "target.risen"     // a warning: the level of Rule.WarnOnRise has risen

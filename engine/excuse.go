@@ -57,7 +57,7 @@ func excuseClaimed(res probe.Result, lost int64, timeout time.Duration) probe.Re
 	return stalledFor("the handler could not run", time.Duration(lost), res)
 }
 
-// stalledFor returns an unknown result for a try that is no evidence about its target, since what was the case for the time lost.
+// stalledFor returns an unknown result for a try that is no evidence about its target. what is the cause, which lasted for lost.
 func stalledFor(what string, lost time.Duration, res probe.Result) probe.Result {
 	r := probe.Broken(reasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
 	r.Timings = res.Timings

@@ -23,7 +23,7 @@ const (
 // be made again; the target was ejected, damped or paused, or that has ended; or an instance has started or ended, or has changed
 // in a way that affects the state of the target. It can be encoded as JSON.
 type Transition struct {
-	Seq   uint64            `json:"seq,omitempty"` // sequence number: greater than that of all earlier transitions of any target, even across engines
+	Seq   uint64            `json:"seq,omitempty"` // sequence number across all targets and engines: always increasing
 	At    time.Time         `json:"at"`
 	State probe.TargetState `json:"state"` // of the target, after the transition
 
@@ -35,7 +35,7 @@ type Transition struct {
 	Name     string        `json:"name,omitempty"`
 	Verdict  probe.Verdict `json:"verdict,omitempty"`
 	Previous probe.Verdict `json:"previous,omitempty"`
-	Attempts int32         `json:"attempts,omitempty"` // consecutive attempts that decided, which is the threshold; 0 for a change by the instance, or with the policy "evidence"
+	Attempts int32         `json:"attempts,omitempty"` // consecutive attempts that decided; 0 if the instance did, or by "evidence"
 	Policy   probe.Policy  `json:"policy,omitempty"`   // policy by which attempts decided
 	Blind    bool          `json:"blind,omitempty"`    // attempts cannot be made: see Status.Blind
 	Warns    bool          `json:"warns,omitempty"`    // the probe warns: see Status.Warned

@@ -42,7 +42,7 @@ func resultAttrs(res *probe.Result, detailed bool) []slog.Attr {
 func newVerdictLine(s *slot, f *folded, res *probe.Result) logLine {
 	id, state, before, isFirst := s.id(), f.state, f.previous.Verdict, f.first
 	var result probe.Result
-	attempts, why := int32(0), probe.Reason("instance") // consecutive attempts that decided, 0 with the policy "evidence"; the instance's reason
+	attempts, why := int32(0), probe.Reason("instance") // attempts that decided, 0 by "evidence"; reason of the instance
 	if res != nil {
 		result, attempts = *res, s.spec.Load().rule.DecidingRun(state.Last)
 	} else if in := s.target.current(); in.note != nil {

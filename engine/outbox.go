@@ -13,7 +13,7 @@ const (
 	RecordHistory  Record = iota + 1 // see Records.History: there is a new Transition
 	RecordUptime                     // see Records.SavedUptime: the state has changed
 	RecordPenalty                    // see Records.Penalty: it has changed other than by its decay
-	RecordOutcomes                   // see Records.Outcomes: a run has begun or doubled in length, which is often enough to write them to disk
+	RecordOutcomes                   // see Records.Outcomes: a run has begun, or has doubled in length
 )
 
 // outbox queues the effects of changes made while scheduler.mu is held, in order: log lines, changed records, questions, and

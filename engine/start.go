@@ -249,7 +249,8 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 		s.flags.set(failureAnswered, isAnswer(res, true))
 	}
 	a.countWaived(res)
-	if isUnwell(res.Reason) && !a.waived && !res.Denied { // for a denied attempt, a degraded engine could not restart the target that may have exhausted the processes
+	// Denied does not count: a degraded engine could not restart the target that may have used up the processes.
+	if isUnwell(res.Reason) && !a.waived && !res.Denied {
 		sc.monitor.Blame(now)
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)

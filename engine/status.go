@@ -18,15 +18,17 @@ type Status struct {
 	Instance   string        // ID of the instance that Verdict is about; empty before the first instance
 	Verdict    probe.Verdict // published verdict
 	Decided    bool          // attempts on Instance have decided a verdict; otherwise Verdict is the initial one
-	Warned     bool          // it passes with warnings, which count like failures (see verdict.Warnings), or it fails with the effect probe.EffectWarn
-	Blind      bool          // attempts cannot be made, for a reason other than the engine's own: as many consecutive ones were unknown as failures would make the probe fail
-	Tried      probe.Outcome // best outcome that has counted with the current handler, rule and target: Success, Failure, or Unknown before the first
+	Warned     bool          // it passes with warnings (see verdict.Warnings), or fails with the effect probe.EffectWarn
+	Blind      bool          // as many attempts in a row could not be made as failures would decide: see verdict.Blinds
+	Tried      probe.Outcome // best outcome that counted with the current handler, rule and target; Unknown before the first
 	Definition uint32        // of the probe: see func Definition
 	Since      time.Time     // when Verdict was published
 	Changes    uint64        // number of changes of Verdict or Instance; a gap tells a subscriber that it missed some
 
-	Last       probe.Outcome      // Success or Failure: the outcome of the current run
-	Run        int32              // consecutive attempts with the outcome Last, without failures that did not count; with the policy "evidence" the score, from 0 to probe.MaxScore: a passing probe fails at the maximum, a failing one passes at 0
+	Last probe.Outcome // Success or Failure: the outcome of the current run
+	// Run is the number of consecutive attempts with the outcome Last, without failures that did not count. With the policy
+	// "evidence" it is the score, from 0 to probe.MaxScore: a passing probe fails at the maximum, a failing one passes at 0.
+	Run        int32
 	Errors     int32              // consecutive attempts with the outcome Unknown
 	OnHold     bool               // no attempts until there is a new instance
 	WaitReason verdict.WaitReason // why the probe makes no attempts; NotWaiting if it makes attempts

@@ -22,7 +22,7 @@ const (
 	maxUptimes   = 32 << 20 // bytes for all targets; above it, those of arbitrary targets are discarded
 	uptimeBytes  = 200      // for one target, in addition to its name, spans and hours
 	stateBits    = 5        // of the state in a span
-	resumeWithin = 600      // seconds after RestoreUptimes in which a target resumes; if it is reported later, another engine had it in the meantime
+	resumeWithin = 600      // seconds after RestoreUptimes in which a target resumes; later, another engine had it
 )
 
 // Uptime has the states of a target in the last 24 hours, and its availability. States count as up (ready, degraded, completed),
@@ -79,7 +79,7 @@ type uptime struct {
 	Spans []byte            `json:"states"` // each finished span, the oldest first, as a varint: seconds<<stateBits | state
 	Since int64             `json:"since"`  // when the last of Spans ended
 	State probe.TargetState `json:"state"`  // since then
-	Hours [][3]int64        `json:"hours"`  // hours in which the target was not always up: hours since 1970, seconds down, seconds that do not count
+	Hours [][3]int64        `json:"hours"`  // not entirely up: hours since 1970, seconds down, seconds uncounted
 
 	counted  int   // bytes included in uptimes.size
 	restored int64 // when it was restored, until the target is reported; 0 if it was not restored

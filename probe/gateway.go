@@ -10,7 +10,7 @@ const (
 	GatewayUndecided GatewayState = iota // not known yet: keep the previous decision
 	GatewayReady                         // accepts requests
 	GatewayDegraded                      // accepts requests, but a readiness probe warns: send it fewer
-	GatewayDraining                      // its instance is terminating, or the target is paused: no new requests, but requests in progress may finish
+	GatewayDraining                      // terminating or paused: no new requests, but requests in progress may finish
 	GatewayDown                          // accepts no requests
 )
 

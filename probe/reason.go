@@ -29,13 +29,13 @@ func (r Reason) IsPlanned() bool {
 // Reasons of the engine itself, and reasons that concern the target's definition.
 const (
 	ReasonStopped    Reason = "engine.stopped"     // the attempt was cancelled: the probe was changed, or the engine stopped
-	ReasonResolver   Reason = "engine.resolver"    // the name server is not known, since resolv.conf has changed or cannot be read, or none of several name servers responds
+	ReasonResolver   Reason = "engine.resolver"    // the name server is not known (see resolv.conf), or none of several responds
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
-	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by this machine's clock, which is in doubt: it was set, or is before the build date of this program
-	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat is due yet since the engine began to listen, or since the instance started
-	ReasonPermission Reason = "engine.permission"  // the system does not permit the engine to make such attempts: to send ICMP, or to enter a network namespace
-	ReasonNetwork    Reason = "engine.network"     // this machine lacks the network namespace or the interface of the target's network block
-	ReasonNoQuorum   Reason = "engine.no_quorum"   // of the engines that probe the target together, too few have a vote that counts, or as many pass as fail
+	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now, but the clock is in doubt
+	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat is due yet since the engine listens, or since the instance started
+	ReasonPermission Reason = "engine.permission"  // the system does not permit such attempts: to send ICMP, or to enter a namespace
+	ReasonNetwork    Reason = "engine.network"     // the network namespace or interface of the target's network block is missing
+	ReasonNoQuorum   Reason = "engine.no_quorum"   // of the vantages, too few have a vote that counts, or as many pass as fail
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that this attempt is not allowed to reach
@@ -102,7 +102,7 @@ const (
 	ReasonTCPUnreachable Reason = "tcp.unreachable" // no route to the host or network
 	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed the connection before it responded
 	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
-	ReasonTCPLoss        Reason = "tcp.loss"        // a warning: the peer responded late, after this machine had retransmitted segments
+	ReasonTCPLoss        Reason = "tcp.loss"        // a warning: the peer responded late, after segments had been retransmitted
 	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: its source address, ports, routes or firewall
 
 	reasonUDPRefused     Reason = "udp.refused"     // no process receives on the port, as reported by the host
@@ -136,7 +136,7 @@ const (
 	ReasonICMPTTLExceeded Reason = "icmp.ttl_exceeded" // the request passed more routers than its TTL allows
 	ReasonICMPTooBig      Reason = "icmp.too_big"      // the request does not fit through a network on the way
 	ReasonICMPFailed      Reason = "icmp.failed"       // any other error
-	ReasonICMPSource      Reason = "icmp.source"       // this machine could not send: its source address, routes or firewall, or the address is a broadcast address
+	ReasonICMPSource      Reason = "icmp.source"       // this machine could not send: source address, routes, firewall or broadcast address
 
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
@@ -145,9 +145,9 @@ const (
 
 // Reasons of a container runtime or service manager: why it did not do what a driver or an attempt requested.
 const (
-	ReasonRuntimeUnavailable Reason = "runtime.unavailable"  // its socket does not exist or refuses connections, or it closed the connection
+	ReasonRuntimeUnavailable Reason = "runtime.unavailable"  // its socket does not exist or refuses or closes the connection
 	ReasonRuntimeTimeout     Reason = "runtime.timeout"      // it did not respond in time
-	ReasonRuntimePermission  Reason = "runtime.permission"   // the engine is not permitted to connect to its socket, or to make the request
+	ReasonRuntimePermission  Reason = "runtime.permission"   // the engine is not permitted to connect, or to make the request
 	ReasonRuntimeNoContainer Reason = "runtime.no_container" // it has no such container, or several that match
 	ReasonRuntimeNoUnit      Reason = "runtime.no_unit"      // systemd has no such unit, or cannot load it
 	ReasonRuntimeFailed      Reason = "runtime.failed"       // it responded with any other error
@@ -159,28 +159,32 @@ const (
 	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
 	ReasonStarting        Reason = "restart.starting"         // the process runs, but has not reported yet that it is ready
 	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator stopped the target
-	ReasonNotRunning      Reason = "restart.not_running"      // the container exists, but exited on its own, and its runtime does not restart it
-	ReasonRuntimeStop     Reason = "restart.runtime_stop"     // somebody stopped the instance with a command of its runtime, such as docker stop
-	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is being, or was, terminated because an operator requested a restart, here or with a command of its runtime
-	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited in quick succession; this one has not yet run for as long as the back-off before it
-	ReasonDegraded        Reason = "restart.engine_degraded"  // the instance fails, and its restart waits until the engine is no longer degraded: see engine.Engine.Doubts
-	ReasonDependency      Reason = "restart.dependency"       // the instance fails, and its restart waits until no target that it depends on is in trouble
-	ReasonPaused          Reason = "restart.paused"           // the instance fails, and its restart waits until the target is no longer paused by an operator
-	ReasonMaintenance     Reason = "restart.maintenance"      // the instance fails, and its restart waits until the maintenance of the target ends
-	ReasonOwnership       Reason = "restart.ownership"        // the instance fails, and its restart waits until this engine or another one of the fleet owns the target and may act; with a quorum, until enough vantages report that it fails
-	ReasonDamped          Reason = "restart.damped"           // the instance fails, and its restart waits until the target, which flapped, is no longer damped
-	ReasonFloor           Reason = "restart.floor"            // the instance fails but takes requests, and its restart waits until its group has enough ready members without it
-	ReasonBudget          Reason = "restart.budget"           // the instance fails, and its restart waits for the restart budget
-	ReasonReload          Reason = "restart.reload"           // the instance fails a probe that a reload or a push changed, and its restart waits while too many of the changed probes fail and have never succeeded
-	ReasonEnding          Reason = "restart.ending"           // the instance failed and is being terminated
-	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured
-	ReasonShutdown        Reason = "restart.shutdown"         // the instance is being, or was, terminated because the engine shuts down; the next engine starts another one
-	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
-	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other one will follow
-	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
-	ReasonNotConfigured   Reason = "cluster.not_configured"   // no instance is known: the target is missing in the files of the engine that owns it
-	ReasonGray            Reason = "cluster.gray"             // this engine gets no response from the target, but another one does
-	ReasonQuorumGray      Reason = "quorum.gray"              // the engines of a quorum disagree: for a failure, most report that it fails; for a warning, some do
+	ReasonNotRunning      Reason = "restart.not_running"      // the container exited on its own, and its runtime does not restart it
+	ReasonRuntimeStop     Reason = "restart.runtime_stop"     // a command of the runtime, such as docker stop, stopped the instance
+	ReasonOperatorRestart Reason = "restart.operator_restart" // an operator requested a restart, here or with a command of the runtime
+	ReasonCrashLoop       Reason = "restart.crash_loop"       // instances exit in quick succession; this one has not outlived the back-off
+
+	// The instance fails, and its restart waits:
+	ReasonDegraded    Reason = "restart.engine_degraded" // until the engine no longer doubts the failure: see engine.Engine.Doubts
+	ReasonDependency  Reason = "restart.dependency"      // until no target that it depends on is in trouble
+	ReasonPaused      Reason = "restart.paused"          // until the target is no longer paused by an operator
+	ReasonMaintenance Reason = "restart.maintenance"     // until the maintenance of the target ends
+	ReasonOwnership   Reason = "restart.ownership"       // until an engine owns the target and may act; with a quorum, until enough vantages agree
+	ReasonDamped      Reason = "restart.damped"          // until the target, which flapped, is no longer damped
+	ReasonFloor       Reason = "restart.floor"           // until its group has enough ready members without it
+	ReasonBudget      Reason = "restart.budget"          // until the restart budget allows a restart
+	ReasonReload      Reason = "restart.reload"          // while too many probes changed by the same reload or push fail
+
+	// Other reasons.
+	ReasonEnding        Reason = "restart.ending"         // the instance failed and is being terminated
+	ReasonEnded         Reason = "restart.ended"          // the instance was terminated: it failed, or was no longer configured
+	ReasonShutdown      Reason = "restart.shutdown"       // terminated because the engine shuts down; the next engine starts another
+	ReasonExited        Reason = "restart.exited"         // the instance exited on its own
+	ReasonCompleted     Reason = "restart.completed"      // the instance exited with status 0, and no other one will follow
+	ReasonNoStart       Reason = "restart.no_start"       // the instance could not be started
+	ReasonNotConfigured Reason = "cluster.not_configured" // no instance is known: the owning engine has no such target in its files
+	ReasonGray          Reason = "cluster.gray"           // this engine gets no response from the target, but another one does
+	ReasonQuorumGray    Reason = "quorum.gray"            // the engines of a quorum disagree: most see a failure, or some a warning
 )
 
 // IsDisputed reports whether the engines of a fleet disagree about the target. One of them may be at fault, and the target still

@@ -88,7 +88,7 @@ type Result struct {
 // not needed, is zero.
 type Timings struct {
 	Resolve   time.Duration // until a name server responded, if the host's name had to be resolved
-	Connect   time.Duration // until the transport was connected, or the attempt to connect ended without a response; 0 if it was refused
+	Connect   time.Duration // until the transport was connected, or failed without a response; 0 if it was refused
 	TLS       time.Duration // the TLS handshake
 	FirstByte time.Duration // from the end of the request to the first byte of the response
 

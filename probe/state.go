@@ -10,16 +10,16 @@ const (
 
 	// In trouble.
 	StateCannotStart    // an instance cannot be started
-	StateCrashLooping   // its instances exit, or are terminated, in quick succession; the next one waits for its back-off, or has not run for as long as that
+	StateCrashLooping   // its instances exit in quick succession; the next one waits, or has not outlived its back-off yet
 	StateExited         // its last instance exited with an error, and no other one will follow; or its container does not run
-	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: see the reasons from ReasonDegraded to ReasonReload
+	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: see ReasonDegraded to ReasonReload
 	StateFailing        // a startup or liveness probe fails
 	StateNotReady       // a readiness probe fails
-	StateBlind          // a probe's attempts cannot be made: as many consecutive ones were unknown as failures would decide; or the runtime of its instance does not respond
+	StateBlind          // too many attempts in a row could not be made, or the runtime of its instance does not respond
 
 	// Not in trouble.
 	StateUnreachable // it fails, or cannot be attempted, but a target that it depends on is in trouble and needs attention instead
-	StateDamped      // it flapped too often: it is neither reported nor restarted, and gateways send it no requests, until its penalty has decayed
+	StateDamped      // it flapped too often: until its penalty has decayed, it is not reported, restarted or sent requests
 	StatePaused      // an operator paused it, or it is under maintenance: no action is taken on it, whether it is well or not
 	StateStopped     // it is terminating or has ended, as requested
 	StateRestarting  // its instance ended, and the next one starts immediately

@@ -17,7 +17,7 @@ type Subject struct {
 	Lasting bool   // restored regardless of its age
 
 	Value func(name string) (value any, ok bool) // returns the value to store as JSON, and false if there is none: see Values.Value
-	Names func() []string                        // returns the names that may have a value; nil if there is only one value, without a name
+	Names func() []string                        // returns the names that may have a value; nil for a single value without a name
 
 	// Restore passes the values in the file, by name, to the part, if there are any: see RestoreAll. For shift see
 	// Restored.Shift. The error describes the values that cannot be read and are skipped. If Restore is nil, the part reads the

@@ -31,10 +31,10 @@ type State struct {
 	Verdict  probe.Verdict `json:"v,omitempty"`    // published verdict
 	Last     probe.Outcome `json:"l,omitempty"`    // Success or Failure; Unknown before the first
 	Policy   probe.Policy  `json:"p,omitempty"`    // policy by which Run is counted: that of the rule, once an attempt has counted
-	Run      int32         `json:"run,omitempty"`  // consecutive attempts with the outcome Last, without failures that did not count; with the policy "evidence" see Score
+	Run      int32         `json:"run,omitempty"`  // attempts in a row with the outcome Last, without uncounted failures; or see Score
 	Errors   int32         `json:"err,omitempty"`  // consecutive attempts with the outcome Unknown
 	OnHold   bool          `json:"hold,omitempty"` // no attempts until there is a new instance
-	Down     bool          `json:"down,omitempty"` // Verdict was published because the instance does not run, and not decided by attempts
+	Down     bool          `json:"down,omitempty"` // Verdict was published because the instance does not run
 }
 
 // Event is an input of Step: a look at the instance, or a finished attempt.

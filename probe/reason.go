@@ -136,7 +136,7 @@ const (
 	ReasonICMPTTLExceeded Reason = "icmp.ttl_exceeded" // the request passed more routers than its TTL allows
 	ReasonICMPTooBig      Reason = "icmp.too_big"      // the request does not fit through a network on the way
 	ReasonICMPFailed      Reason = "icmp.failed"       // any other error
-	ReasonICMPSource      Reason = "icmp.source"       // this machine could not send: source address, routes, firewall or broadcast address
+	ReasonICMPSource      Reason = "icmp.source"       // cannot send: source address, routes or firewall of this machine, or a broadcast
 
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
@@ -162,14 +162,14 @@ const (
 	ReasonNotRunning      Reason = "restart.not_running"      // the container exited on its own, and its runtime does not restart it
 	ReasonRuntimeStop     Reason = "restart.runtime_stop"     // a command of the runtime, such as docker stop, stopped the instance
 	ReasonOperatorRestart Reason = "restart.operator_restart" // an operator requested a restart, here or with a command of the runtime
-	ReasonCrashLoop       Reason = "restart.crash_loop"       // instances exit in quick succession; this one has not outlived the back-off
+	ReasonCrashLoop       Reason = "restart.crash_loop"       // instances exit one after another; this one has not outlived its back-off
 
 	// The instance fails, and its restart waits:
 	ReasonDegraded    Reason = "restart.engine_degraded" // until the engine no longer doubts the failure: see engine.Engine.Doubts
 	ReasonDependency  Reason = "restart.dependency"      // until no target that it depends on is in trouble
 	ReasonPaused      Reason = "restart.paused"          // until the target is no longer paused by an operator
 	ReasonMaintenance Reason = "restart.maintenance"     // until the maintenance of the target ends
-	ReasonOwnership   Reason = "restart.ownership"       // until an engine owns the target and may act; with a quorum, until enough vantages agree
+	ReasonOwnership   Reason = "restart.ownership"       // until an engine owns the target and may act, and a quorum, if any, agrees
 	ReasonDamped      Reason = "restart.damped"          // until the target, which flapped, is no longer damped
 	ReasonFloor       Reason = "restart.floor"           // until its group has enough ready members without it
 	ReasonBudget      Reason = "restart.budget"          // until the restart budget allows a restart

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// counting is a StatefulHandler whose state is the number of its own attempts.
-// A probe passes only if it sees its own count.
+// counting is a StatefulHandler whose state is the number of its own attempts. A probe passes only if its handler has made all of
+// its attempts.
 type counting struct {
 	parent   *counting
 	made     []*counting // by ForProbe, in order

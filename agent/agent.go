@@ -1,7 +1,8 @@
-// Package agent brings one configuration into all parts of a program, or into none.
+// Package agent applies a configuration to all parts of a program, or to none.
 //
-// A Part prepares a change by Plan, which reads files and does everything else that can fail. The Agent plans all parts, and then
-// commits all changes or discards all. (It is no agent on a host; gateway/agent answers the agent checks of HAProxy.) Start, reload, push and pods are the same few lines:
+// The Plan of each Part prepares a change, which includes reading files and everything else that can fail. The Agent plans all
+// parts, and then commits or discards all changes. (The name has nothing to do with a host agent; gateway/agent answers the agent
+// checks of HAProxy.) Start, reload, push and pods all use the same few lines:
 //
 //	p, err := agent.Plan(next)
 //	if err != nil {
@@ -20,37 +21,37 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// Part is a component that a configuration changes while it runs.
+// Part is a component whose configuration can change while it runs.
 type Part struct {
 	Name string // of the part in errors, such as "notify"
 
-	// Plan prepares the change to next. Readers do not see the change before Commit. After an error
-	// the part is as it was.
+	// Plan prepares the change to next, which readers do not see before Commit. After an error the part is unchanged.
 	Plan func(next *config.Config) (Change, error)
 
-	// Run runs the part until ctx is done. An error ends the other parts, too. Nil for a part that only answers requests.
+	// Run runs the part until ctx is done. An error stops the other parts as well. Nil for a part that only handles requests.
 	Run func(ctx context.Context) error
 }
 
-// Change is what a Plan of a Part has prepared. Either Commit or Discard is called, once.
+// Change is a change prepared by the Plan of a Part. Either Commit or Discard is called, once.
 type Change struct {
-	Commit  func() // puts the change into use; it cannot fail
-	Discard func() // gives back what Plan has reserved, such as a lock; nil for nothing
+	Commit  func() // applies the change; it cannot fail
+	Discard func() // releases the resources that Plan reserved, such as a lock; may be nil
 
-	// Hold is called before the first Commit, if the part follows other parts: readers of the part do not see the changes of other
-	// parts before its own Commit, so that a configuration is one change for them. Nil for other parts.
+	// Hold is called before the first Commit, if the part depends on other parts: until its own Commit, readers of the part do
+	// not see the changes of other parts, so that a configuration appears as a single change. Nil for parts that do not depend on
+	// others.
 	Hold func()
 }
 
-// Agent has the parts of a program. One Plan at a time is prepared, and committed or discarded.
+// Agent has the parts of a program. Only one Plan at a time is prepared, and then committed or discarded.
 type Agent struct{ parts []Part }
 
-// New returns an Agent of parts. Their changes are committed in this order, so that a part that others refer to comes first.
-// They plan in the reverse order: what the first part locks is locked only briefly.
+// New returns an Agent of parts. Changes are committed in the order of parts, so a part that others refer to must precede them.
+// Parts plan in reverse order, so that locks taken by the first part are held only briefly.
 func New(parts ...Part) *Agent { return &Agent{parts} }
 
 // Plan is a configuration that all parts have prepared.
-type Plan struct{ changes []Change } // in the order of the parts; those that have not planned are zero
+type Plan struct{ changes []Change } // in the order of the parts; zero for parts without a plan
 
 // Plan prepares a configuration in all parts. After an error, which names the part, nothing has changed.
 func (a *Agent) Plan(next *config.Config) (*Plan, error) {
@@ -66,7 +67,7 @@ func (a *Agent) Plan(next *config.Config) (*Plan, error) {
 	return p, nil
 }
 
-// Commit commits the changes, in the order of the parts.
+// Commit commits the changes in the order of the parts.
 func (p *Plan) Commit() {
 	for _, c := range p.changes {
 		if c.Hold != nil {
@@ -87,7 +88,7 @@ func (p *Plan) Discard() {
 	}
 }
 
-// Run runs the parts until ctx is done or one of them returns an error, and returns the first error when all have ended.
+// Run runs the parts until ctx is done or one of them returns an error, and returns the first error after all parts have exited.
 func (a *Agent) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	for _, part := range a.parts {

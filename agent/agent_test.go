@@ -11,16 +11,16 @@ import (
 	"github.com/sonde-probe/sonde/config"
 )
 
-// part writes what happens to it into a list that all parts share.
+// part records its calls in a list that all parts share.
 type part struct {
 	name   string
 	list   *[]string
-	planNo error // of Plan
-	runNo  error // of Run
+	planNo error // returned by Plan
+	runNo  error // returned by Run
 	holds  bool
 }
 
-// of returns the part as the agent has it.
+// of returns the part in the form that an Agent uses.
 func (p *part) of() agent.Part { return agent.Part{Name: p.name, Plan: p.plan, Run: p.run} }
 
 func (p *part) plan(*config.Config) (agent.Change, error) {
@@ -49,7 +49,7 @@ var errBroken = errors.New("broken")
 
 func TestAConfigurationComesIntoAllPartsOrNone(t *testing.T) {
 	for name, test := range map[string]struct {
-		broken int // the part whose Plan fails, from 1; 0: none
+		broken int // index of the part whose Plan fails, from 1; 0 if none fails
 		commit bool
 		want   []string
 	}{

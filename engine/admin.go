@@ -2,15 +2,15 @@ package engine
 
 import "github.com/sonde-probe/sonde/probe"
 
-// Admin changes what is done about targets whatever their probes find out: pauses, dependencies, dampings and labels. It
-// changes no attempt and no verdict. All methods are safe for concurrent use by multiple goroutines.
+// Admin changes how targets are treated regardless of the results of their probes: pauses, dependencies, dampings and labels. It
+// affects neither attempts nor verdicts. All methods are safe for concurrent use by multiple goroutines.
 type Admin struct{ engine *Engine }
 
 // Admin returns the Admin of the engine's targets.
 func (e *Engine) Admin() Admin { return Admin{e} }
 
-// Withdraw says that what Report has said of a target's instance does not hold any more, unless the target has probes: one that
-// has left an engine may be back before who has reported its instance knows.
+// Withdraw cancels the last Report of a target's instance, unless the target has probes. It is for a target that left this
+// engine: the target may return before the reporter of its instance learns of that.
 func (a Admin) Withdraw(target string) {
 	sc := a.engine.scheduler
 	sc.mu.Lock()
@@ -20,8 +20,8 @@ func (a Admin) Withdraw(target string) {
 	}
 }
 
-// Records are what an engine remembers of its targets for the one that is started after it, beside the Memories of their
-// probes: transitions, outcomes and penalties. Config.Recorded is called when one has changed. All methods are safe for
+// Records are an engine's records about its targets that the next engine resumes from, in addition to the Memories of their
+// probes: transitions, outcomes and penalties. Config.Recorded is called when a record has changed. All methods are safe for
 // concurrent use by multiple goroutines.
 type Records struct{ engine *Engine }
 

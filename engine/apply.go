@@ -8,33 +8,26 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Apply changes the engine's probes, apart from those of Owners, to those of set. If it returns an error, it has
-// changed nothing. The error joins those of the first ten invalid probes, sorted, with
-// the names of the fields. The engine does not keep set.
+// Apply replaces the engine's probes, except those of Owners, by those of set. If it returns an error, nothing has changed. The
+// error joins the errors of the first ten invalid probes, sorted by ID, with the names of the fields. The engine does not retain
+// set.
 //
-// An unchanged probe keeps its state, its offset and its attempt in flight. A probe
-// with another rule, or other labels or further ports of its target, keeps its state and its run of equal
-// outcomes. A probe with
-// another handler or target starts a new run, and what it had published stands until
-// its next verdict (see verdict.Renew); but if the target's address or ports have
-// changed, nothing is known about it, and it is undecided (see
-// verdict.Relocate). The result of its attempt in flight is dropped, and so is that of
-// a removed probe.
+// An unchanged probe keeps its state, its offset and its attempt in flight. A probe keeps its state and its run of equal outcomes
+// if its rule changes, or if the labels of its target change or ports are added. A probe whose handler or target changes starts a
+// new run, and its published verdict remains until the next one (see verdict.Renew). If the target's address or ports have
+// changed, however, nothing is known about the new endpoint, and the probe becomes undecided (see verdict.Relocate). The result
+// of an attempt in flight of a replaced or removed probe is discarded.
 //
-// A probe is attempted once Report has been called for its target, or at once if that is
-// probe.Target.Static.
+// A probe is attempted once Report has been called for its target, or immediately if the target is Static.
 //
-// Probes may share a handler. Each probe of a probe.StatefulHandler gets one of its
-// own from ForProbe when it is added or replaced. A handler that is an io.Closer is
-// closed when the last probe that has it is removed or replaced and the attempts that
-// it makes have ended, and when Run ends; a StatefulHandler itself is not closed, only
-// the handlers made from it.
+// Probes may share a handler. A probe.StatefulHandler is not shared: each probe gets a handler of its own from ForProbe when the
+// probe is added or replaced. A handler that is an io.Closer is closed when its last probe has been removed or replaced and its
+// attempts have finished, and when Run ends. A StatefulHandler itself is not closed, only the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
 	return e.Change(Change{Set: set, All: true})
 }
 
-// change makes the changes of an owner's probes that draw plans, or none if it returns an
-// error.
+// change makes the changes to an owner's probes that draw plans. If it returns an error, it has changed nothing.
 func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	p, err := e.plan(own, draw)
 	if err != nil {
@@ -43,13 +36,13 @@ func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	return p.Commit(), nil
 }
 
-// plan locks applyMu until the plan is committed or discarded, unless it returns an error.
+// plan locks applyMu until the plan is committed or discarded, unless plan returns an error.
 func (e *Engine) plan(own *owner, draw func(p *plan) error) (*Planned, error) {
 	e.applyMu.Lock()
 	p := &Planned{plan: plan{engine: e, owner: own}}
 	isDrawn := false
 	defer func() {
-		if !isDrawn { // also after a panic of a handler
+		if !isDrawn { // also after a handler panicked
 			p.Discard()
 		}
 	}()
@@ -60,11 +53,10 @@ func (e *Engine) plan(own *owner, draw func(p *plan) error) (*Planned, error) {
 	return p, nil
 }
 
-// applyChunk is how many changes are made before other goroutines may have the lock.
+// applyChunk is the number of changes after which the lock is released for other goroutines.
 const applyChunk = 1024
 
-// chunkOf returns how many changes to make at once: applyChunk, and all others of the
-// last target.
+// chunkOf returns how many changes to make under one lock: applyChunk, plus the remaining changes of the last target.
 func chunkOf(changes []change) int {
 	n := min(len(changes), applyChunk)
 	for n < len(changes) && changes[n].id.Target == changes[n-1].id.Target {
@@ -73,8 +65,8 @@ func chunkOf(changes []change) int {
 	return n
 }
 
-// apply makes changes, which are sorted, and reconciles each target when all its
-// probes have changed. It changes the settings of targets, unless they are nil. It locks mu.
+// apply makes the given changes, which are sorted by target, and reconciles each target after all its probes have changed. It
+// also changes the settings of targets, unless targets is nil. It locks mu.
 func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -108,7 +100,7 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
 			sc.summaries.updateStateOf(c.slot.target, false)
-			if len(sc.subscribers.targets) > 0 && sc.registry.has(c.slot.target) { // its address or its labels may be other ones
+			if len(sc.subscribers.targets) > 0 && sc.registry.has(c.slot.target) { // its address or labels may have changed
 				sc.subscribers.notifyTarget(c.id.Target, probeChanged)
 			}
 		}
@@ -140,8 +132,8 @@ func (sc *scheduler) add(c change) *slot {
 	return s
 }
 
-// reportStatic reports the instance of a target that has a probe of a static target, if no
-// driver has reported one. It has run since an earlier engine if a Memory says so.
+// reportStatic reports the instance of a target with a static probe, unless a driver has reported one. If a Memory says that the
+// instance has run since an earlier engine, its Since is kept.
 func (sc *scheduler) reportStatic(t *target) {
 	if t.isReported() || !slices.ContainsFunc(sc.registry.probesOf(t), func(s *slot) bool { return s.spec.Load().target.Static }) {
 		return
@@ -153,8 +145,8 @@ func (sc *scheduler) reportStatic(t *target) {
 	sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.Time(since)})
 }
 
-// keepSummary keeps whether a target that loses a probe has started and is ready. If it
-// loses all of them, that stands until its instance is reported again.
+// keepSummary records whether a target that loses a probe has started and is ready. If the target loses all its probes, the
+// recorded values apply until its instance is reported again.
 func (t *target) keepSummary(slots []*slot) {
 	before := t.instance.Load()
 	if before == nil || before.kept {
@@ -165,7 +157,7 @@ func (t *target) keepSummary(slots []*slot) {
 	t.instance.Store(&in)
 }
 
-// dropSummary takes back what keepSummary has done, if the target still has probes.
+// dropSummary undoes keepSummary if the target still has probes.
 func (t *target) dropSummary(slots []*slot) {
 	if in := t.current(); in.kept && len(slots) > 0 {
 		next := *in
@@ -174,8 +166,7 @@ func (t *target) dropSummary(slots []*slot) {
 	}
 }
 
-// forgetDecided forgets that it was known whether a target is ready, since what is probed
-// now is somewhere else.
+// forgetDecided discards the knowledge whether a target is ready, since its endpoint has changed.
 func (t *target) forgetDecided() {
 	if in := t.current(); in.decided {
 		next := *in
@@ -204,7 +195,7 @@ func (sc *scheduler) remove(s *slot) {
 	sc.subscribers.notifyProbe(s.id(), probeRemoved)
 }
 
-// adjust gives a probe another rule.
+// adjust replaces the rule of a probe, but not its handler or endpoint.
 func (sc *scheduler) adjust(s *slot, sp *spec) {
 	before := sc.timetable.schedule.Times(s.key).Period
 	s.mu.Lock()
@@ -223,7 +214,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	}
 }
 
-// replace gives a probe another handler or target.
+// replace replaces the handler or target of a probe.
 func (sc *scheduler) replace(c change) {
 	s := c.slot
 	sc.drop(s)

@@ -155,7 +155,7 @@ func TestATargetWithoutProbesIsRemoved(t *testing.T) {
 		if _, ok := e.Target("web"); ok {
 			t.Error("an endpoint without probes is still there")
 		}
-		e.Report(instance("b")) // a process goes on to be supervised
+		e.Report(instance("b")) // a process becomes supervised
 		if tg, ok := e.Target("web"); !ok || !tg.Ready {
 			t.Errorf("got %+v", tg)
 		}
@@ -260,19 +260,19 @@ func TestOnlyAsManyIdleInstancesAreKeptAsThereWereProbes(t *testing.T) {
 				probed++
 			}
 		}
-		if probed != kept+1 { // the last one never lost its probe
+		if probed != kept+1 { // the last target never lost its probe
 			t.Errorf("%d instances were kept, want %d", probed-1, kept)
 		}
 	})
 }
 
-// What a driver removes stays as it was, and is never ready while it terminates.
+// After the removal of its probes, a target keeps its state, but it is never ready while it terminates.
 func TestATargetThatLosesItsProbesIsNotReadyForThat(t *testing.T) {
 	cases := []struct {
 		name              string
 		startup           probe.Outcome
 		readiness         probe.Outcome
-		started, ready    bool // when the probes are gone
+		started, ready    bool // after the probes were removed
 		terminatesStarted bool
 	}{
 		{"a healthy one", probe.Success, probe.Success, true, true, true},
@@ -323,7 +323,7 @@ func TestATargetThatGoesOnWithoutProbesIsReadyWhenItIsReportedAgain(t *testing.T
 	})
 }
 
-// connector is a handler that knows where it connects.
+// connector is a handler with an endpoint.
 type connector struct {
 	*script
 	host, port string
@@ -440,7 +440,7 @@ func TestAnotherAddressIsNotKnownToPass(t *testing.T) {
 	}
 }
 
-// closing is a handler that notes when it is used and closed.
+// closing is a handler that records when it is used and closed.
 type closing struct {
 	release chan struct{}
 	running atomic.Int32
@@ -452,7 +452,7 @@ func (c *closing) Probe(context.Context, probe.Target) probe.Result {
 	c.misused.Store(c.misused.Load() || c.closed.Load() > 0)
 	c.running.Add(1)
 	defer c.running.Add(-1)
-	<-c.release // whatever the context says
+	<-c.release // ignores the context
 	return probe.Succeed("")
 }
 

@@ -15,68 +15,64 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// judged is the part of an attempt by which its result is judged, also when it has ended
-// before.
+// judged is the part of an attempt that is needed to judge its result, which may happen after the attempt has finished.
 type judged struct {
 	slot     *slot
 	spec     *spec
-	instance string // its ID
-	next     int64  // the probe's regular time after it
+	instance string // ID of the instance
+	next     int64  // the probe's regular time after this attempt
 	counts   bool   // a failure counts
-	start    int64  // when it was begun to be made
+	start    int64  // when the attempt began
 	late     bool   // the last try ended after its deadline
 
-	level  float64 // what Rule.WarnOnRise is about; not a number if that is not known
-	uptime float64 // for Rule.MaxRestarts, likewise
+	level  float64 // value for Rule.WarnOnRise; NaN if unknown
+	uptime float64 // value for Rule.MaxRestarts; NaN if unknown
 
-	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
-	// claims and waived.
-	waivedBefore uint8 // how many of the probe's failures in a row were waived before
-	claims       bool  // the handler claims something
-	waived       bool  // a failure is unknown because of that
+	// Claims of the handler that this machine lacked resources: see probe.Result.Denied. The worker sets claims and waived.
+	waivedBefore uint8 // number of the probe's consecutive waived failures before this attempt
+	claims       bool  // the handler makes a claim
+	waived       bool  // a failure is unknown because of the claim
 }
 
-// attempt is an attempt in flight. It holds all that the attempt needs, so that the
-// slot can go on to another handler or instance without waiting for it.
+// attempt is an attempt in flight. It contains everything that the attempt needs, so that the slot can switch to another handler
+// or instance without waiting for the attempt.
 type attempt struct {
 	judged
-	lane      schedule.Lane // that it has a place in
+	lane      schedule.Lane // lane in which it occupies a place
 	canceled  bool          // guarded by scheduler.mu
-	unsettled bool          // it has ended, and its result is in isolation.unsettled
-	asked     bool          // likewise, and others were asked about it
-	lostAsked int64         // then: the monitor's lost time when the wait for an answer began
+	unsettled bool          // it has finished, and its result is in isolation.unsettled
+	asked     bool          // if unsettled: others were asked about it
+	lostAsked int64         // if asked: the monitor's lost time when the wait for an answer began
 
-	// The loop makes it, unless cancel is set. A worker needs only the Target.
+	// Used by the loop, unless cancel is set. A worker needs only the Target.
 	exchange
 
-	// A worker makes it, if cancel is set.
+	// Used by a worker; set if a worker makes the attempt.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wake   func() // nil unless the handler is a probe.WakingHandler
 
-	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if
-	// its handler may have kept a connection since then; otherwise negative.
+	// lostBefore is the monitor's lost time at the end of the probe's previous attempt, if its handler may have kept a connection
+	// since then; otherwise negative.
 	lostBefore int64
 }
 
-// unsettledBy returns an attempt that has ended with a result, and has only what is needed
-// to judge that later.
+// unsettledBy returns an attempt that has finished with the result res, and contains only the data needed to judge the result
+// later.
 func (a *attempt) unsettledBy(res *probe.Result) *attempt {
 	u := &attempt{judged: a.judged, unsettled: true}
 	u.Result = *res
 	return u
 }
 
-// maxTries is how many times an attempt is tried while its outcome is unknown
-// (maxProbeRetries in k8s.io/kubernetes/pkg/kubelet/prober).
+// maxTries is the maximum number of tries of an attempt while its outcome is unknown (maxProbeRetries in
+// k8s.io/kubernetes/pkg/kubelet/prober).
 const maxTries = 3
 
-// Once makes one attempt at p exactly as a running Engine does: with the rule's
-// timeout for each try, up to three tries in a row while the outcome is unknown,
-// and with a panic turned into an unknown outcome. It returns when the handler
-// has returned. A probe.StatefulHandler makes the attempt without state from
-// earlier ones. A failure because this process was stopped or short of processor time meanwhile is
-// unknown.
+// Once makes one attempt at p exactly as a running Engine does: with the rule's timeout for each try, with up to three tries
+// while the outcome is unknown, and with a panic converted to an unknown outcome. It returns after the handler has returned. A
+// probe.StatefulHandler makes the attempt without state from earlier attempts. A failure is unknown if this process was stopped
+// or short of CPU time during the attempt.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
 	clock, m := clock.New(), new(health.Monitor)
@@ -93,8 +89,7 @@ func Once(ctx context.Context, p probe.Probe) probe.Result {
 	return res
 }
 
-// watch looks at the clock at each tick, as the loop of an engine does, so that the monitor finds
-// stalls. It does so until stop is called.
+// watch reads the clock at each tick, as the loop of an engine does, so that the monitor detects stalls, until stop is called.
 func watch(m *health.Monitor, c *clock.Clock, tick time.Duration) (stop func()) {
 	look := func() { now := c.Now(); m.Await(now, now+int64(tick)) }
 	look()
@@ -118,8 +113,8 @@ func watch(m *health.Monitor, c *clock.Clock, tick time.Duration) (stop func()) 
 	}
 }
 
-// make makes an attempt of a handler that may block, and returns how many tries panicked. Redact replaces what
-// must not be shown in the detail, before that is cut.
+// make makes an attempt of a handler that may block, and returns the number of tries that panicked. redact removes secrets from
+// the detail before it is truncated.
 func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail string) string) (res probe.Result, panics int) {
 	a.start = clock.Now()
 	lostAtBegin, suspendedBefore := m.Observe(a.start), clock.Suspended()
@@ -141,13 +136,13 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
-		case notable(lostByTry, timeout) && passed(&res) && end-begin-lostByTry <= int64(timeout): // late by the stall only
+		case notable(lostByTry, timeout) && passed(&res) && end-begin-lostByTry <= int64(timeout): // late only because of the stall
 			late = false
 		case a.mayWaive() && stalled(lostByHandler, end-begin, timeout, rule):
 			before := res.Outcome
 			late, res = false, excuseClaimed(res, lostByHandler, timeout)
 			a.waived = res.Outcome != before
-		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed what was kept
+		case n == 1 && a.lostBefore >= 0 && notable(lost-a.lostBefore, timeout): // the peer may have closed the kept connection
 			res = excuse(res, lost-a.lostBefore, timeout)
 		}
 		res = checked(res, timeout, late)
@@ -162,7 +157,7 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 		if hasPanicked {
 			panics++
 		}
-		if res.Outcome != probe.Unknown || a.waived || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) { // what was lacking is lacking
+		if res.Outcome != probe.Unknown || a.waived || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) { // a retry would not help
 			break
 		}
 		begin, lostAtBegin, suspendedBefore = end, lost, suspended
@@ -174,8 +169,7 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 	return res, panics
 }
 
-// call calls the handler once. It reports whether the handler returned after the timeout,
-// and whether it panicked.
+// call calls the handler once. It reports whether the handler returned after the timeout, and whether it panicked.
 func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanicked bool) {
 	ctx, cancel := context.WithTimeout(a.ctx, timeout)
 	defer cancel()
@@ -197,8 +191,8 @@ func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanick
 	return res, errors.Is(ctx.Err(), context.DeadlineExceeded), false
 }
 
-// checked returns the result of a try. A success after the deadline is a failure: the
-// handler should have said so itself.
+// checked validates the result of a try. A success after the deadline becomes a failure, which the handler should have returned
+// itself.
 func checked(res probe.Result, timeout time.Duration, late bool) probe.Result {
 	switch {
 	case late && passed(&res):

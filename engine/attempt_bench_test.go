@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// countdown is a handler whose targets answer at once. It is done after some attempts.
+// countdown is a handler whose targets respond immediately. It is done after a number of attempts.
 type countdown struct {
 	left   int64
 	result probe.Result
@@ -30,8 +30,7 @@ func (c *countdown) Probe(context.Context, probe.Target) probe.Result {
 	panic("its attempts never block")
 }
 
-// BenchmarkAttempt is what the engine itself needs for a non-blocking attempt, with
-// more probes due than it can attempt.
+// BenchmarkAttempt measures the engine's own cost of a non-blocking attempt, with more due probes than it can attempt.
 func BenchmarkAttempt(b *testing.B) {
 	const probes = 100_000
 	connected := probe.Result{Outcome: probe.Success, Timings: probe.Timings{Connect: time.Millisecond}}

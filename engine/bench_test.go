@@ -32,8 +32,7 @@ func reportAll(e *engine.Engine, set probe.Set) {
 	}
 }
 
-// BenchmarkMemoryPerProbe prints what a probe that waits costs in resident
-// memory, names and the target's record included.
+// BenchmarkMemoryPerProbe reports the resident memory of a waiting probe, including names and the target's record.
 func BenchmarkMemoryPerProbe(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -48,7 +47,7 @@ func BenchmarkMemoryPerProbe(b *testing.B) {
 	}
 }
 
-// fill applies n probes with their instances, and lets go of all but the engine.
+// fill applies n probes with their instances, and releases everything except the engine.
 func fill(b *testing.B, e *engine.Engine, n int) {
 	set := probesOf(n)
 	if _, err := e.Apply(set); err != nil {
@@ -57,7 +56,7 @@ func fill(b *testing.B, e *engine.Engine, n int) {
 	reportAll(e, set)
 }
 
-// resident returns this process' resident memory in bytes, after a collection.
+// resident returns this process's resident memory in bytes, after a garbage collection.
 func resident(b *testing.B) int {
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")

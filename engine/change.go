@@ -9,59 +9,54 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Change is a change of an engine's probes.
+// Change is a change to an engine's probes.
 type Change struct {
-	// Set has the probes to add or to change. All others stay as they are, or are removed if All is
-	// set.
+	// Set has the probes to add or to change. Other probes do not change; if All is set, they are removed.
 	Set probe.Set
 	All bool
 
-	// Remove has the probes to remove. Probes that do not exist are ignored. With All it must be empty.
+	// Remove has the probes to remove. Nonexistent probes are ignored. If All is set, Remove must be empty.
 	Remove []probe.ID
 
-	// Memories has the memories of some probes of Set. A probe that the change adds
-	// goes on with its memory: no reader and no subscriber ever sees it without.
-	// A probe that exists already keeps its own state, which is newer.
+	// Memories has the memories of probes in Set. An added probe resumes from its memory: readers and subscribers never see the
+	// probe without it. A probe that already exists keeps its own, newer state.
 	//
-	// With a run of equal outcomes in its memory a probe keeps its regular times.
-	// Without one (see Memory.Renewed) it is attempted at once, as on a new
-	// instance. A memory about another instance than the one that is reported
-	// starts again, as for any new instance. One about another endpoint does not know
-	// the verdict, and one about another handler starts a new run: see Apply.
+	// If its memory has a run of equal outcomes, a probe keeps its regular times. Otherwise (see Memory.Renewed) it is attempted
+	// immediately, as on a new instance. If the memory is about another instance than the reported one, the probe starts over, as
+	// for any new instance. If it is about another endpoint, the probe becomes undecided; if it is about another handler, the
+	// probe starts a new run: see Apply.
 	Memories map[probe.ID]Memory
 
-	// Dependencies say which targets depend on which others, by name, all of them: the probes are never seen
-	// with others. A target that fails while one that it depends on is in trouble, or
-	// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is. That one may
-	// be paused (see Admin.Pause), and would be in trouble otherwise.
-	// That changes no verdict, and neither readiness nor what gateways are to do. A name need not
-	// be that of a target: one that does not exist is not in trouble. It is an error if targets
-	// depend on themselves, or on more than probe.MaxDependencies others. Default: nil, those that there are.
+	// Dependencies maps the name of each target to the names of all targets that it depends on. It replaces all previous
+	// dependencies, and takes effect together with the changes to probes. If a target fails while a target that it depends on is
+	// in trouble or unreachable, its state is probe.StateUnreachable, which is not a state of trouble. This also applies if the
+	// dependency is paused (see Admin.Pause) and would be in trouble otherwise. Dependencies affect neither verdicts nor
+	// readiness nor gateways. Names of nonexistent targets are permitted; such a target is not in trouble. It is an error if a
+	// target depends on itself, even indirectly, or on more than probe.MaxDependencies targets. Default: nil, which keeps the
+	// existing dependencies.
 	Dependencies map[string][]string
 
-	// Dampings say which targets are damped when they flap, by name, and how, all of them. A target flaps when it was
-	// ready and no longer is, unless it is paused, another
-	// target explains that, an operator has asked for it, or the engine doubts the probe that fails (see
-	// Doubts). While it is damped, its probes and its verdicts go on. But its state is probe.StateDamped, which
-	// is not one of trouble, gateways send it no requests, and Suppressed says that nothing is to be done about
-	// it. A name need not be that of a target. A target keeps its penalty, as far as its new limits allow, and
-	// has none if it is no longer named. Default: nil, those that there are.
+	// Dampings maps the name of each target to be damped to its damping; it replaces all previous dampings. A target flaps when
+	// it ceases to be ready, unless it is paused, another target explains the failure, an operator requested it, or the engine
+	// doubts the failing probe (see Doubts). While a target is damped, its probes and verdicts continue, but its state is
+	// probe.StateDamped, which is not a state of trouble, gateways send it no requests, and Suppressed reports that no action is
+	// to be taken. Names of nonexistent targets are permitted. A target keeps its penalty, as far as its new limits allow, and
+	// loses it if Dampings no longer contains the target. Default: nil, which keeps the existing dampings.
 	Dampings map[string]probe.Damping
 
-	// Penalties are those with which targets go on that are damped when they flap: see Records.Penalty. With Dampings
-	// these are the targets that have none, and without them those that have none or one of an earlier flap.
+	// Penalties has the penalties to restore for damped targets: see Records.Penalty. With Dampings, it applies to targets
+	// without a penalty; otherwise also to targets whose penalty is from an earlier flap.
 	Penalties map[string]verdict.Penalty
 }
 
-// Change makes a change: all of it or, if it returns an error, which names the
-// probe and the field that are wrong, none. The result is that of an Apply of all the probes
-// that there are afterwards, and its cost that of the probes in c. What it says about added, changed and
-// removed probes is what Apply does; Changes.Kept counts probes of Set only.
+// Change makes a change, completely or, if it returns an error, not at all. The error names the invalid probe and field. The
+// result is the same as for an Apply of all resulting probes, but the cost depends only on the number of probes in c. Added,
+// changed and removed probes are treated as by Apply; Changes.Kept counts only probes in Set.
 func (e *Engine) Change(c Change) (Changes, error) {
 	return e.change(e.own, func(p *plan) error { return p.change(&c) })
 }
 
-// checkMemories checks that each memory belongs to a probe of the change.
+// checkMemories returns an error if a memory belongs to a probe that is not in the change.
 func (p *plan) checkMemories(c *Change) error {
 	for id := range c.Memories {
 		if _, ok := c.Set[id]; !ok {
@@ -92,7 +87,7 @@ func (p *plan) removeListed(c *Change) error {
 	return nil
 }
 
-// memory returns the memory with which a new probe goes on, or nil.
+// memory returns the memory that a new probe resumes from, or nil.
 func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	m, ok := p.memories[id]
 	if !ok || m.State == (verdict.State{}) && m.Proven == 0 {
@@ -104,7 +99,7 @@ func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 	return &m, err
 }
 
-// restore makes a new probe go on with its memory. No reader has the probe yet.
+// restore sets the state of a new probe from its memory. The probe must not be visible to readers yet.
 func (s *slot) restore(m *Memory, c *clock.Clock) {
 	s.marks.set(markProven, m.Proven != 0)
 	if m.State == (verdict.State{}) {
@@ -128,8 +123,8 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 	}
 }
 
-// restore makes an instance started that had started according to a memory, whether its
-// driver has reported it yet or not.
+// restore marks the target's instance as started if it had started according to a memory, whether or not its driver has reported
+// the instance yet.
 func (t *target) restore(m *Memory, c *clock.Clock) {
 	in := t.current()
 	switch {

@@ -25,7 +25,7 @@ func every(period time.Duration, failures int32, h probe.Handler) probe.Probe {
 	return p
 }
 
-// memories returns what an engine remembers.
+// memories returns the memories of all probes of an engine.
 func memories(e *engine.Engine) map[probe.ID]engine.Memory {
 	all := map[probe.ID]engine.Memory{}
 	for t := range e.Select(context.Background(), engine.Filter{}) {
@@ -36,7 +36,7 @@ func memories(e *engine.Engine) map[probe.ID]engine.Memory {
 	return all
 }
 
-// successor returns an engine that goes on with probes and their memories.
+// successor returns an engine that resumes probes from their memories.
 func successor(t *testing.T, set probe.Set, m map[probe.ID]engine.Memory) *engine.Engine {
 	t.Helper()
 	e := engine.New(engine.Config{})
@@ -46,13 +46,13 @@ func successor(t *testing.T, set probe.Set, m map[probe.ID]engine.Memory) *engin
 	return e
 }
 
-// history is what a subscriber saw of each probe.
+// history has the verdicts of each probe that a subscriber received.
 type history struct {
 	mu   sync.Mutex
 	seen map[probe.ID][]probe.Verdict
 }
 
-// follow notes each verdict that a subscriber gets, until the bubble ends.
+// follow records each verdict that a subscriber receives, until the bubble ends.
 func follow(t *testing.T, e *engine.Engine) *history {
 	h := &history{seen: map[probe.ID][]probe.Verdict{}}
 	sub := e.Subscribe()
@@ -137,8 +137,8 @@ func TestRestoredProbesNeverFlap(t *testing.T) {
 	})
 }
 
-// TestNoReaderSeesARestoredProbeWithoutItsMemory reads each probe and each target as soon
-// as Change has made it, while Change makes the next ones.
+// TestNoReaderSeesARestoredProbeWithoutItsMemory reads each probe and each target as soon as Change has added it, while Change
+// adds the next ones.
 func TestNoReaderSeesARestoredProbeWithoutItsMemory(t *testing.T) {
 	tier.Slow(t)
 	m := engine.Memory{
@@ -258,7 +258,7 @@ func TestARestoredProbeKnowsNothingAboutAnotherAddress(t *testing.T) {
 		e.Report(instance("a"))
 		for id := range test.set {
 			want := test.want
-			if id.Kind == probe.Liveness { // nothing is restarted for what another address did
+			if id.Kind == probe.Liveness { // nothing is restarted because of another endpoint
 				want = probe.Passing
 			}
 			if st := status(t, e, id); st.Verdict != want {

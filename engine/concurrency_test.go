@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestAllMethodsMayBeCalledAtOnce is for the race detector: targets come and go by
-// Report and by Apply while both run, and while all readers read.
+// TestAllMethodsMayBeCalledAtOnce is for the race detector: targets are added and removed by Report and by Apply while both run,
+// and while all readers read.
 func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 	const rounds, targets = 60, 40
 	e := engine.New(engine.Config{})
@@ -46,7 +46,7 @@ func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 		}
 	})
 	call(func(round int) {
-		for i := range 2 * targets { // half of them never have a probe
+		for i := range 2 * targets { // half of the targets never have a probe
 			in := probe.Instance{Target: fmt.Sprint(i), ID: fmt.Sprint(round), Phase: probe.Running, Since: time.Now()}
 			if round%2 == 1 {
 				in.Phase = probe.Gone

@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// noResponse is the result of an attempt whose connection the target has accepted.
+// noResponse is the result of an attempt whose connection was accepted by the target, which then did not respond.
 func noResponse(r probe.Reason) probe.Result {
 	res := probe.Fail(r, "")
 	res.Timings.Connect, res.Timings.Connected = time.Millisecond, true
 	return res
 }
 
-// A shared database hangs, and every /healthz with it. The network works.
+// A shared database hangs, and so does every /healthz. The network works.
 func TestTargetsThatConnectAndDoNotRespondFailTogether(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout, probe.ReasonTCPTimeout, "plugin.redis.timeout"} {
 		for _, threshold := range []int32{1, 3} {
@@ -41,7 +41,7 @@ func TestTargetsThatConnectAndDoNotRespondFailTogether(t *testing.T) {
 	}
 }
 
-// The attempts in flight have connected when a link is cut, and no later one.
+// The attempts in flight are connected when a link is cut; later ones do not connect.
 func TestALinkThatIsCutAfterConnectionsFailsNothing(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
 		before := changes(e)
@@ -57,14 +57,14 @@ func TestALinkThatIsCutAfterConnectionsFailsNothing(t *testing.T) {
 	})
 }
 
-// A link is back: what had begun before connects at last, with a packet that is sent again, and its time is over.
+// A link recovers: an attempt that began before connects late, after a retransmission, and then runs into its timeout.
 func TestAConnectionThatComesLateFailsNothing(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
 		before := changes(e)
 		n.fail(probe.ReasonTCPTimeout, false)
 		pass(10 * time.Second)
 		late := noResponse(probe.ReasonHTTPTimeout)
-		late.Timings.Connect = 500 * time.Millisecond // of 900
+		late.Timings.Connect = 500 * time.Millisecond // the timeout is 900 ms
 		for i := range 40 {
 			n.fallSilent(remote(i), late)
 		}
@@ -83,7 +83,7 @@ func TestAConnectionThatComesLateFailsNothing(t *testing.T) {
 	})
 }
 
-// A restart does not wait for the network if the target has answered, however late.
+// A restart does not wait for the network if the target has responded, however late.
 func TestTheExitOfACommandIsAnAnswerHoweverLate(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
 		id := probe.ID{Target: "command", Kind: probe.Readiness}
@@ -117,7 +117,7 @@ func TestTheExitOfACommandIsAnAnswerHoweverLate(t *testing.T) {
 	})
 }
 
-// endpoint is a handler whose Endpoint f returns.
+// endpoint is a handler with the Endpoint method f.
 type endpoint struct {
 	*network
 	f func() string
@@ -135,7 +135,7 @@ func TestAnEndpointThatPanicsIsAnError(t *testing.T) {
 	})
 }
 
-// Endpoint may read the engine: it is called without the engine's locks that readers need.
+// Endpoint may read the engine: it is called without those locks of the engine that readers need.
 func TestEndpointMayReadTheEngine(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := &endpoint{&network{}, func() string {

@@ -13,30 +13,30 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Damping is the penalty of a target that has flapped: see Change.Dampings.
+// Damping is the damping state of a target that has flapped: see Change.Dampings.
 type Damping struct {
-	Penalty float64   // now, in the unit of probe.Damping: probe.FlapPenalty for each flap, less its decay
-	Flapped time.Time // when the target has flapped last
-	Since   time.Time // since when it is damped; zero if it is not
-	Until   time.Time // when it is no longer damped, unless it flaps again; zero if it is not damped
+	Penalty float64   // current penalty, in the unit of probe.Damping: probe.FlapPenalty for each flap, less the decay
+	Flapped time.Time // time of the last flap
+	Since   time.Time // when the damping began; zero if the target is not damped
+	Until   time.Time // when the damping ends, unless the target flaps again; zero if the target is not damped
 }
 
-// damping is how one target is damped, and its penalty. It is never changed.
+// damping is the damping rule of one target, and its penalty. It is immutable.
 type damping struct {
 	rule    probe.Damping
-	penalty verdict.Penalty // its times are of clockTime
-	key     uint32          // of penalties; 0 while the penalty is zero
+	penalty verdict.Penalty // its times are clockTimes
+	key     uint32          // in penalties; 0 if the penalty is zero
 }
 
-// penalties are when the penalties of targets have to be looked at. scheduler.mu guards them.
+// penalties are the times at which penalties must be checked. scheduler.mu guards them.
 type penalties struct {
 	due     timeline.Timeline
-	targets []string // by key; the first one is not used
-	free    []uint32 // keys that no target has
-	damped  int      // how many targets are damped
+	targets []string // by key; index 0 is unused
+	free    []uint32 // unused keys
+	damped  int      // number of damped targets
 }
 
-// take returns a key for a target.
+// take allocates a key for a target.
 func (p *penalties) take(target string) (key uint32) {
 	if n := len(p.free); n > 0 {
 		key, p.free = p.free[n-1], p.free[:n-1]
@@ -50,14 +50,14 @@ func (p *penalties) take(target string) (key uint32) {
 	return uint32(len(p.targets) - 1)
 }
 
-// release takes a key back.
+// release frees a key.
 func (p *penalties) release(key uint32) {
 	p.due.Remove(key)
 	p.targets[key] = ""
 	p.free = append(p.free, key)
 }
 
-// checkedDampings returns dampings with their defaults, or an error that names a target.
+// checkedDampings returns dampings with their defaults set, or an error that names a target.
 func checkedDampings(of map[string]probe.Damping) (map[string]probe.Damping, error) {
 	checked := make(map[string]probe.Damping, len(of))
 	for target, d := range of {
@@ -70,19 +70,19 @@ func checkedDampings(of map[string]probe.Damping) (map[string]probe.Damping, err
 	return checked, nil
 }
 
-// Penalty returns the penalty of a target, to be remembered for the next engine: see Change.Penalties.
-// It is zero if the target has none.
+// Penalty returns the penalty of a target, to be restored in the next engine: see Change.Penalties. It is zero if the target has
+// none.
 func (r Records) Penalty(target string) verdict.Penalty {
 	p := r.engine.registry.penaltyOf(target)
 	p.At, p.Since = fromClock(r.engine.scheduler.clock, p.At), fromClock(r.engine.scheduler.clock, p.Since)
 	return p
 }
 
-// clockTime returns a time of the clock as penalties in the engine have it. It has no reading of the monotonic clock,
-// which stands still while the machine is suspended: a penalty decays meanwhile.
+// clockTime converts a time of the clock to the form in which the engine stores penalties. It has no monotonic clock reading,
+// since the monotonic clock stops while the machine is suspended, but penalties continue to decay.
 func clockTime(at int64) time.Time { return time.Unix(0, at) }
 
-// toClock returns the clockTime of a time, and the zero time for that.
+// toClock converts a time to a clockTime. It returns the zero time unchanged.
 func toClock(c *clock.Clock, t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -98,7 +98,7 @@ func fromClock(c *clock.Clock, t time.Time) time.Time {
 	return c.Time(t.UnixNano())
 }
 
-// Penalties returns the targets that have a penalty.
+// Penalties returns the targets that have a penalty, in no particular order.
 func (r Records) Penalties() (targets []string) {
 	r.engine.registry.mu.RLock()
 	defer r.engine.registry.mu.RUnlock()
@@ -110,10 +110,10 @@ func (r Records) Penalties() (targets []string) {
 	return targets
 }
 
-// setDampings replaces the dampings. Targets without a penalty go on with those of restored.
+// setDampings replaces the dampings. Targets without a penalty get the one in restored, if any.
 func (m *summaries) setDampings(of map[string]probe.Damping, restored map[string]verdict.Penalty) {
 	now := m.clock.Now()
-	for target := range m.registry.dampings { // which only the scheduler writes
+	for target := range m.registry.dampings { // written only by the scheduler
 		if _, stays := of[target]; !stays {
 			m.setPenalty(target, nil, verdict.Penalty{})
 		}
@@ -122,14 +122,14 @@ func (m *summaries) setDampings(of map[string]probe.Damping, restored map[string
 		penalty := m.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
 			m.changePenalty(target, &rule, m.restoredPenalty(rule, restored[target], now))
-			continue // the history has it from the earlier engine
+			continue // already in the history that was restored from the earlier engine
 		}
 		m.setPenalty(target, &rule, verdict.Decayed(rule, penalty, clockTime(now)))
 	}
 }
 
-// restorePenalties has targets that are to be damped go on with the penalties that another engine has stored, unless
-// their own are of later flaps.
+// restorePenalties sets the penalties of targets with a damping rule to those stored by another engine, except where a target's
+// own penalty is from a later flap.
 func (m *summaries) restorePenalties(restored map[string]verdict.Penalty) {
 	for target, penalty := range restored {
 		d := m.registry.dampingOf(target)
@@ -137,29 +137,29 @@ func (m *summaries) restorePenalties(restored map[string]verdict.Penalty) {
 			continue
 		}
 		if next := m.restoredPenalty(d.rule, penalty, m.clock.Now()); next.At.After(d.penalty.At) {
-			m.changePenalty(target, &d.rule, next) // the history has it from the other engine
+			m.changePenalty(target, &d.rule, next) // already in the history of the other engine
 		}
 	}
 }
 
-// restoredPenalty returns the penalty of another engine as this one has it: what has decayed since is left out.
+// restoredPenalty converts the penalty of another engine to this one, less the decay since then.
 func (m *summaries) restoredPenalty(rule probe.Damping, p verdict.Penalty, now int64) verdict.Penalty {
 	p = verdict.Decayed(rule, p, m.clock.Time(now))
 	p.At, p.Since = toClock(m.clock, p.At), toClock(m.clock, p.Since)
 	return p
 }
 
-// countFlap adds a flap to the penalty of a target that is to be damped, if it was ready, and is not by
-// its own state and its new summary. It reports whether the target is damped now, and was not before.
+// countFlap adds a flap to the penalty of a target with a damping rule if the target was ready and is no longer, according to its
+// own state and its new summary. It reports whether the damping begins with this flap.
 func (m *summaries) countFlap(t *target, slots []*slot, own probe.TargetState, sum *summary) (begins bool) {
-	if sum.ready || !sum.decided || !t.gauge.Ready() || t.gauge.State() == probe.StateStopped { // whose instance was to end
+	if sum.ready || !sum.decided || !t.gauge.Ready() || t.gauge.State() == probe.StateStopped { // the instance was to stop
 		return false
 	}
 	d, now := m.registry.dampingOf(t.name), m.clock.Now()
 	if d == nil || !verdict.IsFlap(t.current().brief(), own) || m.doubtsTarget(t, slots, now) {
 		return false
 	}
-	at := toClock(m.clock, m.clock.Time(now).Truncate(time.Millisecond)) // as it is stored for other engines, which show the same
+	at := toClock(m.clock, m.clock.Time(now).Truncate(time.Millisecond)) // the precision stored for other engines
 	next := verdict.AfterFlap(d.rule, d.penalty, at)
 	begins = next.IsDamped() && !d.penalty.IsDamped()
 	m.flaps++
@@ -168,7 +168,7 @@ func (m *summaries) countFlap(t *target, slots []*slot, own probe.TargetState, s
 	return begins
 }
 
-// doubtsTarget reports whether a probe of a target fails whose verdict the engine doubts.
+// doubtsTarget reports whether the engine doubts the verdict of a failing probe of a target.
 func (m *summaries) doubtsTarget(t *target, slots []*slot, now int64) bool {
 	h := healthAt(m.monitor, now)
 	if !h.isUnwell() {
@@ -177,8 +177,8 @@ func (m *summaries) doubtsTarget(t *target, slots []*slot, now int64) bool {
 	return slices.ContainsFunc(slots, func(s *slot) bool { return s.hasFailed(t.current().id) && m.doubts(s, h) })
 }
 
-// setPenalty gives a target another penalty, apart from a flap, brings its state up to date, and records
-// whether its damping begins or ends. Rule is nil for a target that is not to be damped.
+// setPenalty changes the penalty of a target other than by a flap, updates the target's state, and records the begin or end of
+// its damping. rule is nil for a target that is not to be damped.
 func (m *summaries) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
 	wasDamped := m.registry.penaltyOf(target).IsDamped()
 	if t := m.changePenalty(target, rule, next); t != nil && next.IsDamped() != wasDamped {
@@ -186,8 +186,7 @@ func (m *summaries) setPenalty(target string, rule *probe.Damping, next verdict.
 	}
 }
 
-// changePenalty is setPenalty without a record. It returns the target if there is one, and its penalty was
-// another one.
+// changePenalty is setPenalty without a record. It returns the target if the target exists and its penalty has changed.
 func (m *summaries) changePenalty(name string, rule *probe.Damping, next verdict.Penalty) *target {
 	before := m.registry.penaltyOf(name)
 	m.replacePenalty(name, rule, next)
@@ -200,7 +199,7 @@ func (m *summaries) changePenalty(name string, rule *probe.Damping, next verdict
 	return t
 }
 
-// replacePenalty replaces how a target is damped, and its penalty, and notes when that has to be looked at.
+// replacePenalty replaces the damping rule and the penalty of a target, and schedules the next check of the penalty.
 func (m *summaries) replacePenalty(target string, rule *probe.Damping, next verdict.Penalty) {
 	var before damping
 	if d := m.registry.dampingOf(target); d != nil {
@@ -228,8 +227,7 @@ func (m *summaries) replacePenalty(target string, rule *probe.Damping, next verd
 	}
 }
 
-// decayPenalties looks at some of the penalties whose time has come: it ends their damping, or forgets
-// them.
+// decayPenalties checks up to loopChunk due penalties: it ends the damping, or removes a penalty that has decayed.
 func (m *summaries) decayPenalties(now int64) {
 	for range loopChunk {
 		key, due, ok := m.penalties.due.First()
@@ -242,7 +240,7 @@ func (m *summaries) decayPenalties(now int64) {
 	}
 }
 
-// recordDamping adds to the history and the log that a target is damped now, or that it is no longer.
+// recordDamping records in the history and the log that a target is now damped or no longer damped.
 func (m *summaries) recordDamping(t *target) {
 	d, in, now := m.registry.dampingOf(t.name), t.current(), m.clock.Now()
 	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
@@ -259,7 +257,7 @@ func (m *summaries) recordDamping(t *target) {
 	m.log.limited(line, now)
 }
 
-// setDamping sets how a target is damped, with its penalty; nil for one that is not to be damped.
+// setDamping sets the damping rule and penalty of a target, or removes them if d is nil.
 func (r *registry) setDamping(target string, d *damping) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,14 +266,14 @@ func (r *registry) setDamping(target string, d *damping) {
 	}
 }
 
-// dampingOf returns how a target is damped, with its penalty, or nil. Do not change it.
+// dampingOf returns the damping rule and penalty of a target, or nil. The caller must not modify it.
 func (r *registry) dampingOf(target string) *damping {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.dampings[target]
 }
 
-// penaltyOf returns the penalty of a target, or zero.
+// penaltyOf returns the penalty of a target, or the zero Penalty.
 func (r *registry) penaltyOf(target string) (p verdict.Penalty) {
 	if d := r.dampingOf(target); d != nil {
 		p = d.penalty
@@ -283,7 +281,7 @@ func (r *registry) penaltyOf(target string) (p verdict.Penalty) {
 	return p
 }
 
-// public returns the damping for a status; nil without a penalty. D may be nil.
+// public returns the damping for a status, or nil without a penalty. d may be nil.
 func (d *damping) public(c *clock.Clock) *Damping {
 	if d == nil || d.key == 0 {
 		return nil

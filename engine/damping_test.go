@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// damp has targets damped, with the defaults of probe.Damping.
+// damp configures dampings with the defaults of probe.Damping.
 func (c *chain) damp(names ...string) {
 	c.t.Helper()
 	of := map[string]probe.Damping{}
@@ -25,7 +25,7 @@ func (c *chain) damp(names ...string) {
 	}
 }
 
-// flap makes a target fail, and recover again.
+// flap makes a target fail and recover.
 func (c *chain) flap(name string, times int) {
 	for range times {
 		c.say(probe.Failure, name)
@@ -33,7 +33,7 @@ func (c *chain) flap(name string, times int) {
 	}
 }
 
-// pastOf returns what the history has about the dampings of a target.
+// pastOf returns the entries about dampings in the history of a target.
 func (c *chain) pastOf(name string) string {
 	var past []string
 	for _, tr := range c.engine.Records().History(name) {
@@ -104,7 +104,7 @@ func TestATargetThatFlapsIsDampedUntilItsPenaltyHasDecayed(t *testing.T) {
 	})
 }
 
-// A target that fails when its damping ends is in trouble then, also in the history.
+// A target that fails when its damping ends is then in trouble, which is also in the history.
 func TestATargetThatStaysDownIsInTroubleWhenItsDampingEnds(t *testing.T) {
 	chained(t, "web", func(c *chain) {
 		c.damp("web")
@@ -120,8 +120,8 @@ func TestATargetThatStaysDownIsInTroubleWhenItsDampingEnds(t *testing.T) {
 	})
 }
 
-// Pauses, and failures that another target explains, are no flaps. A pause goes before damping, and
-// damping goes on meanwhile.
+// Pauses, and failures that another target explains, are not flaps. A pause takes precedence over damping, which continues
+// meanwhile.
 func TestWhatIsNotTheFaultOfATargetIsNoFlap(t *testing.T) {
 	chained(t, "db web", func(c *chain) {
 		c.damp("web")
@@ -159,8 +159,8 @@ func TestWhatIsNotTheFaultOfATargetIsNoFlap(t *testing.T) {
 	})
 }
 
-// A restart by an operator is no flap; a crash, and a restart because a probe fails, are. A target that
-// has exited for good does not flap any more, and is in trouble although it was damped.
+// A restart by an operator is not a flap; a crash is, and so is a restart because of a failing probe. A target that has exited
+// for good no longer flaps, and is in trouble even if it was damped.
 func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{{Target: "web", Kind: probe.Readiness}: every(time.Second, 1, says(probe.Success))})
@@ -210,7 +210,7 @@ func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 	})
 }
 
-// Other settings take effect at once, and a target that is no longer named is not damped.
+// New settings take effect immediately, and a target without a damping is not damped.
 func TestDampingsAreReplaced(t *testing.T) {
 	chained(t, "a b", func(c *chain) {
 		c.damp("a", "b")
@@ -236,8 +236,7 @@ func TestDampingsAreReplaced(t *testing.T) {
 	})
 }
 
-// Nobody ever sees a target ready that an earlier engine has damped; time that has passed in between
-// counts.
+// No reader ever sees a target as ready that an earlier engine has damped. The time between the engines counts for the decay.
 func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 	var changed []string
 	bubble(t, engine.Config{Recorded: func(target string, r engine.Record) {
@@ -285,7 +284,7 @@ func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 		}
 		changed = nil
 		pass(time.Hour)
-		if len(changed) != 2 || e.Records().Penalty("damped") != (verdict.Penalty{}) { // the end of damping, and that it is forgotten
+		if len(changed) != 2 || e.Records().Penalty("damped") != (verdict.Penalty{}) { // the damping ends, and then the penalty is removed
 			t.Errorf("changed are the penalties of %v, there is %+v", changed, e.Records().Penalty("damped"))
 		}
 		if _, err := e.Change(engine.Change{Dampings: map[string]probe.Damping{"well": {Max: 1}}}); err == nil {
@@ -294,7 +293,7 @@ func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 	})
 }
 
-// After each of many random flaps, pauses and waits all readers agree with a model of penalties.
+// After each of many random flaps, pauses and waits, all readers agree with a model of penalties.
 func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
 	tier.Slow(t)
 	const names = "a b c d e"
@@ -359,7 +358,7 @@ func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
 	}
 }
 
-// The start of an engine is no flap of what fails since before, nor the begin of a damping.
+// The start of an engine is neither a flap of a target that already failed, nor the begin of a damping.
 func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, first *engine.Engine) {
 		set := probe.Set{}
@@ -378,7 +377,7 @@ func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
 			Set: set, Memories: memories(first), Dampings: map[string]probe.Damping{"web": {}, "damped": {}},
 			Penalties: map[string]verdict.Penalty{"damped": {Value: 3000, At: now, Since: now}},
 		}
-		for _, name := range []string{"web", "damped"} { // a driver may report it before
+		for _, name := range []string{"web", "damped"} { // a driver may report it earlier
 			second.Report(probe.Instance{Target: name, ID: probe.StaticID, Phase: probe.Running, Since: now})
 		}
 		if _, err := second.Change(change); err != nil {
@@ -393,7 +392,7 @@ func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
 	})
 }
 
-// An engine that takes targets over goes on with the penalties of the engine before, unless its own is of a later flap.
+// An engine that takes over targets also takes over their penalties, unless its own penalty is from a later flap.
 func TestPenaltiesOfAnotherEngineAreTakenOver(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		now := time.Now()

@@ -13,12 +13,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// dependencies are the targets that others depend on. They are not changed once a scheduler has them.
+// dependencies are the dependencies between targets. They are immutable once passed to a scheduler.
 type dependencies struct {
-	of         map[string][]string // by target: those that it depends on
-	dependents map[string][]string // by target: those that depend on it
-	others     *Engine             // may have some of them, see FollowDependencies; nil for none
-	delay      time.Duration       // until others shows what has happened to them
+	of         map[string][]string // by target: the targets that it depends on
+	dependents map[string][]string // by target: the targets that depend on it
+	others     *Engine             // engine that may have more of them, see FollowDependencies; may be nil
+	delay      time.Duration       // until others shows a change
 }
 
 func newDependencies(of map[string][]string) dependencies {
@@ -36,8 +36,7 @@ func newDependencies(of map[string][]string) dependencies {
 	return d
 }
 
-// setDependencies replaces the dependencies, and brings the states of the targets up to date whose
-// are other ones. It needs mu.
+// setDependencies replaces the dependencies, and updates the states of targets whose dependencies have changed. It needs mu.
 func (m *summaries) setDependencies(d dependencies) {
 	before := m.dependencies.Load()
 	d.others, d.delay = before.others, before.delay
@@ -54,7 +53,7 @@ func (m *summaries) setDependencies(d dependencies) {
 	}
 }
 
-// check returns an error about a target that depends on itself or on too many.
+// check returns an error if a target depends on itself, even indirectly, or on too many targets.
 func (d *dependencies) check() error {
 	for _, target := range slices.Sorted(maps.Keys(d.of)) {
 		if n := len(d.of[target]); n > probe.MaxDependencies {
@@ -67,8 +66,7 @@ func (d *dependencies) check() error {
 	return nil
 }
 
-// troubledDependency returns the first target that one depends on and that explains its failures,
-// or "".
+// troubledDependency returns the first dependency of a target that explains its failures, or "".
 func (m *summaries) troubledDependency(target string) string {
 	d := m.dependencies.Load()
 	for _, on := range d.of[target] {
@@ -79,17 +77,16 @@ func (m *summaries) troubledDependency(target string) string {
 	return ""
 }
 
-// explains reports whether there is a target that explains failures of those that depend on it.
+// explains reports whether a target exists and explains failures of its dependents.
 func (r *registry) explains(target string) bool {
 	t, _ := r.target(target)
 	return t != nil && t.gauge.summary().explains
 }
 
-// FollowDependencies makes targets of another engine explain failures of those that depend on them, as targets of this
-// engine do: the other one shows what engines find out that share targets with this one, at most delay after it has
-// happened. A target may be in both while it moves.
-// It returns when ctx is done; what the other engine shows later is not noticed, and what it has shown until then stands
-// until UnfollowDependencies is called. Call it again only after that.
+// FollowDependencies makes targets of another engine explain failures of their dependents, as targets of this engine do. The
+// other engine mirrors engines that share targets with this one, with a delay of at most delay. A target may be in both engines
+// while it moves. FollowDependencies returns when ctx is done. Later changes in the other engine are ignored, and its state as of
+// then remains in effect until UnfollowDependencies is called, which must precede another call of FollowDependencies.
 func (a Admin) FollowDependencies(ctx context.Context, other *Engine, delay time.Duration) {
 	changes := other.SubscribeTargets()
 	defer changes.Close()
@@ -97,8 +94,8 @@ func (a Admin) FollowDependencies(ctx context.Context, other *Engine, delay time
 	a.followDependencies(ctx, changes.changes)
 }
 
-// followDependencies brings the states of those targets up to date that depend on others that have changed, until ctx
-// is done. Of many targets few have dependents: it locks mu for these only.
+// followDependencies updates the states of targets when their dependencies in the other engine change, until ctx is done. It
+// locks mu only for targets that have dependents, which are few.
 func (a Admin) followDependencies(ctx context.Context, changes *Subscription) {
 	sc := a.engine.scheduler
 	for {
@@ -107,7 +104,7 @@ func (a Admin) followDependencies(ctx context.Context, changes *Subscription) {
 			return
 		}
 		if len(sc.summaries.dependencies.Load().dependents[id.Target]) == 0 {
-			continue // those that it gets later are brought up to date then
+			continue // if it gets dependents later, they are updated then
 		}
 		sc.mu.Lock()
 		sc.summaries.updateDependents(id.Target)
@@ -115,11 +112,12 @@ func (a Admin) followDependencies(ctx context.Context, changes *Subscription) {
 	}
 }
 
-// UnfollowDependencies makes targets of the other engine that FollowDependencies has followed explain nothing, since
-// what it shows may be out of date. Call it after FollowDependencies has returned.
+// UnfollowDependencies ends the effect of the other engine's targets, since its information may be out of date. Call it after
+// FollowDependencies has returned.
 func (a Admin) UnfollowDependencies() { a.setOthers(nil, 0) }
 
-// setOthers sets which other engine has dependencies, nil for none, and updates the states of all targets that depend on any.
+// setOthers sets the other engine with dependencies, or nil for none, and updates the states of all targets that have
+// dependencies.
 func (a Admin) setOthers(other *Engine, delay time.Duration) {
 	m := &a.engine.scheduler.summaries
 	a.engine.scheduler.mu.Lock()
@@ -132,15 +130,15 @@ func (a Admin) setOthers(other *Engine, delay time.Duration) {
 	}
 }
 
-// Dependency is a target on which others may depend.
+// Dependency is a target on which other targets may depend.
 type Dependency struct {
 	TargetStatus
-	IsOther bool          // attempts at it are made elsewhere: it is a target of the engine that FollowDependencies follows
-	Delay   time.Duration // how long it takes at most until what has happened to it is known here; 0 unless IsOther
+	IsOther bool          // it is probed elsewhere: it is a target of the engine that FollowDependencies follows
+	Delay   time.Duration // maximum time until a change of the target is known here; 0 unless IsOther
 }
 
-// Dependency returns a target on which others may depend, and whether there is one: of this engine or, if it has none of
-// that name with probes, of the other one that FollowDependencies follows. Several goroutines may call it at once.
+// Dependency returns a target on which others may depend, and whether it exists. If this engine has no target of that name with
+// probes, Dependency returns the target of the engine that FollowDependencies follows. It is safe for concurrent use.
 func (a Admin) Dependency(name string) (d Dependency, ok bool) {
 	st, ok := a.engine.Target(name)
 	all := a.engine.scheduler.summaries.dependencies.Load()
@@ -152,38 +150,36 @@ func (a Admin) Dependency(name string) (d Dependency, ok bool) {
 	return Dependency{TargetStatus: st}, ok
 }
 
-// troubledDependency returns the first target that one depends on and that is in trouble, or
-// unreachable itself, so that it explains failures of the one; "" if there is none. That holds
-// whether or not the one fails. It is up to date when a failing verdict is published, unlike
-// TargetStatus.TroubledDependency, which follows the verdict.
+// troubledDependency returns the first dependency of a target that is in trouble or unreachable, so that it explains failures of
+// the target, or "". The result does not depend on whether the target fails. When a failing verdict is published, the result is
+// already up to date, unlike TargetStatus.TroubledDependency, which is updated after the verdict.
 func (a Admin) troubledDependency(target string) string {
 	a.engine.scheduler.mu.Lock()
 	defer a.engine.scheduler.mu.Unlock()
 	return a.engine.scheduler.summaries.troubledDependency(target)
 }
 
-// Dependencies returns the targets that one depends on, sorted by name. They need not exist. Several
-// goroutines may call it at once.
+// Dependencies returns the targets that a target depends on, sorted by name. They need not exist. It is safe for concurrent use.
 func (a Admin) Dependencies(target string) []string {
 	return slices.Clone(a.engine.scheduler.summaries.dependencies.Load().of[target])
 }
 
-// updateDependent brings the state of a target that depends on others up to date, if it exists.
+// updateDependent updates the state of a target that has dependencies, if the target exists.
 func (m *summaries) updateDependent(target string) {
 	if t, _ := m.registry.target(target); t != nil {
 		m.updateState(t)
 	}
 }
 
-// updateDependents does that for those that depend on a target.
+// updateDependents updates the states of the targets that depend on a target.
 func (m *summaries) updateDependents(target string) {
 	for _, dependent := range m.dependencies.Load().dependents[target] {
 		m.updateDependent(dependent)
 	}
 }
 
-// setTroubledDependency sets which dependency explains the failures of a target; "" for none. It
-// reports whether that was another one.
+// setTroubledDependency sets the dependency that explains the failures of a target, or "" for none. It reports whether it has
+// changed.
 func (r *registry) setTroubledDependency(t *target, on string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,15 +192,15 @@ func (r *registry) setTroubledDependency(t *target, on string) (changed bool) {
 	return true
 }
 
-// troubledDependency returns which dependency explains the failures of a target, or "".
+// troubledDependency returns the dependency that explains the failures of a target, or "".
 func (r *registry) troubledDependency(t *target) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.states.explained[t]
 }
 
-// stateAmongDependencies returns the state of a target, whose own instance and probes give it one,
-// and which dependency explains it, or "".
+// stateAmongDependencies returns the state of a target, given its own state without regard to dependencies, and the dependency
+// that explains it, or "".
 func (m *summaries) stateAmongDependencies(t *target, own probe.TargetState) (state probe.TargetState, on string) {
 	if state = verdict.OfDependent(own); state == own {
 		return own, ""

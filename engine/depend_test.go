@@ -15,8 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
-// chain is an engine with targets whose readiness each test sets. It fails and passes at the first
-// attempt, and is attempted each second.
+// chain is an engine with targets whose readiness is set by the test. One attempt, made each second, decides the verdict.
 type chain struct {
 	t       *testing.T
 	engine  *engine.Engine
@@ -53,7 +52,7 @@ func (c *chain) depend(of map[string][]string) {
 	}
 }
 
-// is checks the states of all targets: "a=ready b=unreachable(a)".
+// is checks the states of all targets, in the form "a=ready b=unreachable(a)".
 func (c *chain) is(want string) {
 	c.t.Helper()
 	var got []string
@@ -72,8 +71,8 @@ func (c *chain) is(want string) {
 	}
 }
 
-// web depends on db, which another engine probes, and other on nothing. The other engine shows what that one finds, and
-// that app fails, which it probes too, since web does.
+// web depends on db, which another engine probes, and other depends on nothing. The other engine mirrors that engine, and also
+// shows that app fails.
 func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 	chained(t, "other web", func(c *chain) {
 		const delay = 9 * time.Second
@@ -168,9 +167,9 @@ func TestFailuresOfATargetWhoseDependencyIsInTroubleAreUnreachable(t *testing.T)
 		}
 		c.say(probe.Success, "cache", "other")
 		c.is("cache=ready db=not_ready other=ready web=unreachable(db)")
-		c.say(probe.Success, "web") // a recovery is never blocked
+		c.say(probe.Success, "web") // a recovery is never delayed
 		c.is("cache=ready db=not_ready other=ready web=ready")
-		if on := c.engine.Admin().TroubledDependency("web"); on != "db" { // which explains the next failure
+		if on := c.engine.Admin().TroubledDependency("web"); on != "db" { // it explains the next failure
 			t.Errorf("failures of web would be explained by %q, want db", on)
 		}
 		c.say(probe.Failure, "web")
@@ -228,8 +227,8 @@ func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
 	})
 }
 
-// After each of many random changes a target is unreachable if and only if it fails and one that it
-// depends on is in trouble or unreachable.
+// After each of many random changes, a target is unreachable if and only if it fails and a target that it depends on is in
+// trouble or unreachable.
 func TestUnreachableTargetsAreThoseThatFailBelowOneInTrouble(t *testing.T) {
 	const names = "a b c d e f g"
 	for seed := range uint64(10) {
@@ -239,7 +238,7 @@ func TestUnreachableTargetsAreThoseThatFailBelowOneInTrouble(t *testing.T) {
 			for range 60 {
 				name := all[r.IntN(len(all))]
 				switch r.IntN(3) {
-				case 0: // only earlier names: no cycles
+				case 0: // only earlier names, so there are no cycles
 					of = map[string][]string{}
 					for i, name := range all {
 						for _, on := range all[:i] {
@@ -279,8 +278,7 @@ func TestUnreachableTargetsAreThoseThatFailBelowOneInTrouble(t *testing.T) {
 	}
 }
 
-// Who subscribes never sees a target without the dependencies that come with it, and a change with an
-// invalid one changes nothing.
+// A subscriber never sees a new target without its dependencies, and a change with invalid dependencies changes nothing.
 func TestDependenciesChangeTogetherWithProbes(t *testing.T) {
 	chained(t, "other", func(c *chain) {
 		failed := func(target string) (probe.ID, engine.Memory) {
@@ -327,7 +325,7 @@ func TestDependenciesChangeTogetherWithProbes(t *testing.T) {
 	})
 }
 
-// With All a change is an Apply: what is not in the set is removed.
+// With All, a change is an Apply: probes that are not in the set are removed.
 func TestAChangeOfAllProbesRemovesTheOthers(t *testing.T) {
 	chained(t, "a b", func(c *chain) {
 		delete(c.set, probe.ID{Target: "b", Kind: probe.Readiness})

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// locator is a handler that passes at once and notes what it was called with.
+// locator is a handler that passes immediately and records the targets of its calls.
 type locator struct{ targets []probe.Target }
 
 func (a *locator) Probe(_ context.Context, t probe.Target) probe.Result {
@@ -19,7 +19,7 @@ func (a *locator) Probe(_ context.Context, t probe.Target) probe.Result {
 	return probe.Result{Outcome: probe.Success}
 }
 
-// steppingLocator is locator by the loop.
+// steppingLocator is a locator whose attempts are made by the loop.
 type steppingLocator struct{ locator }
 
 func (a *steppingLocator) Step(at *nonblock.Attempt) nonblock.Progress {
@@ -27,7 +27,7 @@ func (a *steppingLocator) Step(at *nonblock.Attempt) nonblock.Progress {
 	return nonblock.StepDone
 }
 
-// A container runtime may give each instance another address and other published ports.
+// A container runtime may assign another address and other published ports to each instance.
 func TestAttemptsAreMadeWhereTheInstanceIs(t *testing.T) {
 	blocking, stepping := &locator{}, &steppingLocator{}
 	for name, h := range map[string]probe.Handler{"on a worker": blocking, "in the loop": stepping} {
@@ -69,7 +69,7 @@ func TestAttemptsAreMadeWhereTheInstanceIs(t *testing.T) {
 	}
 }
 
-// Who reads the address of a target, such as a group, is notified when its instance has got another one.
+// A reader of a target's address, such as a group, is notified when its instance gets another address.
 func TestSubscribersSeeTheAddressOfTheInstance(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
@@ -90,7 +90,7 @@ func TestSubscribersSeeTheAddressOfTheInstance(t *testing.T) {
 	})
 }
 
-// After a restart of the engine with its state, the driver's memory reports the instance before anything else does.
+// After a restart of the engine with its state, the instance in the driver's memory is reported first.
 func TestARestatedTargetIsWhereItsInstanceIs(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
@@ -105,7 +105,7 @@ func TestARestatedTargetIsWhereItsInstanceIs(t *testing.T) {
 	})
 }
 
-// What a container runtime could not do says nothing about the target, whatever the rule makes of errors (K71).
+// A failed request to a container runtime is no evidence about the target, regardless of the rule's OnError (K71).
 func TestAnErrorOfTheRuntimeIsNeverAFailure(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)

@@ -15,11 +15,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// script is a handler that gives a set answer and notes when it was called.
+// script is a handler that returns a given result and records its calls.
 type script struct {
 	mu     sync.Mutex
 	answer probe.Result
-	block  time.Duration // how long an answer takes; more than the timeout fails
+	block  time.Duration // how long an attempt takes; fails if that exceeds the timeout
 	at     []time.Time
 	closed int
 }
@@ -90,7 +90,7 @@ func instance(id string) probe.Instance {
 	return probe.Instance{Target: "web", ID: id, Phase: probe.Running, Since: time.Now(), Managed: true}
 }
 
-// bubble runs f beside a running engine, in virtual time.
+// bubble runs f with a running engine, in virtual time.
 func bubble(t *testing.T, c engine.Config, f func(t *testing.T, e *engine.Engine)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(c)
@@ -98,7 +98,7 @@ func bubble(t *testing.T, c engine.Config, f func(t *testing.T, e *engine.Engine
 	})
 }
 
-// running runs f beside e, and then ends e.
+// running runs f while e runs, and then stops e.
 func running(t *testing.T, e *engine.Engine, f func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -202,7 +202,7 @@ func TestTheFirstAttemptComesAfterTheInitialDelayAndTheOthersAtTheOffset(t *test
 func TestTheOffsetIsTheSameInAnotherEngine(t *testing.T) {
 	offset := func() (at time.Time) {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-			time.Sleep(1234 * time.Millisecond) // another start
+			time.Sleep(1234 * time.Millisecond) // different start time
 			h := says(probe.Success)
 			apply(t, e, probe.Set{readiness: with(h)})
 			e.Report(instance("a"))
@@ -360,7 +360,7 @@ func TestAHandlerThatEndsItsGoroutineIsAnUnknownOutcome(t *testing.T) {
 func TestAnAnswerAfterTheTimeoutFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
-			time.Sleep(2 * time.Second) // knows nothing of its context
+			time.Sleep(2 * time.Second) // ignores its context
 			return probe.Succeed("")
 		})
 		if res := engine.Once(t.Context(), with(h)); res.Outcome != probe.Failure || res.Reason != probe.ReasonTimeout || res.Took != 2*time.Second {
@@ -434,11 +434,11 @@ func TestAnInstanceThatEndsIsNotReady(t *testing.T) {
 func TestARestartDuringAnAttemptDoesNotLoseTheProbe(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Failure)
-		h.take(time.Hour) // always runs into the timeout
+		h.take(time.Hour) // always exceeds the timeout
 		p := with(h)
 		p.Rule.Timeout = 9 * time.Second
 		apply(t, e, probe.Set{readiness: p})
-		for i := range 40 { // some of these land inside an attempt
+		for i := range 40 { // some of these occur during an attempt
 			e.Report(instance(strings.Repeat("b", i+1)))
 			time.Sleep(3 * time.Second)
 		}
@@ -481,7 +481,7 @@ func TestTriggerMakesAnExtraAttempt(t *testing.T) {
 		if e.Trigger(liveness) {
 			t.Error("triggered a probe that is not there")
 		}
-		e.Trigger(readiness) // rests: there is no instance
+		e.Trigger(readiness) // no effect: there is no instance
 		pass(0)
 		if n := len(h.attempts()); n != 0 {
 			t.Errorf("%d attempts without an instance", n)

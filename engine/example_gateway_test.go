@@ -20,11 +20,11 @@ import (
 func probeBackend(address, port string) (*engine.Engine, *engine.TargetGauge, error) {
 	handler, err := httpprobe.New(httpprobe.Config{Path: "/healthz", Port: port})
 	if err != nil {
-		return nil, nil, err // names the wrong field
+		return nil, nil, err // names the invalid field
 	}
 	id := probe.ID{Target: "web", Kind: probe.Readiness}
 	e := engine.New(engine.Config{Logger: slog.Default()})
-	target := probe.Target{Address: address, Static: true} // nothing reports when it is restarted
+	target := probe.Target{Address: address, Static: true} // no driver reports its restarts
 	_, err = e.Apply(probe.Set{id: {Target: target, Handler: handler, HandlerName: "http"}})
 	if err != nil {
 		return nil, nil, err // nothing was applied
@@ -33,8 +33,7 @@ func probeBackend(address, port string) (*engine.Engine, *engine.TargetGauge, er
 	return e, backend, nil
 }
 
-// A gateway forwards requests while its backend takes them, and tells the engine of those that
-// fail.
+// A gateway forwards requests while its backend accepts them, and reports failed ones to the engine.
 func Example_gateway() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "hello from the backend")

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// A gateway probes its backends, and asks for each request whether a backend passes.
+// A gateway probes its backends, and checks for each request whether a backend passes.
 func Example() {
 	id := probe.ID{Target: "web", Kind: probe.Readiness}
 	e := engine.New(engine.Config{})
@@ -59,7 +59,7 @@ func ExampleOnce() {
 	// Output: failure coffee.empty no coffee left
 }
 
-// Two sites of a proxy share an engine. Each changes its own probes only.
+// Two sites of a proxy share an engine. Each changes only its own probes.
 func ExampleEngine_Owner() {
 	e := engine.New(engine.Config{})
 	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") })
@@ -72,10 +72,10 @@ func ExampleEngine_Owner() {
 	_, err = blog.Change(engine.Change{Set: probe.Set{id: web}, All: true})
 	fmt.Println(err)
 
-	// The configuration of the shop is loaded again: what has not changed goes on.
+	// The configuration of the shop is reloaded: unchanged probes continue.
 	reloaded := e.Owner("shop")
 	changes, err := reloaded.Change(engine.Change{Set: probe.Set{id: web, {Target: "cart", Kind: probe.Readiness}: web}, All: true})
-	shop.Close() // does nothing: the other one has taken over
+	shop.Close() // no effect: superseded by reloaded
 	fmt.Println(changes.Kept, changes.Added, err)
 	// Output:
 	// <nil>

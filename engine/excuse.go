@@ -8,22 +8,20 @@ import (
 )
 
 const (
-	// stallShare is the part of an attempt's timeout, one in so many, that is notable if it is lost to stalls:
-	// a success may be late by that.
+	// stallShare defines when lost time is notable: more than 1/stallShare of the timeout. A success may be late by that much.
 	stallShare = 8
 
-	// excuseShare is the part of which so much is lost that the attempt must not fail. Beside a few busy programs
-	// an eighth is lost now and then, and a target that hangs must be found.
+	// excuseShare defines when lost time excuses a failure: more than 1/excuseShare of the timeout. Next to a few busy programs,
+	// an eighth is lost now and then, and a target that hangs must still be detected.
 	excuseShare = 4
 
-	// maxTick and minTick bound how often the loop looks at the clock while attempts are
-	// in flight, so that it notices a stall that ends before anything is due. The tick
-	// is a stallShare of the shortest timeout.
+	// maxTick and minTick bound the interval at which the loop reads the clock while attempts are in flight, so that it notices a
+	// stall that ends before anything is due. The interval is 1/stallShare of the shortest timeout.
 	maxTick = 100 * time.Millisecond
 	minTick = time.Duration(health.Tolerance)
 )
 
-// tickOf returns how often to look at the clock while an attempt is in flight.
+// tickOf returns the interval at which to read the clock while an attempt is in flight.
 func tickOf(r *probe.Rule) time.Duration {
 	if r.WarnAfter+r.FailAfter > 0 {
 		return minTick
@@ -31,8 +29,8 @@ func tickOf(r *probe.Rule) time.Duration {
 	return min(max(minTick, r.Timeout/stallShare), maxTick)
 }
 
-// timeoutOf returns the timeout of an attempt that starts now, after so many that were
-// waived. More time than the rule gives leaves an eighth of the period, so that the attempt ends before the next one is due.
+// timeoutOf returns the timeout of an attempt that starts now, after the given number of consecutive waived failures. An extended
+// timeout leaves an eighth of the period, so that the attempt finishes before the next one is due.
 func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, waived int) time.Duration {
 	score := max(m.Score(now), waived)
 	if score == 0 {
@@ -41,8 +39,8 @@ func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, waived int) time.Dur
 	return max(r.Timeout, min(r.Timeout*time.Duration(1+score), r.Period-r.Period/8))
 }
 
-// excuse returns the result of a try that was stalled for a time. It may have succeeded,
-// and what the target answered counts, but any other failure is not the target's.
+// excuse returns the result of a try during which the engine was stalled. Successes and failures that are responses of the target
+// are kept; other failures become unknown.
 func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)) {
 		return res
@@ -50,8 +48,8 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	return stalledFor("the engine was stalled", time.Duration(lost), res)
 }
 
-// excuseClaimed is excuse for time that the handler says was lost. A command with a timeout of its own exits
-// with an error if it has lost much.
+// excuseClaimed is excuse for lost time claimed by the handler. An exit status is kept only if less than half of the timeout was
+// lost, since a command with a timeout of its own fails if it has lost much time.
 func excuseClaimed(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)/2) {
 		return res
@@ -59,16 +57,15 @@ func excuseClaimed(res probe.Result, lost int64, timeout time.Duration) probe.Re
 	return stalledFor("the handler could not run", time.Duration(lost), res)
 }
 
-// stalledFor returns the result of a try that says nothing about its target, since something has lasted for a time meanwhile.
+// stalledFor returns an unknown result for a try that is no evidence about its target. what is the cause, which lasted for lost.
 func stalledFor(what string, lost time.Duration, res probe.Result) probe.Result {
 	r := probe.Broken(reasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
 	r.Timings = res.Timings
 	return r
 }
 
-// excuseSuspended returns the result of a try during which the machine was suspended for a time. It may
-// have succeeded. Whatever else came of it is not the target's: it may have given up meanwhile, and have
-// answered that.
+// excuseSuspended returns the result of a try during which the machine was suspended. A success is kept. Any failure becomes
+// unknown, even if the target responded: it may have given up during the suspension.
 func excuseSuspended(res probe.Result, suspended time.Duration) probe.Result {
 	if res.Outcome != probe.Failure {
 		return res
@@ -76,9 +73,9 @@ func excuseSuspended(res probe.Result, suspended time.Duration) probe.Result {
 	return stalledFor("the machine of the engine was suspended", suspended, res)
 }
 
-// isAnswer reports whether a failure is what the target answered, which does not depend
-// on the time that the engine has lost. The answer to a plugin does if much was lost: the
-// target may have given up waiting for the plugin.
+// isAnswer reports whether a failure is a response of the target that does not depend on the time that the engine lost. Exit
+// statuses and responses to plugins count only if inTime is set: if much time was lost, the command or target may have given up
+// waiting.
 func isAnswer(res *probe.Result, inTime bool) bool {
 	switch res.Reason.Evidence() {
 	case probe.Answered, probe.NameAnswered:
@@ -92,32 +89,29 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 // notable reports whether lost time is a notable part of a timeout.
 func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
 
-// excusable reports whether so much of a timeout is lost that the attempt must not fail.
+// excusable reports whether enough of a timeout was lost to excuse a failure.
 func excusable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/excuseShare }
 
-// stalled reports whether a try, which has ended after a time of which some was lost, was
-// stalled: if it has lost much of its timeout, and had notably less time than its rule
-// gives it. The timeout may be longer than that.
+// stalled reports whether a try that took took, of which lost was lost, was stalled: it lost an excusable part of its timeout,
+// and the remaining time was notably shorter than the rule's timeout. timeout may be longer than that of the rule.
 func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
 	return excusable(lost, timeout) && notable(int64(r.Timeout)-(took-lost), r.Timeout)
 }
 
-// maySucceedNow reports whether another try makes sense after one with this result: not
-// one that was stalled while the engine is degraded, where it would only add to the load.
+// maySucceedNow reports whether an immediate retry makes sense after this result. It does not after a stall of a degraded engine,
+// where it would only add to the load.
 func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
 	return !res.NoRetry && (res.Reason != reasonStalled || !healthAt(m, now).Degraded())
 }
 
-// maxWaived is how many failures of a probe in a row are waived: unknown, since their handler
-// claims that this machine lacked something. It may be right each time, but the machine may
-// be short of processes because of the target.
+// maxWaived is the maximum number of a probe's consecutive failures that are waived, that is, unknown because the handler claims
+// that this machine lacked resources. Each claim may be true, but the machine may be short of processes because of the target.
 const maxWaived = MaxHealthScore
 
-// mayWaive reports whether a failure is unknown at the word of its handler.
+// mayWaive reports whether a claim of the handler still makes a failure unknown.
 func (a *attempt) mayWaive() bool { return a.waivedBefore < maxWaived }
 
-// waiveDenied returns the result of a try whose handler may have been denied processes or
-// memory.
+// waiveDenied returns the result of a try whose handler may have been denied processes or memory.
 func (a *attempt) waiveDenied(res probe.Result) probe.Result {
 	if res.Outcome != probe.Failure || !res.Denied || !a.mayWaive() {
 		return res
@@ -126,9 +120,8 @@ func (a *attempt) waiveDenied(res probe.Result) probe.Result {
 	return probe.Broken(probe.ReasonResources, "the system denied processes or memory meanwhile; the attempt ended with %s: %s", res.Reason, res.Detail)
 }
 
-// countWaived counts how many failures in a row were waived. What says nothing about the
-// target changes nothing, nor does a failure that counts in spite of what is claimed: the
-// next one has to count as well.
+// countWaived counts the consecutive waived failures. Results without evidence about the target leave the count unchanged. So
+// does a failure that counts despite a claim, so that the next one also counts.
 func (a *attempt) countWaived(res *probe.Result) {
 	switch {
 	case a.waived:

@@ -1,6 +1,6 @@
 package engine
 
-// What tests of the package from outside need.
+// Internals for tests in package engine_test.
 const (
 	EjectAfter        = ejectAfter
 	MaxHistory        = maxHistory
@@ -9,7 +9,7 @@ const (
 	MaxTransitions    = maxTransitions
 )
 
-// TroubledDependency is what Suppressed asks.
+// TroubledDependency is the check that Suppressed makes.
 func (a Admin) TroubledDependency(target string) string { return a.troubledDependency(target) }
 
 // Decided reports whether it is known whether the target is ready.

@@ -10,36 +10,36 @@ import (
 )
 
 const (
-	// maxFaultDetail bounds what is remembered of the detail of a fault, in bytes.
+	// maxFaultDetail bounds the recorded detail of a fault, in bytes.
 	maxFaultDetail = 512
 
-	// faultWindow is how many of the latest attempts Fault.Times counts.
+	// faultWindow is the number of latest attempts that Fault.Of covers at most.
 	faultWindow = 100
 )
 
-// Fault is the latest attempt of a probe on its instance that has found something wrong: a failure, a warning or, with
-// probe.ErrorFails, an attempt that could not be made. It stands beside the latest attempt, which may have succeeded. While the
-// probe fails, it is what a failure counts as, and no warning. The zero Fault is none. It can be written as JSON.
+// Fault is the latest attempt of a probe on its instance that found a problem: a failure, a warning or, with probe.ErrorFails, an
+// attempt that could not be made. It is kept even if later attempts succeed. While the probe fails, a warning does not replace a
+// failure. The zero Fault means none. It can be encoded as JSON.
 type Fault struct {
 	Outcome probe.Outcome `json:"o,omitempty"`
 	Reason  probe.Reason  `json:"r,omitempty"`
 	Detail  string        `json:"d,omitempty"` // at most 512 bytes
-	At      time.Time     `json:"at,omitzero"` // when the attempt ended
+	At      time.Time     `json:"at,omitzero"` // when the attempt finished
 
-	// Times is how many of the latest attempts had that Outcome, and Of of how many, up to 100: of those of
-	// Records.Outcomes. Both are 0 if that is not known.
+	// Times is the number of the latest Of attempts that had that Outcome. Of is at most 100, and counts only attempts in
+	// Records.Outcomes. Both are 0 if unknown.
 	Times int32 `json:"-"`
 	Of    int32 `json:"-"`
 
-	// Mixed says that other attempts came between: those with that Outcome are not just the latest ones.
+	// Mixed reports that the attempts with that Outcome are not just the latest ones: other outcomes came in between or after.
 	Mixed bool `json:"-"`
 }
 
 // Exists reports whether f is not the zero Fault.
 func (f *Fault) Exists() bool { return !f.At.IsZero() }
 
-// Text returns the detail. If other attempts came between it says how often the attempts were like that, as of a time:
-// "31 of the last 100 attempts failed, the last 2s ago: status 500".
+// Text returns the detail. If Mixed is set, it is preceded by the share of such attempts, and their age at the time now: "31 of
+// the last 100 attempts failed, the last 2s ago: status 500".
 func (f *Fault) Text(now time.Time) string {
 	if !f.Mixed {
 		return f.Detail
@@ -54,7 +54,7 @@ func (f *Fault) Text(now time.Time) string {
 	return text
 }
 
-// Share returns how many of the latest attempts were like that: "31 of the last 100 attempts failed".
+// Share returns the number of latest attempts with that outcome as text: "31 of the last 100 attempts failed".
 func (f *Fault) Share() string {
 	did := "failed"
 	switch f.Outcome {
@@ -66,7 +66,7 @@ func (f *Fault) Share() string {
 	return fmt.Sprintf("%d of the last %d attempts %s", f.Times, f.Of, did)
 }
 
-// fault is a Fault in less memory.
+// fault is a compact Fault.
 type fault struct {
 	at      int64
 	reason  probe.Reason
@@ -74,7 +74,7 @@ type fault struct {
 	outcome probe.Outcome
 }
 
-// isFault reports whether the result of an attempt is a Fault.
+// isFault reports whether the result of an attempt is a Fault under rule r.
 func isFault(r *probe.Rule, res *probe.Result) bool {
 	switch res.Outcome {
 	case probe.Success:
@@ -85,7 +85,7 @@ func isFault(r *probe.Rule, res *probe.Result) bool {
 	return true
 }
 
-// noteFault remembers a Fault. It needs mu.
+// noteFault records a Fault. It needs mu.
 func (s *slot) noteFault(f fault) {
 	if len(f.detail) > maxFaultDetail {
 		f.detail = strings.Clone(probe.CleanText(f.detail, maxFaultDetail))
@@ -99,7 +99,7 @@ func (s *slot) noteFault(f fault) {
 	*r.fault = f
 }
 
-// forgetFault forgets the Fault of an earlier instance, handler or target. It needs mu.
+// forgetFault discards the Fault of an earlier instance, handler or target. It needs mu.
 func (s *slot) forgetFault() {
 	if s.rare != nil {
 		s.rare.fault = nil
@@ -131,7 +131,8 @@ func (s *slot) fault(c *clock.Clock) (f Fault) {
 	return f
 }
 
-// share returns how many of the latest attempts had an outcome, of how many, and whether these are not just the latest ones.
+// share returns how many of the latest attempts had an outcome, the number of attempts considered, and whether those with the
+// outcome are not just the latest ones.
 func (o *outcomes) share(outcome probe.Outcome) (times, of int32, isMixed bool) {
 	total := uint64(0)
 	for run := range o.each {

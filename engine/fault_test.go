@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// reasonOf returns why the target of the tests is as it is, as people read it.
+// reasonOf returns the cause of the state of the test's target, as shown to people.
 func reasonOf(e *engine.Engine) string {
 	st, _ := e.Target("web")
 	return strings.TrimPrefix(string(st.Cause.Reason)+": "+st.Cause.Detail, ": ")

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// partlyDead runs f beside an engine that probes targets once a second, at threshold 3. So
-// many of them have been silent for a time, and fail.
+// partlyDead runs f with an engine that probes targets once a second, at threshold 3. The given number of them have been silent
+// for the given time, and fail.
 func partlyDead(t *testing.T, targets, dead int, since time.Duration, f func(t *testing.T, e *engine.Engine, n *network)) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		n := &network{broken: map[string]probe.Result{}, takes: time.Millisecond}
@@ -29,7 +29,7 @@ func partlyDead(t *testing.T, targets, dead int, since time.Duration, f func(t *
 	})
 }
 
-// A target is not excused by others that have failed long ago, and few are not at all.
+// Targets that failed long ago do not excuse a target, and few targets do not excuse each other.
 func TestTheLastTargetsThatAnswerFailInTheirUsualTime(t *testing.T) {
 	tier.Slow(t)
 	for _, test := range []struct {
@@ -54,7 +54,7 @@ func TestTheLastTargetsThatAnswerFailInTheirUsualTime(t *testing.T) {
 	}
 }
 
-// What a reload removes is no longer missed: it says nothing about what is left.
+// Probes that a reload removes are no longer awaited: they are no evidence about the remaining ones.
 func TestATargetThatAReloadLeavesFailsAlthoughManyWereSilent(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
 		n.fail(probe.ReasonTCPTimeout, false)
@@ -71,7 +71,7 @@ func TestATargetThatAReloadLeavesFailsAlthoughManyWereSilent(t *testing.T) {
 	})
 }
 
-// Targets with names have all failed, and targets with addresses answer now and then.
+// All targets with names have failed, and targets with addresses respond now and then.
 func TestTargetsThatHaveFailedDoNotMakeTheEngineIsolatedWhileOthersAnswer(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		n := &network{broken: map[string]probe.Result{}, takes: time.Millisecond}

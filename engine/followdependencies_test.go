@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// The targets of a large fleet change often, and hardly any of them has dependents in this engine: the others do not
+// The targets of a large fleet change often, and hardly any of them has dependents in this engine: changes of the others do not
 // take its lock, which each of its attempts needs.
 func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testing.T) {
 	e, others := New(Config{NoIsolationCheck: true}), New(Config{NoIsolationCheck: true})
@@ -18,7 +18,7 @@ func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testi
 		t.Fatal(err)
 	}
 	changes := newSubscription(others, nil)
-	changes.existing.ended = true // nothing exists before
+	changes.existing.ended = true // there are no existing targets to deliver
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	following.Go(func() { e.Admin().followDependencies(ctx, changes) })

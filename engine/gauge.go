@@ -6,9 +6,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks
-// for each request: one atomic load, with no lock and no lookup. The zero Gauge is
-// Undecided.
+// Gauge has a probe's verdict for performance-critical readers, such as a proxy that reads it for each request. Reading it is one
+// atomic load, without a lock or a lookup. The zero Gauge is Undecided.
 type Gauge struct{ verdict atomic.Uint32 }
 
 // Verdict returns the published verdict.
@@ -19,9 +18,8 @@ func (g *Gauge) Passing() bool { return g.Verdict() == probe.Passing }
 
 func (g *Gauge) set(v probe.Verdict) { g.verdict.Store(uint32(v)) }
 
-// Watch returns the gauge of a probe, and whether there is such a probe. Once the
-// probe is removed the gauge stays Undecided, even if a probe with that ID is added
-// again: call Watch again then.
+// Watch returns the gauge of a probe, and whether the probe exists. After the probe was removed, the gauge stays Undecided, even
+// if a probe with the same ID is added: call Watch again.
 func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 	s := e.registry.probe(id)
 	if s == nil {
@@ -32,12 +30,12 @@ func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
 	return &s.makeRare().gauge, true
 }
 
-// TargetGauge is what a target's instance and its probes add up to, for readers that must be
-// fast: each method is one atomic load, with no lock and no lookup. They return what
-// TargetStatus has under the same names. The zero TargetGauge is GatewayUndecided.
+// TargetGauge has the summary of a target for performance-critical readers: each method is one atomic load, without a lock or a
+// lookup. The methods return the same values as the fields of TargetStatus with the same names. The zero TargetGauge is
+// GatewayUndecided.
 type TargetGauge struct{ bits atomic.Uint32 }
 
-// Gateway returns what a gateway is to do with the target.
+// Gateway returns how a gateway is to treat the target.
 func (g *TargetGauge) Gateway() probe.GatewayState {
 	return probe.GatewayState(g.bits.Load() >> gatewayShift)
 }
@@ -45,15 +43,14 @@ func (g *TargetGauge) Gateway() probe.GatewayState {
 // State returns the state of the target.
 func (g *TargetGauge) State() probe.TargetState { return probe.TargetState(g.bits.Load()) }
 
-// Ready reports whether the target has started, and its readiness probes pass.
+// Ready reports whether the target has started and its readiness probes pass.
 func (g *TargetGauge) Ready() bool { return g.bits.Load()&readyBit != 0 }
 
 // isDecided reports whether it is known whether the target is ready.
 func (g *TargetGauge) isDecided() bool { return g.bits.Load()&decidedBit != 0 }
 
-// WatchTarget returns the gauge of a target, and whether there is such a target: one that has
-// probes, or an instance that was reported. Once the target is removed the gauge stays
-// GatewayUndecided, even if a target of that name is added again: call WatchTarget again then.
+// WatchTarget returns the gauge of a target, and whether the target exists: it has probes, or its instance was reported. After
+// the target was removed, the gauge stays GatewayUndecided, even if a target with the same name is added: call WatchTarget again.
 func (e *Engine) WatchTarget(name string) (*TargetGauge, bool) {
 	t, _ := e.registry.target(name)
 	if t == nil {
@@ -68,10 +65,10 @@ type summary struct {
 	gateway        probe.GatewayState
 	ready, decided bool
 	ejected        bool
-	explains       bool // failures of the targets that depend on it
+	explains       bool // it explains failures of its dependents
 }
 
-// The bits of a summary: the state is in the lowest byte.
+// The bits of a summary. The state is in the lowest byte.
 const (
 	gatewayShift = 8
 	readyBit     = 1 << 16

@@ -67,7 +67,7 @@ func TestGatewayStateFollowsInstanceAndReadinessProbes(t *testing.T) {
 	}
 }
 
-// A failure below its threshold does not end warnings, and neither does an attempt that could not be made, or one success.
+// A failure below the threshold does not end warnings; neither does an attempt that could not be made, or a single success.
 func TestWarningsEndAfterAsManySuccessesAsFailuresWouldDecide(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Warning)
@@ -102,8 +102,8 @@ func TestWarningsEndAfterAsManySuccessesAsFailuresWouldDecide(t *testing.T) {
 	})
 }
 
-// checkGauge compares a target's gauge with its status. It returns the gauge, and nil if there
-// is no such target: then the gauge that it had has to be zero.
+// checkGauge compares a target's gauge with its status, and returns the gauge. If the target does not exist, it returns nil, and
+// checks that its previous gauge is zero.
 func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.TargetGauge) *engine.TargetGauge {
 	t.Helper()
 	st, exists := e.Target(target)
@@ -123,7 +123,7 @@ func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.Ta
 	return g
 }
 
-// TestATargetsGaugeIsWhatTargetSays has 5,000 random events a seed.
+// TestATargetsGaugeIsWhatTargetSays generates 5,000 random events per seed.
 func TestATargetsGaugeIsWhatTargetSays(t *testing.T) {
 	tier.NoRace(t)
 	tier.Slow(t)

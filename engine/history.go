@@ -11,52 +11,51 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Limits of what an Engine remembers of the past.
+// Limits on the history that an Engine keeps.
 const (
-	maxTransitions     = 32       // of one target; the oldest are forgotten
-	maxHistory         = 32 << 20 // bytes of all transitions, after which the oldest of all are forgotten
+	maxTransitions     = 32       // for one target; the oldest are discarded
+	maxHistory         = 32 << 20 // bytes for all transitions; above it, the oldest of all are discarded
 	maxTransitionText  = 400      // bytes of a Detail
 	transitionOverhead = int(unsafe.Sizeof(transition{})+2*unsafe.Sizeof(entry{})) + 3*16
 )
 
-// Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; the target was ejected, damped or paused, or no longer is; or an
-// instance has started or ended, or changed in a way that the state of the target shows. It can be
-// written as JSON.
+// Transition is an entry in the history of a target: the verdict of a probe has changed, or its attempts could not be made or can
+// be made again; the target was ejected, damped or paused, or that has ended; or an instance has started or ended, or has changed
+// in a way that affects the state of the target. It can be encoded as JSON.
 type Transition struct {
-	Seq   uint64            `json:"seq,omitempty"` // its number: that of the next transition, of whatever target, is greater; also from one engine to the next
+	Seq   uint64            `json:"seq,omitempty"` // sequence number across all targets and engines: always increasing
 	At    time.Time         `json:"at"`
-	State probe.TargetState `json:"state"` // of the target, afterwards
+	State probe.TargetState `json:"state"` // of the target, after the transition
 
 	Reason probe.Reason `json:"reason,omitempty"`
 	Detail string       `json:"detail,omitempty"` // at most 400 bytes
 
-	// Of a probe. Kind is 0 if it is about the instance.
+	// For a transition of a probe. Kind is 0 if the transition concerns the instance.
 	Kind     probe.Kind    `json:"kind,omitempty"`
 	Name     string        `json:"name,omitempty"`
 	Verdict  probe.Verdict `json:"verdict,omitempty"`
 	Previous probe.Verdict `json:"previous,omitempty"`
-	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has, or the policy is "evidence"
-	Policy   probe.Policy  `json:"policy,omitempty"`   // by which attempts have decided
-	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
+	Attempts int32         `json:"attempts,omitempty"` // consecutive attempts that decided; 0 if the instance did, or by "evidence"
+	Policy   probe.Policy  `json:"policy,omitempty"`   // policy by which attempts decided
+	Blind    bool          `json:"blind,omitempty"`    // attempts cannot be made: see Status.Blind
 	Warns    bool          `json:"warns,omitempty"`    // the probe warns: see Status.Warned
-	Doubtful bool          `json:"doubtful,omitempty"` // that may be the fault of the engine: see Engine.Doubts
+	Doubtful bool          `json:"doubtful,omitempty"` // the engine may be at fault: see Engine.Doubts
 
-	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
+	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not changed: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
 
-	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Change.Dampings
-	Undamped bool `json:"undamped,omitempty"` // it is no longer
+	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it flapped: see Change.Dampings
+	Undamped bool `json:"undamped,omitempty"` // the damping has ended
 
 	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Admin.Pause
-	Unpaused bool `json:"unpaused,omitempty"` // that has ended
+	Unpaused bool `json:"unpaused,omitempty"` // the pause has ended
 
 	Instance string      `json:"instance,omitempty"`
 	Phase    probe.Phase `json:"phase,omitempty"`    // of the instance
-	Restarts int32       `json:"restarts,omitempty"` // before the instance
+	Restarts int32       `json:"restarts,omitempty"` // number of earlier instances
 }
 
-// transition is a Transition of a target that is remembered.
+// transition is a Transition of a target in the history.
 type transition struct {
 	Transition
 	of   *pastOf
@@ -69,22 +68,21 @@ type pastOf struct {
 	entries []*transition
 }
 
-// entry is a place in the order of all transitions.
+// entry is an entry in the sequence of all transitions.
 type entry struct {
 	seq         uint64
-	*transition // nil: it was forgotten
+	*transition // nil if it was discarded
 }
 
-// history has the latest transitions of all targets. A target without any takes no memory. It
-// also has those of targets that were removed.
+// history has the latest transitions of all targets, including removed ones. A target without transitions takes no memory.
 type history struct {
 	pastMu    sync.Mutex // guards all below
 	targets   map[string]*pastOf
-	all       []entry // sorted by seq, less than half of them forgotten
-	first     int     // of all: those before it were forgotten
-	forgotten int     // how many of all were
-	size      int     // of all that are not, in bytes
-	last      uint64  // the greatest Seq so far
+	all       []entry // sorted by seq; at most half of them discarded
+	first     int     // index in all: the entries before it were discarded
+	forgotten int     // number of discarded entries in all
+	size      int     // bytes of the entries in all that are not discarded
+	last      uint64  // greatest Seq so far
 }
 
 // has reports whether a target has transitions.
@@ -94,8 +92,8 @@ func (h *history) has(target string) bool {
 	return h.targets[target] != nil
 }
 
-// add adds a transition of a target, with the next Seq unless it has a greater one, and forgets the
-// oldest ones beyond the limits.
+// add adds a transition of a target. It assigns the next Seq, unless the transition has a greater one, and discards the oldest
+// transitions beyond the limits.
 func (h *history) add(target string, t Transition) {
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
@@ -120,7 +118,7 @@ func (h *history) add(target string, t Transition) {
 	}
 }
 
-// forgetFirst forgets the oldest transition of a target.
+// forgetFirst discards the oldest transition of a target.
 func (h *history) forgetFirst(of *pastOf) {
 	h.size -= of.entries[0].size
 	h.all[h.from(of.entries[0].Seq)].transition = nil
@@ -133,7 +131,7 @@ func (h *history) forgetFirst(of *pastOf) {
 	}
 }
 
-// from returns the place of the first transition whose Seq is not less than one.
+// from returns the index of the first transition whose Seq is at least seq.
 func (h *history) from(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(h.all, seq, func(e entry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 	return i
@@ -151,8 +149,7 @@ func (h *history) of(target string) (past []Transition) {
 	return past
 }
 
-// after returns up to limit transitions with a greater Seq, the oldest first, and the last of the
-// numbers that this covers.
+// after returns up to limit transitions with a Seq greater than seq, the oldest first, and the last Seq that this covers.
 func (h *history) after(seq uint64, limit int) (some []TargetTransition, to uint64) {
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
@@ -181,32 +178,30 @@ func (h *history) names() []string {
 	return names
 }
 
-// History returns the latest transitions of a target, the oldest first, at most 32.
-// A target that has been well since its start has none. That of a removed target is kept until
-// the histories of all have 32 MiB. It never waits for the scheduler.
+// History returns the latest transitions of a target, the oldest first, at most 32. A target that has been well since its start
+// has none. The history of a removed target is kept until all histories together exceed 32 MiB. It never waits for the scheduler.
 func (r Records) History(target string) []Transition {
 	return r.engine.scheduler.summaries.history.of(target)
 }
 
-// Histories returns the targets that have a History, in no order.
+// Histories returns the targets that have a History, in no particular order.
 func (r Records) Histories() []string { return r.engine.scheduler.summaries.history.names() }
 
-// TargetTransition is a Transition, and of which target.
+// TargetTransition is a Transition with its target.
 type TargetTransition struct {
 	Target string
 	Transition
 }
 
-// TransitionsAfter returns up to limit transitions of all targets whose Seq is greater than one, sorted
-// by Seq, and the number after which a later call goes on. What lies between and was forgotten, beyond
-// these limits, is missing: that many of the numbers up to the last are. It never
-// waits for the scheduler.
+// TransitionsAfter returns up to limit transitions of all targets with a Seq greater than seq, sorted by Seq, and the seq for the
+// next call. Transitions that were discarded because of the limits of the history are missing; gaps in the numbers up to last
+// show how many. It never waits for the scheduler.
 func (r Records) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
 	return r.engine.scheduler.summaries.history.after(seq, limit)
 }
 
-// SkipTransitions makes the Seq of further transitions greater than one: readers of an earlier
-// engine's transitions may have seen more than what was restored.
+// SkipTransitions makes the Seq of further transitions greater than seq, since readers may have seen transitions of an earlier
+// engine that were not restored.
 func (r Records) SkipTransitions(seq uint64) {
 	h := &r.engine.scheduler.summaries.history
 	h.pastMu.Lock()
@@ -214,9 +209,8 @@ func (r Records) SkipTransitions(seq uint64) {
 	h.last = max(h.last, seq)
 }
 
-// RestoreHistory puts the transitions that an earlier engine has remembered about a target, the
-// oldest first, before all others. Call it before Run and before the target is reported. Transitions
-// keep their Seq if it is greater than those that were restored before.
+// RestoreHistory restores the transitions of a target that an earlier engine recorded, the oldest first. Call it before Run and
+// before the target is reported. A transition keeps its Seq if it is greater than all restored so far.
 func (r Records) RestoreHistory(target string, past []Transition) {
 	for _, t := range past[max(0, len(past)-maxTransitions):] {
 		t.Detail = probe.CleanText(t.Detail, maxTransitionText)
@@ -224,8 +218,8 @@ func (r Records) RestoreHistory(target string, past []Transition) {
 	}
 }
 
-// recordVerdict adds what has followed from an event to the history of the probe's target. What
-// is well from the start is not recorded.
+// recordVerdict adds the result of an event to the history of the probe's target. A probe that is well from the start is not
+// recorded.
 func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int64) {
 	turned := f.Changed && f.state.Instance == f.previous.Instance || f.decided && f.first && f.state.Verdict == probe.Failing
 	if !turned && f.blind == f.wasBlind && (f.warns == f.warned || f.Changed) || res == nil && f.state.Down != f.previous.Down {
@@ -256,8 +250,8 @@ func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int
 	m.recordTransition(s.target, t, now)
 }
 
-// recordInstance adds a report to the history of a target whose state was another one before,
-// unless it is that the first instance is well, or goes on since an earlier engine.
+// recordInstance adds a report to the history of a target. state is the previous state of the target. A first instance that is
+// well, or has run since an earlier engine, is not recorded.
 func (m *summaries) recordInstance(t *target, before *instance, state probe.TargetState, now int64) {
 	in := t.current()
 	changed := before.id != in.id || before.phase != in.phase || before.terminating != in.terminating
@@ -279,7 +273,7 @@ func (m *summaries) recordInstance(t *target, before *instance, state probe.Targ
 
 func (m *summaries) recordTransition(t *target, tr Transition, now int64) {
 	tr.At, tr.State = m.clock.Time(now), t.currentState()
-	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, maxTransitionText)) // not the whole of a result's
+	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, maxTransitionText)) // not the whole detail of a result
 	m.history.add(t.name, tr)
 	m.out.record(t.name, RecordHistory)
 }

@@ -135,8 +135,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A reader that is behind gets all transitions in the order in which they happened, and learns how
-// many of them were forgotten; so does one that goes on with those of an earlier engine.
+// A reader that lags behind gets all transitions in the order in which they occurred, and learns how many were discarded. So does
+// a reader that continues after transitions of an earlier engine.
 func TestTransitionsOfAllTargetsAreReadInOrder(t *testing.T) {
 	e := engine.New(engine.Config{})
 	const targets, each = 3, engine.MaxTransitions + 2

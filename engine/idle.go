@@ -2,13 +2,12 @@ package engine
 
 import "container/list"
 
-// idleInstances are the instances of targets that have lost their probes and have no
-// driver: they are as they were reported when the targets get probes again. The oldest
-// is forgotten when there are too many. registry.mu guards them.
+// idleInstances are the instances of targets that have lost their probes and have no driver. They are restored when the targets
+// get probes again. If there are too many, the oldest is discarded. registry.mu guards them.
 type idleInstances struct {
 	byAge  list.List // of idleInstance, the oldest first
 	byName map[string]*list.Element
-	most   int // how many probes there have been at a time: at most as many are kept
+	most   int // maximum number of probes so far, and thus of idle instances
 }
 
 type idleInstance struct {
@@ -16,10 +15,10 @@ type idleInstance struct {
 	instance *instance
 }
 
-// minIdleInstances is how many idle instances an engine keeps at least.
+// minIdleInstances is the number of idle instances that an engine can keep regardless of its probes.
 const minIdleInstances = 1024
 
-// keep keeps the instance of a target.
+// keep stores the instance of a target.
 func (l *idleInstances) keep(target string, in *instance) {
 	l.byName[target] = l.byAge.PushBack(idleInstance{target, in})
 	if l.byAge.Len() > max(minIdleInstances, l.most) {
@@ -27,7 +26,7 @@ func (l *idleInstances) keep(target string, in *instance) {
 	}
 }
 
-// take returns the instance of a target, or nil, and keeps it no longer.
+// take removes and returns the instance of a target, or returns nil.
 func (l *idleInstances) take(target string) *instance {
 	e := l.byName[target]
 	if e == nil {

@@ -5,22 +5,21 @@ import (
 	"strings"
 )
 
-// index keeps targets sorted by name. They are in chunks, so that adding or removing one
-// moves few others, and a walk from any name costs no more than what it visits. It needs
-// 8 to 16 bytes for each of many targets.
+// index has targets sorted by name, in chunks, so that adding or removing a target moves few others, and the cost of a walk from
+// any name is proportional to the targets visited. With many targets, it needs 8 to 16 bytes for each.
 type index struct {
 	chunks [][]*target // sorted; none is empty
-	count  int         // of targets
+	count  int         // number of targets
 }
 
-// maxIndexChunk bounds the targets that move when one is added or removed.
+// maxIndexChunk bounds the number of targets that are moved when one is added or removed.
 const maxIndexChunk = 512
 
-// position is where a target is in an index.
+// position is the position of a target in an index.
 type position struct{ chunk, at int }
 
-// after returns the position of the first target whose name sorts after name. It is
-// behind the last chunk if there is none.
+// after returns the position of the first target whose name sorts after name. If there is none, the position is past the last
+// chunk.
 func (x *index) after(name string) position {
 	p := x.find(name)
 	if p.chunk < len(x.chunks) && x.chunks[p.chunk][p.at].name == name {
@@ -31,7 +30,7 @@ func (x *index) after(name string) position {
 	return p
 }
 
-// find returns the position of the first target whose name is name or sorts after it.
+// find returns the position of the first target whose name equals name or sorts after it.
 func (x *index) find(name string) position {
 	chunk, _ := slices.BinarySearchFunc(x.chunks, name, func(c []*target, name string) int {
 		return strings.Compare(c[len(c)-1].name, name)
@@ -45,17 +44,16 @@ func (x *index) find(name string) position {
 	return position{chunk, at}
 }
 
-// newChunk returns a chunk with some targets and room for more: insert splits it before
-// it would grow.
+// newChunk returns a chunk with the given targets and capacity for maxIndexChunk+1, after which insert splits it.
 func newChunk(some ...*target) []*target {
 	return append(make([]*target, 0, maxIndexChunk+1), some...)
 }
 
-// insert adds a target, whose name is not in the index.
+// insert adds a target. Its name must not be in the index yet.
 func (x *index) insert(t *target) {
 	x.count++
 	p := x.find(t.name)
-	if last := len(x.chunks) - 1; p.chunk > last { // after all others
+	if last := len(x.chunks) - 1; p.chunk > last { // sorts after all others
 		if last < 0 || len(x.chunks[last]) == maxIndexChunk {
 			x.chunks = append(x.chunks, newChunk(t))
 			return
@@ -72,7 +70,7 @@ func (x *index) insert(t *target) {
 	x.chunks[p.chunk] = c
 }
 
-// remove removes the target of a name.
+// remove removes the target with the given name.
 func (x *index) remove(name string) {
 	p := x.find(name)
 	if p.chunk == len(x.chunks) || x.chunks[p.chunk][p.at].name != name {
@@ -84,7 +82,7 @@ func (x *index) remove(name string) {
 	x.merge(p.chunk - 1)
 }
 
-// merge merges a chunk with the next one, or drops it, if few targets are left.
+// merge merges a chunk with the next one if both fit into one chunk, or removes an empty chunk.
 func (x *index) merge(chunk int) {
 	if chunk < 0 || chunk >= len(x.chunks) {
 		return
@@ -99,8 +97,8 @@ func (x *index) merge(chunk int) {
 	}
 }
 
-// chunkFrom returns the targets from p on that are in one chunk, and moves p behind them.
-// It returns nil behind the last chunk.
+// chunkFrom returns the targets from p to the end of its chunk, and advances p to the next chunk. It returns nil past the last
+// chunk.
 func (x *index) chunkFrom(p *position) []*target {
 	if p.chunk == len(x.chunks) {
 		return nil
@@ -110,7 +108,7 @@ func (x *index) chunkFrom(p *position) []*target {
 	return some
 }
 
-// countFrom returns how many targets there are from p on.
+// countFrom returns the number of targets from p to the end.
 func (x *index) countFrom(p position) int {
 	n := -p.at
 	for _, c := range x.chunks[p.chunk:] {

@@ -28,13 +28,13 @@ func TestIndexAgreesWithASortedList(t *testing.T) {
 	for step := range 30_000 {
 		n := name()
 		at, found := slices.BinarySearch(model, n)
-		remove := random.IntN(10) < 4 || step > 20_000 // at first it grows, at last it shrinks
+		remove := random.IntN(10) < 4 || step > 20_000 // the index first grows, and finally shrinks
 		switch {
 		case remove && found:
 			model = slices.Delete(model, at, at+1)
 			x.remove(n)
 		case remove:
-			x.remove(n) // there is none: changes nothing
+			x.remove(n) // it does not exist: no change
 		case !found:
 			model = slices.Insert(model, at, n)
 			x.insert(&target{name: n})
@@ -65,7 +65,7 @@ func TestIndexKeepsItsChunksFull(t *testing.T) {
 	if got, want := len(x.chunks), many/maxIndexChunk+1; got > want {
 		t.Errorf("%d sorted targets need %d chunks, want %d", many, got, want)
 	}
-	// Neighbours that together are longer than half a chunk, and a few targets of many.
+	// Neighbors that together exceed half a chunk, and a few of many targets.
 	for _, keep := range []func(i int) bool{
 		func(i int) bool { return i/maxIndexChunk%2 == 0 && i%2 == 0 || i%maxIndexChunk == 0 },
 		func(i int) bool { return i%100 == 0 },

@@ -9,30 +9,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// isolation decides whether the engine is cut off from its targets, or from its name
-// servers, and whether failures without an answer count. scheduler.mu guards it.
+// isolation determines whether the engine is cut off from its targets or its name servers, and whether failures without a
+// response count. scheduler.mu guards it.
 //
-// judge.count takes the result of each attempt. If an answer is missing, it asks
-// health.Isolation whether the failure counts. The result is either concluded, as it is or
-// with the reason engine.isolated, or unsettled: settle judges it again. If it turns a verdict to
-// failing, others may be asked first (opinion.go).
+// judge.count processes the result of each attempt. If a response is missing, health.Isolation judges whether the failure counts.
+// The result is either concluded, as it is or with the reason engine.isolated, or becomes unsettled, in which case settle judges
+// it again. If it would turn a verdict to failing, others may be asked first (opinion.go).
 type isolation struct {
-	addresses health.Isolation // from targets
-	names     health.Isolation // from name servers
-	plain     int              // members of addresses that need no name server
+	addresses health.Isolation // isolation from targets
+	names     health.Isolation // isolation from name servers
+	plain     int              // number of members of addresses that need no name server
 	log       isolationLog
 
-	// unsettled are the attempts that have ended without an answer, and whose results wait: until
-	// their timeout has passed, or for an answer to a Question. They are the attempts in flight
-	// of their slots, whose keys these are.
+	// unsettled has the finished attempts without a response whose results are pending, until their timeout has passed, or until
+	// a Question is answered. They are the attempts in flight of their slots, whose keys are used here.
 	unsettled timeline.Timeline
 }
 
-// maxCutOff bounds for how long the engine counts as cut off because of one attempt.
+// maxCutOff bounds the time for which one attempt can make the engine count as cut off.
 const maxCutOff = int64(10 * time.Minute)
 
-// begin notes that an attempt begins at now. Nothing is expected of a probe whose attempt before
-// was ignored: so that many which have failed together are ignored once, and not for ever.
+// begin records that an attempt begins at now. No response is expected if the probe's previous attempt was ignored, so that many
+// attempts that failed together are ignored only once.
 func (i *isolation) begin(a *attempt, now int64) {
 	s := a.slot
 	a.late = false
@@ -47,13 +45,13 @@ func (i *isolation) begin(a *attempt, now int64) {
 	}
 }
 
-// withdraw no longer awaits answers to an attempt of a probe.
+// withdraw cancels the expectation of responses to the attempt of a probe.
 func (i *isolation) withdraw(s *slot) {
 	i.addresses.Withdraw(s.key)
 	i.names.Withdraw(s.key)
 }
 
-// observe takes the answers to an attempt.
+// observe records the responses to an attempt.
 func (i *isolation) observe(a *attempt, res *probe.Result, answered responders) {
 	if answered&theTarget != 0 {
 		i.addresses.Answer(a.start, a.start+int64(res.Took))
@@ -63,7 +61,7 @@ func (i *isolation) observe(a *attempt, res *probe.Result, answered responders) 
 	}
 }
 
-// setAnswered sets who has answered a probe's latest attempt.
+// setAnswered sets who responded to a probe's latest attempt.
 func (i *isolation) setAnswered(s *slot, by responders) {
 	s.flags.set(ignored, false)
 	if before := s.answered; before != by {
@@ -73,7 +71,7 @@ func (i *isolation) setAnswered(s *slot, by responders) {
 	}
 }
 
-// join notes that a probe is answered by these.
+// join records that the given responders respond to a probe.
 func (i *isolation) join(by responders) {
 	i.plain += one(by == theTarget)
 	if by&theTarget != 0 {
@@ -84,7 +82,7 @@ func (i *isolation) join(by responders) {
 	}
 }
 
-// leave notes that a probe is no longer answered by these.
+// leave records that the given responders no longer respond to a probe.
 func (i *isolation) leave(by responders) {
 	i.plain -= one(by == theTarget)
 	if by&theTarget != 0 {
@@ -95,14 +93,14 @@ func (i *isolation) leave(by responders) {
 	}
 }
 
-// forget forgets what is known about a probe. The attempt in flight says nothing either.
+// forget discards the expectations of a probe, and ignores the responses to its attempt in flight.
 func (i *isolation) forget(s *slot) {
 	i.withdraw(s)
 	i.setAnswered(s, 0)
 }
 
-// restore expects answers of a probe that passed in an earlier engine, if its handler says
-// where it connects: attempts of a command need not say anything about the network.
+// restore expects responses for a probe that passed in an earlier engine, if it has an EndpointHandler: attempts of a command may
+// not use the network.
 func (i *isolation) restore(s *slot, host string) {
 	_, connects := s.spec.Load().handler.(probe.EndpointHandler)
 	if !connects || s.peer == 0 || s.state.Verdict != probe.Passing {
@@ -118,14 +116,14 @@ func (i *isolation) restore(s *slot, host string) {
 	i.setAnswered(s, by)
 }
 
-// isName reports whether a host is a name, and not an address.
+// isName reports whether a host is a name rather than an address.
 func isName(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err != nil
 }
 
-// until returns until when the engine counts as cut off from targets with names, and from
-// all targets: from those with addresses or, if none of them answers, from those with names.
+// until returns until when the engine counts as cut off from targets with names, and from all targets. The latter depends on
+// targets with addresses or, if none of them responds, on those with names.
 func (i *isolation) until() (names, all int64) {
 	names, all = i.names.Until(), i.addresses.Until()
 	if i.plain == 0 {
@@ -134,11 +132,10 @@ func (i *isolation) until() (names, all int64) {
 	return names, all
 }
 
-// judge decides which results count, and which ones warn. It needs scheduler.mu.
+// judge determines which results count, and which become warnings. It needs scheduler.mu.
 type judge struct{ sc *scheduler }
 
-// count counts the result of an attempt, or puts that off until it is known whether the
-// engine is cut off.
+// count concludes the result of an attempt, or defers it until it is known whether the engine is cut off.
 func (j judge) count(a *attempt, res *probe.Result, now int64) {
 	s, i := a.slot, &j.sc.isolation
 	if s.spec.Load().keepsState() {
@@ -157,7 +154,7 @@ func (j judge) count(a *attempt, res *probe.Result, now int64) {
 		i.withdraw(s)
 		i.setAnswered(s, answered)
 		j.sc.conclude(a, res, now)
-	case nameServer: // nobody has asked the target
+	case nameServer: // the target was not contacted
 		i.addresses.Withdraw(s.key)
 		j.weigh(a, res, now)
 	default:
@@ -166,7 +163,7 @@ func (j judge) count(a *attempt, res *probe.Result, now int64) {
 	j.sc.publishIsolation(now)
 }
 
-// weigh concludes an attempt that lacks an answer, unless that has to wait for evidence.
+// weigh concludes an attempt without a response, or defers it if there is not enough evidence yet.
 func (j judge) weigh(a *attempt, res *probe.Result, now int64) {
 	i, s := &j.sc.isolation, a.slot
 	answered, missing := a.evidence(res)
@@ -193,11 +190,11 @@ func (j judge) weigh(a *attempt, res *probe.Result, now int64) {
 	}
 }
 
-// judge returns whether an attempt counts that lacks an answer. Name servers are reached over the
-// network too: many targets that are silent excuse a few names.
+// judge returns whether an attempt without a response counts. Since name servers are reached over the network as well, many
+// silent targets excuse failures of a few lookups.
 func (i *isolation) judge(a *attempt, res *probe.Result, missing responders, now int64) (judgement health.Judgement) {
 	s, rule := a.slot, &a.spec.rule
-	if s.peer == 0 || rule.Compatibility == probe.Kubelet { // it may have become local since it ended
+	if s.peer == 0 || rule.Compatibility == probe.Kubelet { // the peer may have become local since the attempt finished
 		return health.Counts
 	}
 	_, longest := rule.Periods()
@@ -219,13 +216,13 @@ func (i *isolation) judge(a *attempt, res *probe.Result, missing responders, now
 	return max(judgement, i.addresses.Judge(silence, now))
 }
 
-// connectedInTime reports whether the target accepted a connection in the first half of the timeout: it had time to respond, by
-// a network that worked. What connects later may have begun while the engine was cut off.
+// connectedInTime reports whether the target accepted a connection in the first half of the timeout: the network worked, and the
+// target had time to respond. Slower attempts may have begun while the engine was cut off.
 func connectedInTime(took *probe.Timings, timeout time.Duration) bool {
 	return took.Connected && took.Resolve+took.Connect <= timeout/2
 }
 
-// settle judges unsettled results whose time has come.
+// settle judges the unsettled results that are due.
 func (j judge) settle(now int64) {
 	unsettled := &j.sc.isolation.unsettled
 	for key, at, ok := unsettled.First(); ok && at <= now; key, at, ok = unsettled.First() {
@@ -238,14 +235,14 @@ func (j judge) settle(now int64) {
 	j.sc.publishIsolation(now)
 }
 
-// isElsewhere reports whether attempts are made in another network namespace: that a target answers there says nothing about the network
-// of the engine, nor does a silence.
+// isElsewhere reports whether attempts are made in another network namespace. Responses there, and their absence, are no evidence
+// about the network of the engine.
 func (sp *spec) isElsewhere() bool {
 	return sp.target.Network != nil && sp.target.Network.Namespace != ""
 }
 
-// evidence is evidenceOf, for an attempt in the network that the isolation is about: in another one only name servers
-// are.
+// evidence is evidenceOf, but ignores responses of a target in another network namespace, where only name servers are in the
+// engine's network.
 func (a *attempt) evidence(res *probe.Result) (answered, missing responders) {
 	answered, missing = evidenceOf(res, a.late)
 	if a.spec.isElsewhere() {
@@ -254,7 +251,7 @@ func (a *attempt) evidence(res *probe.Result) (answered, missing responders) {
 	return answered, missing
 }
 
-// publishIsolation publishes whether the engine is isolated, and logs it.
+// publishIsolation publishes whether the engine is isolated, and logs changes.
 func (sc *scheduler) publishIsolation(now int64) {
 	i := &sc.isolation
 	names, all := i.until()

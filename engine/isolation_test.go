@@ -19,17 +19,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// network is a handler whose targets answer over a network that can fail.
+// network is a handler whose targets respond over a network that can fail.
 type network struct {
-	takes time.Duration // an answer
+	takes time.Duration // time until a response
 
 	mu        sync.Mutex
-	failure   probe.Reason            // of all targets; empty while the network is well
-	namesOnly bool                    // the failure is one of targets with names
-	atOnce    bool                    // failures come at once
-	unknown   bool                    // attempts that end while the network fails are unknown
-	broken    map[string]probe.Result // of one target, by its address
-	silent    map[string]probe.Result // likewise, after the timeout
+	failure   probe.Reason            // failure of all targets; empty while the network works
+	namesOnly bool                    // the failure affects only targets with names
+	atOnce    bool                    // failures are immediate
+	unknown   bool                    // while the network fails, attempts are unknown
+	broken    map[string]probe.Result // results of individual targets, by address
+	silent    map[string]probe.Result // the same, but after the timeout
 }
 
 func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
@@ -45,7 +45,7 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 		<-ctx.Done()
 		return silence
 	}
-	if isBroken && result.Timings != (probe.Timings{}) { // it does not depend on what has failed
+	if isBroken && result.Timings != (probe.Timings{}) { // it does not depend on the failed network
 		return result
 	}
 	switch {
@@ -68,7 +68,7 @@ func (n *network) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return r
 }
 
-// slowDown makes each answer take so long.
+// slowDown sets the time until each response.
 func (n *network) slowDown(takes time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +77,7 @@ func (n *network) slowDown(takes time.Duration) {
 
 func isName(address string) bool { return strings.HasSuffix(address, ".test") }
 
-// timings are those of an attempt that has connected to an address.
+// timings returns the Timings of an attempt that has connected to an address.
 func timings(address string) probe.Timings {
 	if isName(address) {
 		return probe.Timings{Resolve: time.Millisecond, Connect: time.Millisecond}
@@ -85,9 +85,9 @@ func timings(address string) probe.Timings {
 	return probe.Timings{Connect: time.Millisecond}
 }
 
-// silence is the result of an attempt without an answer.
+// silence returns the result of an attempt without a response.
 func (n *network) silence(r probe.Reason, address string) (res probe.Result) {
-	if r == probe.ReasonTCPUnreachable && isName(address) { // nor is there a way to the name server
+	if r == probe.ReasonTCPUnreachable && isName(address) { // the name server is unreachable as well
 		r = probe.ReasonDNSFailed
 	}
 	n.mu.Lock()
@@ -107,7 +107,7 @@ func (n *network) fail(r probe.Reason, atOnce bool) {
 	n.failure, n.namesOnly, n.atOnce = r, false, atOnce
 }
 
-// failNames fails all targets with names.
+// failNames makes all targets with names fail.
 func (n *network) failNames(r probe.Reason, atOnce bool) {
 	n.fail(r, atOnce)
 	n.mu.Lock()
@@ -121,7 +121,7 @@ func (n *network) breakTarget(address string, r probe.Result) {
 	n.broken[address] = r
 }
 
-// fallSilent makes a target end its attempts with a result after their timeouts.
+// fallSilent makes the attempts of a target end with the given result after their timeouts.
 func (n *network) fallSilent(address string, r probe.Result) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,14 +131,14 @@ func (n *network) fallSilent(address string, r probe.Result) {
 	n.silent[address] = r
 }
 
-// answerAgain ends what fallSilent has begun.
+// answerAgain ends the effect of fallSilent.
 func (n *network) answerAgain(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.silent, address)
 }
 
-// probeTargets has an engine probe so many targets with these addresses, and no others.
+// probeTargets replaces the probes of an engine by probes of count targets with these addresses.
 func probeTargets(t *testing.T, e *engine.Engine, n *network, r probe.Rule, count int, addresses func(n int) string) {
 	t.Helper()
 	set := probe.Set{}
@@ -153,8 +153,7 @@ func probeTargets(t *testing.T, e *engine.Engine, n *network, r probe.Rule, coun
 	}
 }
 
-// reachable runs f beside an engine that probes 40 healthy targets with these addresses
-// once a second, at threshold 1.
+// reachable runs f with an engine that probes 40 healthy targets with these addresses once a second, at threshold 1.
 func reachable(t *testing.T, c engine.Config, addresses func(n int) string, f func(t *testing.T, e *engine.Engine, n *network)) {
 	bubble(t, c, func(t *testing.T, e *engine.Engine) {
 		n := &network{broken: map[string]probe.Result{}}
@@ -168,7 +167,7 @@ func reachable(t *testing.T, c engine.Config, addresses func(n int) string, f fu
 	})
 }
 
-// failing returns how many probes fail.
+// failing returns the number of failing probes.
 func failing(e *engine.Engine) (count int) {
 	for st := range e.All() {
 		if st.Verdict == probe.Failing {
@@ -178,7 +177,7 @@ func failing(e *engine.Engine) (count int) {
 	return count
 }
 
-// changes returns how often a verdict has changed.
+// changes returns the number of changes of verdicts.
 func changes(e *engine.Engine) (count uint64) {
 	for st := range e.All() {
 		count += st.Changes
@@ -235,8 +234,8 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 	}
 }
 
-// A busy prober, or a busy name server, delays answers. Those that were sent before the name
-// server has died are noticed after it, when attempts that began later wait in vain.
+// A busy prober or name server delays responses. Responses that were sent before the name server died are processed after that,
+// while attempts that began later wait in vain.
 func TestANameServerThatDiesWhileItsAnswersAreLateFailsNoTarget(t *testing.T) {
 	for _, late := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, 760 * time.Millisecond, 850 * time.Millisecond} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -260,8 +259,7 @@ func TestANameServerThatDiesWhileItsAnswersAreLateFailsNoTarget(t *testing.T) {
 	}
 }
 
-// remembered are 40 targets that passed in an earlier engine, with handlers by the numbers
-// of their addresses.
+// remembered returns 40 targets that passed in an earlier engine, with the handler for the number in each address.
 func remembered(handler func(n int) probe.Handler) engine.Change {
 	c := engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}}
 	for i := range 40 {
@@ -334,13 +332,13 @@ func TestAttemptsWithoutTheNetworkAreNotMissed(t *testing.T) {
 	}
 }
 
-// An attempt that is dropped, because its probe has changed, is not missed either.
+// A dropped attempt, whose probe has changed, is not awaited any more.
 func TestDroppedAttemptsAreNotMissed(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
 		rule := probe.Rule{Period: time.Second, Timeout: 900 * time.Millisecond, FailureThreshold: 1}
 		n.takes = 800 * time.Millisecond
 		n.fallSilent(remote(0), probe.Fail(probe.ReasonTCPTimeout, ""))
-		for revision := range 20 { // others are replaced before they are answered
+		for revision := range 20 { // others are replaced before they get a response
 			set := probe.Set{}
 			for i := range 40 {
 				p := probe.Probe{Handler: n, HandlerName: "network", Target: probe.Target{Address: remote(i)}, Rule: rule}
@@ -359,7 +357,7 @@ func TestDroppedAttemptsAreNotMissed(t *testing.T) {
 	})
 }
 
-// A probe's peer is where its handler connects.
+// proxied is a handler that connects to a host other than its target: the probe's peer is that host.
 type proxied struct {
 	*network
 	host string // or the path of a unix socket
@@ -444,7 +442,7 @@ func TestSilenceCountsWhileOthersAnswer(t *testing.T) {
 	})
 }
 
-// onThisMachine are addresses and names of this machine.
+// onThisMachine has addresses and names of this machine.
 var onThisMachine = func() []string {
 	all := []string{"127.0.0.1", "::ffff:127.0.0.1", "::1", "localhost", "LOCALHOST", "localhost.", "a.localhost", "0.0.0.0"}
 	interfaces, _ := net.InterfaceAddrs()
@@ -493,8 +491,8 @@ func TestSilenceOfAllCountsWithoutTheIsolationCheck(t *testing.T) {
 	}
 }
 
-// Targets that answer in another network namespace do not show that the engine reaches its own, and their silence does not show that
-// it is cut off.
+// Targets that respond in another network namespace do not show that the engine can reach its own network, and their silence does
+// not show that the engine is cut off.
 func TestAnotherNetworkNamespaceIsNoEvidence(t *testing.T) {
 	for name, silentThere := range map[string]bool{"it answers": false, "it is silent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -569,7 +567,7 @@ func TestAFailureAtOnceCounts(t *testing.T) {
 	})
 }
 
-// few are so few targets that they may have failed together.
+// So few targets may have failed together.
 func TestAFailureAtOnceOfFewTargetsCountsAtOnce(t *testing.T) {
 	for _, count := range []int{1, 9} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
@@ -588,7 +586,7 @@ func TestAFailureAtOnceOfFewTargetsCountsAtOnce(t *testing.T) {
 	}
 }
 
-// Attempts that have just begun are not evidence that nothing answers.
+// Attempts that have just begun are no evidence of an isolation.
 func TestAFailureAtOnceAmongAttemptsThatBeginTogetherCounts(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, engine.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, e *engine.Engine) {
@@ -625,8 +623,7 @@ func TestAFailureAtOnceAmongAttemptsThatBeginTogetherCounts(t *testing.T) {
 	}
 }
 
-// namesWithOneOffset returns names of targets whose readiness probes are attempted in one
-// pass of the loop.
+// namesWithOneOffset returns names of targets whose readiness probes are attempted in the same pass of the loop.
 func namesWithOneOffset(period time.Duration, count int) (all []string) {
 	for n := 0; len(all) < count; n++ {
 		id := probe.ID{Target: fmt.Sprint("t", n), Kind: probe.Readiness}
@@ -637,7 +634,7 @@ func namesWithOneOffset(period time.Duration, count int) (all []string) {
 	return all
 }
 
-// A resolver that does not answer excuses names, but not addresses.
+// A resolver that does not respond excuses targets with names, but not those with addresses.
 func TestSilenceOfAnAddressCountsWhileNoNameServerAnswers(t *testing.T) {
 	for _, atOnce := range []bool{false, true} {
 		reachable(t, engine.Config{}, func(n int) string {
@@ -659,7 +656,7 @@ func TestSilenceOfAnAddressCountsWhileNoNameServerAnswers(t *testing.T) {
 	}
 }
 
-// Name servers are reached over the network too, which many addresses say has failed.
+// Name servers are also reached over the network, which has failed according to many addresses.
 func TestAFewNamesDoNotFailWithTheNetwork(t *testing.T) {
 	reachable(t, engine.Config{}, func(n int) string {
 		if n < 5 {
@@ -676,7 +673,7 @@ func TestAFewNamesDoNotFailWithTheNetwork(t *testing.T) {
 	})
 }
 
-// A name in the hosts file says nothing about the name servers.
+// A name in the hosts file is no evidence about the name servers.
 func TestNamesThatNeedNoNameServerSayNothingAboutNameServers(t *testing.T) {
 	reachable(t, engine.Config{}, names, func(t *testing.T, e *engine.Engine, n *network) {
 		before := changes(e)
@@ -692,7 +689,7 @@ func TestNamesThatNeedNoNameServerSayNothingAboutNameServers(t *testing.T) {
 	})
 }
 
-// The answer of a resolver on this machine says nothing about the network.
+// The response of a resolver on this machine is no evidence about the network.
 func TestANameThatDoesNotExistSaysNothingAboutTheNetwork(t *testing.T) {
 	reachable(t, engine.Config{}, names, func(t *testing.T, e *engine.Engine, n *network) {
 		missing := probe.Fail(probe.ReasonDNSNotFound, "")
@@ -737,7 +734,7 @@ func TestEachIsolationIsLoggedButNotEachFlap(t *testing.T) {
 		n.fail(probe.ReasonTCPTimeout, false)
 		pass(5 * time.Second)
 		set := probe.Set{}
-		apply(t, e, set) // nothing is probed, so nothing answers
+		apply(t, e, set) // no probes are left, and so no responses
 		pass(5 * time.Second)
 		if begins, ends := count(); begins != 1 || ends != 1 || e.Health().Isolated {
 			t.Errorf("%d begins and %d ends; isolated: %v", begins, ends, e.Health().Isolated)
@@ -758,8 +755,7 @@ func TestEachIsolationIsLoggedButNotEachFlap(t *testing.T) {
 	}
 }
 
-// A result that waits for evidence holds nothing that another attempt needs, and ends with
-// its probe.
+// A result that waits for evidence occupies nothing that another attempt needs, and is discarded with its probe.
 func TestAResultThatWaitsForEvidenceBlocksNothing(t *testing.T) {
 	bubble(t, engine.Config{Concurrency: 1}, func(t *testing.T, e *engine.Engine) {
 		n := &network{broken: map[string]probe.Result{}}

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// cutOff is from what the engine is cut off.
+// cutOff is the scope of an isolation of the engine.
 type cutOff uint8
 
 const (
 	fromNothing cutOff = iota
-	fromNames          // and from the targets that have them
+	fromNames          // from name servers, and from targets with names
 	fromAll
 )
 
-// isolationLogPeriod is the time in which at most one isolation is logged.
+// isolationLogPeriod is the period in which at most one isolation is logged.
 const isolationLogPeriod = int64(10 * time.Second)
 
-// isolationLog says when to log that the engine is isolated, or no longer.
+// isolationLog determines when to log that the engine is isolated, or no longer isolated.
 type isolationLog struct {
-	until  [fromAll + 1]int64 // the engine is cut off from these until then
+	until  [fromAll + 1]int64 // until when the engine is cut off
 	logged cutOff             // by the last line
-	quiet  int64              // no line says that it is cut off until then
+	quiet  int64              // no isolation is logged until then
 }
 
-// at returns from what the engine is cut off.
+// at returns the scope of the isolation at the time now.
 func (l *isolationLog) at(now int64) cutOff {
 	for is := fromAll; is > fromNothing; is-- {
 		if now < l.until[is] {
@@ -35,7 +35,7 @@ func (l *isolationLog) at(now int64) cutOff {
 	return fromNothing
 }
 
-// check returns the line that is due, or nil.
+// check returns the log line that is due, or nil.
 func (l *isolationLog) check(now int64) logLine {
 	is := l.at(now)
 	if is == l.logged || is != fromNothing && now < l.quiet {

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// outage is a handler that fails from one time to another.
+// outage is a handler that fails in a given period.
 type outage struct{ from, to time.Time }
 
 func (o *outage) Probe(context.Context, probe.Target) probe.Result {
@@ -22,15 +22,14 @@ func (o *outage) Probe(context.Context, probe.Target) probe.Result {
 	return probe.Fail("test.down", "down")
 }
 
-// fleet is how many targets have the same probe. Each has an offset of its own.
+// fleet is the number of targets with the same probe. Each probe has its own offset.
 const fleet = 240
 
 func member(n int, k probe.Kind) probe.ID {
 	return probe.ID{Target: fmt.Sprintf("shop/%d", n), Kind: k}
 }
 
-// start applies one probe for each target of the fleet, and reports an instance of
-// each that starts now.
+// start applies one probe for each target of the fleet, and reports for each an instance that starts now.
 func start(t *testing.T, e *engine.Engine, r probe.Rule, h probe.Handler) {
 	t.Helper()
 	set := probe.Set{}
@@ -43,8 +42,7 @@ func start(t *testing.T, e *engine.Engine, r probe.Rule, h probe.Handler) {
 	}
 }
 
-// failed returns how many probes of the fleet fail, and when the first and the last of
-// them began to.
+// failed returns how many probes of the fleet fail, and when the first and the last of them began to fail.
 func failed(t *testing.T, e *engine.Engine, k probe.Kind) (n int, first, last time.Time) {
 	t.Helper()
 	for i := range fleet {
@@ -62,9 +60,8 @@ func failed(t *testing.T, e *engine.Engine, k probe.Kind) (n int, first, last ti
 	return n, first, last
 }
 
-// The kubelet makes the first attempt at a tick, at any time in the first period of a
-// container, and then one each period. So it kills a container that never answers
-// after threshold-1 to threshold periods, and never one that answers before.
+// The kubelet makes the first attempt at a tick, at any time in the first period of a container, and then one per period. It
+// therefore kills a container that never responds after threshold-1 to threshold periods, and never one that responds earlier.
 func TestInstancesAreKilledWhenTheKubeletKillsThem(t *testing.T) {
 	tier.Slow(t)
 	const never = time.Hour
@@ -73,7 +70,7 @@ func TestInstancesAreKilledWhenTheKubeletKillsThem(t *testing.T) {
 		period    time.Duration
 		threshold int32
 		delay     time.Duration
-		up        time.Duration // when the target answers
+		up        time.Duration // when the target begins to respond
 	}{
 		{kind: probe.Liveness, period: 10 * time.Second, threshold: 3, up: 17 * time.Second},
 		{kind: probe.Liveness, period: 10 * time.Second, threshold: 3, up: 25 * time.Second},
@@ -99,7 +96,7 @@ func TestInstancesAreKilledWhenTheKubeletKillsThem(t *testing.T) {
 					pass(c.delay + time.Duration(c.threshold+1)*c.period)
 					n, first, last := failed(t, e, c.kind)
 					least := c.delay + time.Duration(c.threshold-1)*c.period
-					// As many as have their last attempt before the target answers.
+					// The probes whose last attempt precedes the first response of the target.
 					want := min(1, max(0, float64(c.up-least)/float64(c.period))) * fleet
 					if float64(n) < want*0.5 || float64(n) > want*1.5 {
 						t.Errorf("%d of %d killed, want about %.0f", n, fleet, want)
@@ -171,8 +168,7 @@ func TestTheSuccessOfATriggeredAttemptCounts(t *testing.T) {
 	})
 }
 
-// A target that is down for less than a period is never failed by two attempts, also
-// when a reload moves the attempts.
+// A target that is down for less than a period never fails because of two attempts, even when a reload moves the attempts.
 func TestAnotherPeriodDoesNotBringTwoFailuresTogether(t *testing.T) {
 	tier.Slow(t)
 	for _, periods := range [][2]time.Duration{{10 * time.Second, 7 * time.Second}, {time.Second, 20 * time.Second}, {20 * time.Second, time.Second}} {
@@ -202,7 +198,7 @@ func TestAnotherPeriodDoesNotBringTwoFailuresTogether(t *testing.T) {
 	}
 }
 
-// asking is a handler that keeps the function to ask for another attempt.
+// asking is a handler that stores the function that requests another attempt.
 type asking struct {
 	*script
 	wake func()

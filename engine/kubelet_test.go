@@ -8,21 +8,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// ended is the instance of "web" with this ID after its end.
+// ended returns the instance of "web" with this ID after its end.
 func ended(id string) probe.Instance {
 	in := instance(id)
 	in.Phase = probe.Ended
 	return in
 }
 
-// Both engines see a liveness probe with one failure behind it, and then a new
-// instance. What differs stands in the table.
+// Both engines have a liveness probe with one failure in its run, and then get a new instance. The table has the differences.
 func TestTheKubeletsAccidentsAreCopiedOnRequestOnly(t *testing.T) {
 	cases := []struct {
 		name          string
 		compatibility probe.Compatibility
 		notRunning    probe.Verdict // of liveness, while the instance has ended
-		failures      int           // that the next instance needs until it fails
+		failures      int           // until the next instance fails
 	}{
 		{"mended", probe.Mended, probe.Undecided, 3},
 		{"kubelet", probe.Kubelet, probe.Failing, 1},

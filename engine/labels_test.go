@@ -96,7 +96,7 @@ func TestOtherShownSettingsKeepTheState(t *testing.T) {
 	})
 }
 
-// equalStatus compares statuses with equal labels.
+// equalStatus compares the verdicts, counts and times of two statuses.
 func equalStatus(a, b engine.Status) bool {
 	a.Labels, b.Labels = nil, nil
 	return a.Verdict == b.Verdict && a.Instance == b.Instance && a.Since.Equal(b.Since) && a.Run == b.Run && a.Changes == b.Changes &&
@@ -168,7 +168,7 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 				t.Errorf("the labels are %v, want the team %q; %d targets are selected", st.Labels, want, n)
 			}
 		}
-		label(map[string]string{"team": "shop"}) // before there is such a target
+		label(map[string]string{"team": "shop"}) // before the target exists
 		sub := e.SubscribeTargets()
 		defer sub.Close()
 		e.Report(instance("a"))
@@ -183,7 +183,7 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 		apply(t, e, probe.Set{readiness: labeled(with(says(probe.Success)), map[string]string{"team": "ops"})})
 		is("ops")
 		in := instance("a")
-		in.Managed = true // it stays without probes
+		in.Managed = true // it remains without probes
 		e.Report(in)
 		apply(t, e, nil)
 		is("pay")
@@ -193,14 +193,14 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 		in.Phase = probe.Gone
 		e.Report(in)
 		e.Report(instance("b"))
-		is("") // it is another target of that name
+		is("") // a new target of that name
 		if err := e.Admin().Label("web", map[string]string{"1": "x"}); err == nil {
 			t.Error("an invalid label is taken")
 		}
 	})
 }
 
-// A probe that goes on as it was keeps its state when its target gets another port.
+// A probe that continues unchanged keeps its state when its target gets another port.
 func TestFurtherPortsKeepTheStateOfAProbe(t *testing.T) {
 	at := func(ports map[string]uint16) probe.Set {
 		p := with(says(probe.Success))

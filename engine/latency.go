@@ -8,16 +8,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// unnoticed is how much an engine that counts as on time may add to the duration of a try: in
-// each of the steps for which one gets more time it may be late by health.Tolerance.
+// unnoticed is the maximum time by which an engine that counts as on time may extend a try: it may be late by health.Tolerance in
+// each of the steps for which a try gets more time.
 const unnoticed = maxDelayedSteps * time.Duration(health.Tolerance)
 
-// limitsLatency reports whether a rule has limits of an attempt's duration.
+// limitsLatency reports whether a rule limits the duration of attempts.
 func limitsLatency(r *probe.Rule) bool { return r.WarnAfter > 0 || r.FailAfter > 0 }
 
-// judgeLatency returns the result of a try that took a time, of which some was lost to stalls of the
-// engine, or for another reason of its machine. If it has passed and is too slow, that is a
-// warning or a failure. It is no failure because of time that the engine may have lost.
+// judgeLatency judges the duration of a try, of which lost was lost to stalls of the engine or for another reason of its machine.
+// It turns a success that was too slow into a warning or a failure, but never into a failure if the engine may have caused the
+// delay.
 func judgeLatency(res probe.Result, took, lost int64, r *probe.Rule) probe.Result {
 	own := time.Duration(took - lost)
 	switch {

@@ -11,17 +11,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// measures reports whether the level of the durations of attempts is watched.
+// measures reports whether the rule watches the duration of attempts.
 func (*judged) measures(r *probe.Rule) bool { return r.WarnOnRise == probe.RiseOfLatency }
 
-// measureTime notes how long a try took, of which some was lost to stalls of the engine: a quarter at most, or it says nothing.
+// measureTime records the duration of a try. If more than a quarter of it was lost to stalls of the engine, it records NaN.
 func (j *judged) measureTime(took, lost int64) {
 	if j.level = math.NaN(); lost <= took/4 {
 		j.level = time.Duration(took - lost).Seconds()
 	}
 }
 
-// measureNumbers notes the numbers that the handler has measured.
+// measureNumbers records the numbers that the handler measured.
 func (j *judged) measureNumbers(all map[string]float64, r *probe.Rule) {
 	number := func(name string) float64 {
 		if n, isKnown := all[name]; isKnown {
@@ -35,19 +35,20 @@ func (j *judged) measureNumbers(all map[string]float64, r *probe.Rule) {
 	}
 }
 
-// restarts are when the process of a target was started again, as its uptime shows.
+// restarts has the times at which the process of a target was restarted, according to its uptime.
 type restarts struct {
-	uptime float64 // the latest
-	at     []int64 // the latest of them, the oldest first
+	uptime float64 // latest value
+	at     []int64 // times of the latest restarts, the oldest first
 }
 
-// restartsWithin is in which time restarts are counted, and maxRestartsKept how many of them: the max of Rule.MaxRestarts, and one.
+// restartsWithin is the period in which restarts are counted. maxRestartsKept bounds the recorded restarts: one more than the
+// maximum of Rule.MaxRestarts.
 const (
 	restartsWithin  = 5 * time.Minute
 	maxRestartsKept = 101
 )
 
-// restarts makes the result of an attempt that has succeeded a warning if the uptime of its target has fallen too often.
+// restarts turns a successful result into a warning if the uptime of the target has fallen too often.
 func (j judge) restarts(a *attempt, res *probe.Result, now int64) {
 	most := int(a.spec.rule.MaxRestarts)
 	if most == 0 || !passed(res) {
@@ -72,7 +73,7 @@ func (j judge) restarts(a *attempt, res *probe.Result, now int64) {
 	}
 }
 
-// withDetail returns a text with a detail behind it.
+// withDetail appends a detail to a text.
 func withDetail(text, detail string) string {
 	if detail == "" {
 		return text
@@ -80,7 +81,7 @@ func withDetail(text, detail string) string {
 	return text + ": " + detail
 }
 
-// level makes the result of an attempt that has passed a warning while the level that its rule watches has risen.
+// level turns a successful result into a warning while the level that the rule watches has risen.
 func (j judge) level(a *attempt, res *probe.Result, now int64) {
 	r := &a.spec.rule
 	if r.WarnOnRise == "" || !passed(res) {

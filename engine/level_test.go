@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Ten times slower, and inside all limits: within seven attempts the probe warns with the reason, then the target is degraded, and some
-// 20 usual attempts end it.
+// The latency rises tenfold but stays within all limits. Within seven attempts the probe warns with the reason, so that the
+// target is degraded, and some 20 usual attempts end the warnings.
 func TestALatencyThatRisesIsAWarning(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		s := says(probe.Success)
@@ -74,10 +74,10 @@ func TestANumberThatRisesIsAWarning(t *testing.T) {
 	})
 }
 
-// A process that is started again between two attempts is up in each; its uptime falls.
+// A process that is restarted between two attempts is up in each of them, but its uptime falls.
 func TestRestartsBetweenAttemptsAreAWarning(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-		var started atomic.Int64 // Unix time; 0: no uptime is measured
+		var started atomic.Int64 // Unix time; 0 if no uptime is measured
 		started.Store(time.Now().Unix() - 1000)
 		p := with(probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
 			if at := started.Load(); at != 0 {

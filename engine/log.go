@@ -10,10 +10,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// logLine writes a line when no lock is held.
+// logLine writes a log line. It is called without locks.
 type logLine func(to *slog.Logger)
 
-// probeAttrs returns the attributes that identify a probe and its instance, and has room for more.
+// probeAttrs returns the attributes that identify a probe and its instance, with capacity for more.
 func probeAttrs(id probe.ID, instance string) []slog.Attr {
 	attrs := append(make([]slog.Attr, 0, 12), slog.String("target", id.Target), slog.String("probe", id.Kind.String()))
 	if id.Name != "" {
@@ -22,7 +22,7 @@ func probeAttrs(id probe.ID, instance string) []slog.Attr {
 	return append(attrs, slog.String("instance", instance))
 }
 
-// maxLoggedDetail bounds a log line's detail, in bytes.
+// maxLoggedDetail bounds the detail in a log line, in bytes.
 const maxLoggedDetail = 512
 
 // resultAttrs returns the attributes of the result of an attempt.
@@ -37,12 +37,12 @@ func resultAttrs(res *probe.Result, detailed bool) []slog.Attr {
 	return attrs
 }
 
-// newVerdictLine returns the line that the verdict of a probe has changed, or that attempts have confirmed the
-// initial one. Res is the result of the last attempt, nil if the instance has changed the verdict.
+// newVerdictLine returns the line for a change of a probe's verdict, or for the attempts that confirm the initial one. res is the
+// result of the last attempt, or nil if the instance changed the verdict.
 func newVerdictLine(s *slot, f *folded, res *probe.Result) logLine {
 	id, state, before, isFirst := s.id(), f.state, f.previous.Verdict, f.first
 	var result probe.Result
-	attempts, why := int32(0), probe.Reason("instance") // how many in a row have decided, 0 with the policy "evidence"; the instance's reason
+	attempts, why := int32(0), probe.Reason("instance") // attempts that decided, 0 by "evidence"; reason of the instance
 	if res != nil {
 		result, attempts = *res, s.spec.Load().rule.DecidingRun(state.Last)
 	} else if in := s.target.current(); in.note != nil {
@@ -73,24 +73,23 @@ func newVerdictLine(s *slot, f *folded, res *probe.Result) logLine {
 	}
 }
 
-// eventLog queues the log lines about probes and targets, as many as an operator can read. scheduler.mu guards it.
+// eventLog queues the log lines about probes and targets, in limited numbers. scheduler.mu guards it.
 type eventLog struct {
 	out    *outbox
-	debug  bool // there is a line for each attempt
+	debug  bool // each attempt is logged
 	firsts firstVerdicts
 	health healthLog
 }
 
-// limited queues a line about an event that many targets may have at the same time.
+// limited queues a line about an event that may affect many targets at the same time, unless there are too many.
 func (l *eventLog) limited(line logLine, now int64) {
 	if l.firsts.allow(probe.Undecided, now) {
 		l.out.log(line)
 	}
 }
 
-// attempt queues the lines about an attempt: the first verdict on an instance, unless it
-// confirms that the probe passes, each change of it, the first attempt that could not be made, and
-// when the probe becomes blind and sees again.
+// attempt queues the lines about an attempt: the first verdict on an instance, unless it confirms that the probe passes, each
+// change of the verdict, the first attempt that could not be made, and begin and end of blindness and warnings.
 func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
 	if l.debug {
 		l.out.log(newAttemptLine(s, f, res, "attempt", slog.LevelDebug))
@@ -123,12 +122,12 @@ func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
 	}
 }
 
-// newAttemptLine returns a line about one attempt.
+// newAttemptLine returns the line about one attempt.
 func newAttemptLine(s *slot, f *folded, res *probe.Result, message string, level slog.Level) logLine {
 	id, state, result := s.id(), f.state, *res
 	return func(to *slog.Logger) {
 		attrs := append(probeAttrs(id, state.Instance), slog.String("outcome", result.Outcome.String()))
-		if state.Errors > 0 { // in a row could not be made
+		if state.Errors > 0 { // consecutive attempts that could not be made
 			attrs = append(attrs, slog.Int("errors", int(state.Errors)))
 		}
 		to.LogAttrs(context.Background(), level, message, append(attrs, resultAttrs(&result, true)...)...)
@@ -136,29 +135,27 @@ func newAttemptLine(s *slot, f *folded, res *probe.Result, message string, level
 }
 
 const (
-	// firstVerdictPeriod is the time for which first verdicts are counted together.
+	// firstVerdictPeriod is the period for which first verdicts are counted together.
 	firstVerdictPeriod = 10 * time.Second
 
-	// maxFirstVerdicts is how many passing probes, and how many failing ones, get a line
-	// for their first verdict in a period, and how many lines are about attempts that
-	// could not be made.
+	// maxFirstVerdicts is the maximum number of passing probes, and of failing ones, whose first verdict is logged individually
+	// in a period, and of the lines about attempts that could not be made.
 	maxFirstVerdicts = 100
 )
 
-// firstVerdicts limits the log lines about first verdicts, of which very many come at
-// once after a start, and about attempts that could not be made: those beyond
-// maxFirstVerdicts are counted in one line. scheduler.mu guards it.
+// firstVerdicts limits the log lines about first verdicts, very many of which come at once after a start, and about attempts that
+// could not be made: those beyond maxFirstVerdicts are only counted, in one line. scheduler.mu guards it.
 type firstVerdicts struct {
 	end     int64 // of the period
 	logged  verdictCounts
 	omitted verdictCounts
 }
 
-// verdictCounts are numbers of probes by verdict; that of Undecided is of lines about attempts
-// that could not be made.
+// verdictCounts has the number of probes by verdict. The one for Undecided is the number of limited lines, such as those about
+// attempts that could not be made.
 type verdictCounts [probe.Failing + 1]int
 
-// allow counts a first verdict, and reports whether it gets a line of its own.
+// allow counts a first verdict, and reports whether it is logged individually.
 func (f *firstVerdicts) allow(v probe.Verdict, now int64) bool {
 	if now >= f.end {
 		f.end, f.logged = now+int64(firstVerdictPeriod), verdictCounts{}
@@ -171,7 +168,7 @@ func (f *firstVerdicts) allow(v probe.Verdict, now int64) bool {
 	return true
 }
 
-// next returns when check has to be called; never if all verdicts had a line.
+// next returns when check must be called, or never if no line was omitted.
 func (f *firstVerdicts) next() int64 {
 	if f.omitted == (verdictCounts{}) {
 		return never
@@ -179,8 +176,7 @@ func (f *firstVerdicts) next() int64 {
 	return f.end
 }
 
-// check returns the line about the verdicts without one when their period is over,
-// otherwise nil.
+// check returns the line that counts the omitted verdicts when their period has ended, otherwise nil.
 func (f *firstVerdicts) check(now int64) logLine {
 	if f.next() > now {
 		return nil
@@ -196,16 +192,16 @@ func (f *firstVerdicts) check(now int64) logLine {
 	}
 }
 
-// healthLog says when to log that the engine is degraded, and that it is well again. scheduler.mu guards it.
+// healthLog determines when to log that the engine has become degraded, and that it has recovered. scheduler.mu guards it.
 type healthLog struct {
-	degraded bool  // by the last line
-	due      int64 // check does nothing until then
+	degraded bool  // according to the last line
+	due      int64 // next time at which check does anything
 }
 
-// healthLogPeriod is how often check looks at the health of the engine, which changes once a second.
+// healthLogPeriod is the interval at which check reads the health of the engine, which changes once a second.
 const healthLogPeriod = int64(time.Second)
 
-// next returns when check has to be called.
+// next returns when check must be called.
 func (l *healthLog) next() int64 {
 	if !l.degraded {
 		return never
@@ -213,8 +209,8 @@ func (l *healthLog) next() int64 {
 	return l.due
 }
 
-// check returns the line that is due, or nil. An engine is well again when its score is 0, so that one whose score goes
-// up and down has one line.
+// check returns the line that is due, or nil. A degraded engine counts as recovered only when its score is 0, so that a
+// fluctuating score produces one line.
 func (l *healthLog) check(m *health.Monitor, now int64) logLine {
 	if now < l.due {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// lines returns the lines of a log that contain a text.
+// lines returns the lines of a log that contain the given text.
 func lines(log, text string) (found []string) {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, text) {
@@ -60,7 +60,7 @@ func TestFirstVerdictsBeyondAHundredAreCounted(t *testing.T) {
 	})
 }
 
-func TestLaterVerdictsHaveALineEach(t *testing.T) { // also those of a liveness probe that has always passed
+func TestLaterVerdictsHaveALineEach(t *testing.T) { // including those of a liveness probe that has always passed
 	var text testsync.Buffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 	bubble(t, c, func(t *testing.T, e *engine.Engine) {
@@ -84,7 +84,7 @@ func TestLaterVerdictsHaveALineEach(t *testing.T) { // also those of a liveness 
 	})
 }
 
-// logged runs f beside an engine whose log it returns.
+// logged runs f with an engine, and returns the engine's log.
 func logged(t *testing.T, level slog.Level, f func(t *testing.T, e *engine.Engine)) string {
 	t.Helper()
 	var text testsync.Buffer
@@ -164,7 +164,7 @@ func TestEachVerdictThatTurnsHasItsReason(t *testing.T) {
 	}
 }
 
-// A stop that somebody has asked for is no outage.
+// A requested stop is not an outage.
 func TestOnlyAnInstanceThatEndsUnplannedIsAWarning(t *testing.T) {
 	for reason, want := range map[probe.Reason]string{
 		probe.ReasonShutdown: "level=INFO", probe.ReasonOperatorStop: "level=INFO", probe.ReasonOperatorRestart: "level=INFO", probe.ReasonCompleted: "level=INFO",
@@ -184,7 +184,7 @@ func TestOnlyAnInstanceThatEndsUnplannedIsAWarning(t *testing.T) {
 	}
 }
 
-// The line of an engine that was degraded, and that it is well again, come once, however its score goes up and down.
+// The lines about a degraded engine and its recovery are each logged once, even if its score fluctuates.
 func TestADegradedEngineSaysSo(t *testing.T) {
 	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)

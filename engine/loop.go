@@ -7,30 +7,29 @@ import (
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 )
 
-// loop is Run's goroutine. It starts the attempts that are due: it makes those of
-// non-blocking handlers itself, and gives the others to workers.
+// loop is the goroutine of Run. It starts due attempts: it makes attempts of non-blocking handlers itself, and passes the others
+// to workers.
 type loop struct {
 	scheduler   *scheduler
 	workers     workers
 	nonBlocking nonBlocking
-	started     []*attempt // by the scheduler, to be made once its lock is free
+	started     []*attempt // started by the scheduler, to be made after its lock is released
 	awakeSince  int64
 }
 
 const (
-	// loopChunk is how many due probes are started before other goroutines may have
-	// the lock.
+	// loopChunk is the number of due probes that are started before the lock is released for other goroutines.
 	loopChunk = 256
 
-	// never is when the loop wakes up if nothing is due.
+	// never is the wake-up time if nothing is due.
 	never = 1<<63 - 1
 
-	// maxSleep is how long the loop sleeps at most while something is due later: timers stand still while
-	// the machine is suspended, so that it is late by as much when the machine goes on.
+	// maxSleep limits how long the loop sleeps while something is due later. Timers stop while the machine is suspended, so after
+	// it has resumed the loop may be late by up to maxSleep.
 	maxSleep = int64(time.Minute)
 )
 
-// run returns when ctx is done and the workers have ended.
+// run runs until ctx is done and the workers have exited.
 func (l *loop) run(ctx context.Context) {
 	defer l.workers.running.Wait()
 	timer := time.NewTimer(0)
@@ -66,8 +65,7 @@ func (l *loop) run(ctx context.Context) {
 	l.scheduler.passDue.Store(0)
 }
 
-// stopSleeping wakes the loop if it waits for descriptors, and keeps others from
-// doing so.
+// stopSleeping wakes the loop if it waits for descriptors, and ensures that its descriptor set is not woken later.
 func (l *loop) stopSleeping() {
 	sc := l.scheduler
 	sc.mu.Lock()
@@ -78,8 +76,8 @@ func (l *loop) stopSleeping() {
 	}
 }
 
-// poll starts everything that is due and completes what has ended, until there is no
-// more of either. It returns when to poll again.
+// poll starts all due attempts and completes all finished ones, until none of either is left. It returns the time of the next
+// poll.
 func (l *loop) poll(ctx context.Context) (due int64) {
 	for ctx.Err() == nil {
 		canceled, due := l.pollOnce()
@@ -94,9 +92,8 @@ func (l *loop) poll(ctx context.Context) (due int64) {
 	return never
 }
 
-// pollOnce makes one pass with the scheduler's lock held: it completes the
-// non-blocking attempts that have ended, starts some that are due, and returns those
-// that were canceled. Due is when to poll again; 0 means now.
+// pollOnce makes one pass with the scheduler's lock held: it completes the non-blocking attempts that have finished, starts a
+// limited number of due attempts, and returns the canceled attempts. due is the time of the next poll; 0 means now.
 func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	sc := l.scheduler
 	sc.mu.Lock()
@@ -107,7 +104,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	judge{sc}.settle(sc.clock.Now())
 	all := l.startDue()
 	canceled, sc.canceled = sc.canceled, nil
-	if !all || len(l.started)+len(canceled) > 0 || sc.ctx.Err() != nil { // stopSleeping may have come already
+	if !all || len(l.started)+len(canceled) > 0 || sc.ctx.Err() != nil { // stopSleeping may have been called already
 		return canceled, 0
 	}
 	now := sc.clock.Now()
@@ -132,7 +129,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	return nil, due
 }
 
-// startDue starts some of what is due, and reports whether it was all.
+// startDue starts up to loopChunk due attempts, and reports whether these were all.
 func (l *loop) startDue() bool {
 	sc := l.scheduler
 	now := sc.clock.Now()
@@ -149,14 +146,13 @@ func (l *loop) startDue() bool {
 	return false
 }
 
-// completeDone completes the non-blocking attempts that have ended, and starts those
-// that have waited for them.
+// completeDone completes the non-blocking attempts that have finished, and starts queued attempts in their place.
 func (l *loop) completeDone() {
 	sc := l.scheduler
 	now := sc.clock.Now()
 	for _, a := range l.nonBlocking.done {
 		sc.complete(a, &a.Result, a.panics, now)
-		if !a.canceled { // sc.canceled may still hold a canceled one
+		if !a.canceled { // a canceled attempt may still be in sc.canceled
 			sc.recycled.put(a)
 		}
 	}
@@ -166,8 +162,7 @@ func (l *loop) completeDone() {
 	}
 }
 
-// makeStarted makes the attempts that were started, and gives those to workers that
-// need one.
+// makeStarted makes the attempts that were started, and passes those that may block to workers.
 func (l *loop) makeStarted() {
 	for _, a := range l.started {
 		if a.cancel != nil {
@@ -188,7 +183,7 @@ func (l *loop) makeStarted() {
 	l.nonBlocking.blocking = reset(l.nonBlocking.blocking)
 }
 
-// reset empties a list so that it can be filled again.
+// reset clears a list for reuse.
 func reset(list []*attempt) []*attempt {
 	clear(list)
 	return list[:0]

@@ -14,21 +14,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// machine is what names this machine. Its own answers say nothing about the network.
+// machine has the names and addresses of this machine. Responses of this machine itself are no evidence about the network.
 type machine struct {
 	name      string
 	addresses map[netip.Addr]bool
 }
 
-// How often the engine reads the addresses of its machine, and how soon again after it
-// could not.
+// The interval at which the engine reads the addresses of its machine, and the interval after an error.
 const (
 	machinePeriod = 10 * time.Minute
 	machineRetry  = time.Minute
 )
 
-// readMachine returns what names this machine now. What cannot be read, for want of a
-// descriptor for example, is as before.
+// readMachine returns the current name and addresses of this machine. If one of them cannot be read, for lack of a descriptor for
+// example, it is copied from before.
 func readMachine(before machine) (m machine, err error) {
 	m = before
 	name, nameErr := os.Hostname()
@@ -47,14 +46,14 @@ func readMachine(before machine) (m machine, err error) {
 	return m, errors.Join(nameErr, err)
 }
 
-// has reports whether an address is one of this machine.
+// has reports whether an address belongs to this machine.
 func (m machine) has(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	return ip.IsLoopback() || ip.IsUnspecified() || m.addresses[ip]
 }
 
-// differs reports whether another machine has another name or other addresses, apart from
-// link-local ones of IPv6: each container that starts or ends changes these.
+// differs reports whether the name or the addresses differ, ignoring link-local IPv6 addresses, which change whenever a container
+// starts or ends.
 func (m machine) differs(o machine) bool {
 	lasting := func(all map[netip.Addr]bool) map[netip.Addr]bool {
 		all = maps.Clone(all)
@@ -64,7 +63,7 @@ func (m machine) differs(o machine) bool {
 	return m.name != o.name || !maps.Equal(lasting(m.addresses), lasting(o.addresses))
 }
 
-// peerOf returns the Peer of a host; 0 for this machine, and without a host.
+// peerOf returns the Peer of a host, or 0 for this machine or an empty host.
 func (m machine) peerOf(host string) health.Peer {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if m.has(ip) {
@@ -80,8 +79,8 @@ func (m machine) peerOf(host string) health.Peer {
 	return health.PeerOf(host)
 }
 
-// hostOf returns the host that a handler connects to for a target; "" for a unix socket,
-// or if the target lacks its address or port. It calls the handler.
+// hostOf returns the host that a handler connects to for a target, or "" for a unix socket, or if the target lacks the address or
+// port. It calls the handler.
 func hostOf(h probe.Handler, t probe.Target) string {
 	e, knows := h.(probe.EndpointHandler)
 	if !knows {
@@ -92,12 +91,12 @@ func hostOf(h probe.Handler, t probe.Target) string {
 	case err != nil, strings.ContainsAny(host, "/@"): // the path of a unix socket
 		return ""
 	case host == t.Address:
-		return t.Address // one string for both
+		return t.Address // shares one string
 	}
 	return host
 }
 
-// followMachine keeps what names this machine up to date until ctx is done. It locks mu.
+// followMachine keeps the name and addresses of this machine up to date until ctx is done. It locks mu.
 func (sc *scheduler) followMachine(ctx context.Context) {
 	for {
 		m, err := readMachine(sc.peers.machine)
@@ -116,7 +115,7 @@ func (sc *scheduler) followMachine(ctx context.Context) {
 	}
 }
 
-// setMachine replaces what names this machine. It locks mu.
+// setMachine replaces the name and addresses of this machine, and updates the peers of all probes if they differ. It locks mu.
 func (sc *scheduler) setMachine(m machine) {
 	sc.mu.Lock()
 	changed := m.differs(sc.peers.machine)
@@ -127,8 +126,7 @@ func (sc *scheduler) setMachine(m machine) {
 	}
 }
 
-// setPeers sets the peers of some probes again, and reports whether there are more. It
-// locks mu.
+// setPeers updates the peers of up to applyChunk probes from the index begin, and reports whether there are more. It locks mu.
 func (sc *scheduler) setPeers(begin int) (more bool) {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -141,15 +139,15 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 	return end < len(sc.slots)
 }
 
-// peers are the hosts that probes connect to. scheduler.mu guards them.
+// peers has the hosts that probes connect to. scheduler.mu guards it.
 type peers struct {
 	machine   machine
-	elsewhere map[*slot]string // hosts other than the addresses of the targets
-	unchecked bool             // see Config.NoIsolationCheck: nobody is a peer
+	elsewhere map[*slot]string // hosts that differ from the addresses of the targets
+	unchecked bool             // see Config.NoIsolationCheck: there are no peers
 	isolation *isolation
 }
 
-// setHost sets the host that a new handler of a probe connects to.
+// setHost sets the host that a probe's new handler connects to.
 func (p *peers) setHost(s *slot, host string) {
 	if delete(p.elsewhere, s); host != s.currentAddress() {
 		p.elsewhere[s] = host
@@ -158,7 +156,7 @@ func (p *peers) setHost(s *slot, host string) {
 	p.setPeer(s, host)
 }
 
-// remove forgets a probe.
+// remove removes a probe.
 func (p *peers) remove(s *slot) {
 	p.isolation.forget(s)
 	delete(p.elsewhere, s)
@@ -172,7 +170,7 @@ func (p *peers) hostOf(s *slot) string {
 	return s.currentAddress()
 }
 
-// setPeer sets the peer of a probe by the host that it connects to.
+// setPeer sets the peer of a probe according to the host that it connects to.
 func (p *peers) setPeer(s *slot, host string) {
 	peer := p.machine.peerOf(host)
 	if p.unchecked {

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// running runs f beside an engine that probes twelve names once an hour, at threshold 1.
+// running runs f with an engine that probes twelve names once an hour, at threshold 1.
 func running(t *testing.T, h probe.Handler, f func(e *Engine)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(Config{})
@@ -44,7 +44,7 @@ func running(t *testing.T, h probe.Handler, f func(e *Engine)) {
 	})
 }
 
-// A name may become one of this machine's while the result of an attempt is unsettled.
+// A name may begin to refer to this machine while the result of an attempt is unsettled.
 func TestAnUnsettledResultOfATargetThatBecomesLocalCounts(t *testing.T) {
 	var fails atomic.Bool
 	h := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
@@ -127,7 +127,7 @@ func TestEvidenceOfAnAttempt(t *testing.T) {
 		{"one of two addresses is silent", withTimings(probe.Warn(probe.ReasonTCPTimeout, ""), probe.Timings{Resolve: 1, Connect: 1}), false, theTarget | nameServer, 0},
 		{"a success without the network", probe.Succeed(""), false, 0, 0},
 	} {
-		test.res.Took = time.Hour // says nothing: the timeout may have been longer
+		test.res.Took = time.Hour // no information: the timeout may have been longer
 		if answered, missing := evidenceOf(&test.res, test.late); answered != test.answered || missing != test.missing {
 			t.Errorf("%s: got %b and %b, want %b and %b", test.name, answered, missing, test.answered, test.missing)
 		}

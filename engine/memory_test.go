@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// sampleMemories have each field set at least once.
+// sampleMemories has memories in which each field is set at least once.
 var sampleMemories = []engine.Memory{
 	{},
 	{
@@ -71,8 +71,8 @@ func TestBytesThatAreNoMemoryAreRejected(t *testing.T) {
 	}
 }
 
-// FuzzMemory reads any bytes as a memory. What an engine accepts of it has to be a state
-// that a probe can have, and leads to no panic.
+// FuzzMemory decodes arbitrary bytes as a memory. A memory that an engine accepts must have a state that a probe can have, and
+// must not lead to a panic.
 func FuzzMemory(f *testing.F) {
 	for _, m := range sampleMemories {
 		b, _ := m.MarshalBinary()

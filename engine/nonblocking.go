@@ -12,36 +12,35 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// nonBlocking makes the attempts of nonblock.Steppers. The loop owns it: only its
-// goroutine uses it.
+// nonBlocking makes the attempts of nonblock.Steppers. The loop owns it: only the loop's goroutine uses it.
 type nonBlocking struct {
 	clock     *clock.Clock
 	monitor   *health.Monitor
 	redact    func(string) string
-	set       *nonblock.Set // nil until the first attempt waits, and after a failure
-	failed    *nonblock.Set // waiting with it has failed; it is closed when another one is opened
-	retryAt   int64         // when a set may be opened after a failure
-	attempts  []*attempt    // that wait, by descriptor, which is their key in set and deadlines; otherwise nil
-	waiting   int           // how many attempts wait
-	limit     int           // how many may be in flight
+	set       *nonblock.Set // nil before the first attempt waits, and after an error
+	failed    *nonblock.Set // the set whose Wait failed; closed before another one is opened
+	retryAt   int64         // after an error, the earliest time at which to open a set
+	attempts  []*attempt    // waiting attempts, indexed by descriptor, which is also their key in set and deadlines; otherwise nil
+	waiting   int           // number of waiting attempts
+	limit     int           // maximum number in flight
 	deadlines timeline.Timeline
-	done      []*attempt // have ended, and are to be completed
-	blocking  []*attempt // need a worker
+	done      []*attempt // finished, to be completed
+	blocking  []*attempt // to be handed over to a worker
 	spares    nonblock.Spares
-	woke      int64 // when the current wait found the first descriptor ready; 0: not yet
-	events    int   // since then
+	woke      int64 // when the current wait returned the first ready descriptor; 0 before
+	events    int   // number of events since then
 }
 
 // exchange is the part of an attempt that only the loop uses.
 type exchange struct {
 	nonblock.Attempt
 	timeout   time.Duration // of each try
-	since     int64         // when this try began, or started over
-	lost      int64         // the monitor's, when this try began
-	suspended time.Duration // for how long the machine had been suspended then
-	steps     int64         // since it began or started over
+	since     int64         // when this try began or started over
+	lost      int64         // the monitor's lost time when this try began
+	suspended time.Duration // the clock's suspended time when this try began
+	steps     int64         // number of steps since then
 	again     bool          // this try has started over
-	waits     bool          // for the descriptor watched
+	waits     bool          // it waits for the descriptor watched
 	watched   int
 	tries     uint8
 	panics    int
@@ -54,8 +53,8 @@ func (n *nonBlocking) start(a *attempt) {
 	n.try(a, a.start)
 }
 
-// timeout returns the timeout of an attempt that starts now. An engine that is not well
-// gives it more time, unless it would take the place of others if many targets hang.
+// timeout returns the timeout of an attempt that starts now. A degraded engine extends it, unless many attempts are waiting: if
+// many targets hang, longer attempts would take the places of others.
 func (n *nonBlocking) timeout(r *probe.Rule, now int64) time.Duration {
 	if n.waiting > n.limit/2 {
 		return r.Timeout
@@ -71,13 +70,13 @@ func (n *nonBlocking) try(a *attempt, now int64) {
 	n.step(a, nonblock.StepBegin)
 }
 
-// step calls the handler for an event, and does what it asks for.
+// step passes an event to the handler, and acts on its progress.
 func (n *nonBlocking) step(a *attempt, ev nonblock.Event) {
 	progress := a.step(ev)
 	if progress == nonblock.StepWait && ev <= nonblock.StepReady && n.await(a) {
 		return
 	}
-	if progress == nonblock.StepWait { // it cannot be waited for, or should have ended
+	if progress == nonblock.StepWait { // the descriptor cannot be waited for, or the attempt should have ended
 		a.step(nonblock.StepStop)
 		progress = nonblock.StepBlock
 	}
@@ -92,7 +91,7 @@ func (n *nonBlocking) step(a *attempt, ev nonblock.Event) {
 	}
 }
 
-// step calls the handler. A panic ends the try.
+// step passes an event to the handler. A panic ends the try.
 func (a *attempt) step(ev nonblock.Event) (progress nonblock.Progress) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -105,16 +104,16 @@ func (a *attempt) step(ev nonblock.Event) (progress nonblock.Progress) {
 	return a.spec.stepper.Step(&a.Attempt)
 }
 
-// await waits for an attempt's descriptor, and reports whether that is possible.
+// await registers an attempt to wait for its descriptor, and reports whether that is possible.
 func (n *nonBlocking) await(a *attempt) bool {
 	if a.waits && a.watched == a.FD {
 		return true
 	}
-	if a.waits { // the handler goes on with another descriptor
+	if a.waits { // the handler continues with another descriptor
 		n.unregister(a)
 		a.Set = nil
 	}
-	if a.FD < 0 || !n.open() || a.FD < len(n.attempts) && n.attempts[a.FD] != nil { // two attempts with one descriptor
+	if a.FD < 0 || !n.open() || a.FD < len(n.attempts) && n.attempts[a.FD] != nil { // the latter: two attempts with one descriptor
 		return false
 	}
 	n.register(a)
@@ -125,11 +124,11 @@ func (n *nonBlocking) await(a *attempt) bool {
 	return n.set.Add(a.FD, uint32(a.FD)) == nil
 }
 
-// retrySet is how long workers make all attempts after the system has refused a set, for
-// want of descriptors for example, or waiting with one has failed.
+// retrySet is the time for which workers make all attempts after the system failed to create a set, for lack of descriptors for
+// example, or after waiting with a set failed.
 const retrySet = int64(time.Second)
 
-// open opens a set unless there is one, and reports whether there is one.
+// open opens a set if necessary, and reports whether there is one.
 func (n *nonBlocking) open() bool {
 	if n.set != nil {
 		return true
@@ -151,10 +150,10 @@ func (n *nonBlocking) open() bool {
 	return n.set != nil
 }
 
-// closeFailed closes the set that has failed. The scheduler must no longer have it.
+// closeFailed closes the failed set. The scheduler must no longer refer to it.
 func (n *nonBlocking) closeFailed() {
 	if n.failed != nil {
-		_ = n.failed.Close() // nothing depends on it
+		_ = n.failed.Close() // an error has no consequences
 		n.failed = nil
 	}
 }
@@ -170,7 +169,7 @@ func (n *nonBlocking) register(a *attempt) {
 	n.waiting++
 }
 
-// unregister ends an attempt's wait. Its descriptor is closed, or another attempt may use it.
+// unregister ends an attempt's wait, because its descriptor is closed, or may be used by another attempt.
 func (n *nonBlocking) unregister(a *attempt) {
 	if !a.waits {
 		return
@@ -181,8 +180,8 @@ func (n *nonBlocking) unregister(a *attempt) {
 	n.waiting--
 }
 
-// endTry ends a try, and the attempt unless it is tried again. What was ready at the
-// deadline was not late: the loop handles it before it expires attempts.
+// endTry ends a try, and also the attempt unless it is retried. A descriptor that was ready at the deadline is not late: the loop
+// handles ready descriptors before it expires attempts.
 func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	res, now := &a.Result, n.clock.Now()
 	lost := n.monitor.Await(now, now) - a.lost
@@ -215,15 +214,14 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	n.done = append(n.done, a)
 }
 
-// cancel ends an attempt whose result is no longer needed, if it waits.
+// cancel ends a waiting attempt whose result is no longer needed.
 func (n *nonBlocking) cancel(a *attempt) {
 	if a.waits {
 		n.step(a, nonblock.StepStop)
 	}
 }
 
-// wait returns when descriptors were ready, an attempt's deadline has passed, the
-// loop was woken, or at a time.
+// wait returns after descriptors were ready, an attempt's deadline has passed, the loop was woken, or the time until has come.
 func (n *nonBlocking) wait(awakeSince, until int64) {
 	if _, deadline, ok := n.deadlines.First(); ok {
 		until = min(until, deadline)
@@ -240,7 +238,7 @@ func (n *nonBlocking) wait(awakeSince, until int64) {
 	n.expire(now)
 }
 
-// readClock reads the clock while the loop works.
+// readClock reads the clock while the loop works, and informs the monitor.
 func (n *nonBlocking) readClock() (now int64) {
 	now = n.clock.Now()
 	n.monitor.Await(now, now)
@@ -250,7 +248,7 @@ func (n *nonBlocking) readClock() (now int64) {
 	return now
 }
 
-// lookEvery is for how many events the loop may work without looking at the clock.
+// lookEvery is the number of events that the loop may handle without reading the clock.
 const lookEvery = 32
 
 func (n *nonBlocking) ready(key uint32) {
@@ -264,9 +262,8 @@ func (n *nonBlocking) ready(key uint32) {
 	}
 }
 
-// expire ends the attempts whose deadlines have passed. One that was delayed gets more
-// time, so that the target has its timeout in any case. After a delay that is longer than
-// the timeout, in which packets may have been lost too, it starts over, once.
+// expire ends the attempts whose deadlines have passed. A delayed attempt gets more time, so that the target always has its full
+// timeout. If the delay exceeds the timeout, packets may also have been lost, and the try starts over, once.
 func (n *nonBlocking) expire(now int64) {
 	for {
 		key, due, ok := n.deadlines.First()
@@ -287,15 +284,15 @@ func (n *nonBlocking) expire(now int64) {
 	}
 }
 
-// maxTimeouts bounds how long a try takes, in timeouts, when it was delayed.
+// maxTimeouts bounds the duration of a delayed try, as a multiple of its timeout.
 const maxTimeouts = 10
 
-// maxDelayedSteps bounds for how many steps a try gets more time: connecting, sending, and
-// receiving twice. A peer can make it take more of them.
+// maxDelayedSteps bounds the number of steps for which a try gets more time: connecting, sending, and receiving twice. A peer can
+// cause more steps than that.
 const maxDelayedSteps = 4
 
-// fairDeadline returns the longest delay of a try, and when the target has had its timeout
-// although each step, and the one that is awaited, was delayed by that much.
+// fairDeadline returns the longest delay during a try, and the deadline by which the target has had its timeout even if each step
+// so far, and the awaited one, was delayed by that much.
 func (n *nonBlocking) fairDeadline(a *attempt) (delay, deadline int64) {
 	delay, deadline = n.monitor.Longest(a.since), a.since+int64(a.timeout)
 	if notable(delay, a.timeout) {
@@ -304,13 +301,12 @@ func (n *nonBlocking) fairDeadline(a *attempt) (delay, deadline int64) {
 	return delay, deadline
 }
 
-// delayed returns how much longer a try has taken at most because each of its steps was delayed.
+// delayed returns the maximum time by which the delays of its steps have extended a try.
 func (n *nonBlocking) delayed(a *attempt) int64 {
 	return n.monitor.Longest(a.since) * min(a.steps+1, maxDelayedSteps)
 }
 
-// fallBack gives all attempts to workers for a while, since the system cannot wait for
-// descriptors.
+// fallBack hands all attempts over to workers for a while, since the system failed to wait for descriptors.
 func (n *nonBlocking) fallBack() {
 	n.failed, n.set, n.retryAt = n.set, nil, n.clock.Now()+retrySet
 	for _, a := range n.attempts {
@@ -330,11 +326,11 @@ func (n *nonBlocking) close() {
 		}
 	}
 	for fd, ok := n.spares.Take(); ok; fd, ok = n.spares.Take() {
-		_ = nonblock.CloseDescriptor(fd) // it is closed even if that fails
+		_ = nonblock.CloseDescriptor(fd) // it is closed even after an error
 	}
 	n.closeFailed()
 	if n.set != nil {
-		_ = n.set.Close() // likewise
+		_ = n.set.Close() // errors are ignored
 		n.set = nil
 	}
 }

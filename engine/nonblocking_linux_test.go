@@ -26,19 +26,19 @@ import (
 // stepper is a handler whose attempts wait until the test writes into a pipe.
 type stepper struct {
 	t       *testing.T
-	instant bool                // there is no waiting
-	blocks  bool                // it asks for a goroutine
-	panics  bool                // it panics when it is ready
-	answer  probe.Result        // of a step, and of Probe
-	writers chan int            // the writing ends, as attempts begin to wait
-	events  chan nonblock.Event // as they come
+	instant bool                // attempts do not wait
+	blocks  bool                // requests a goroutine
+	panics  bool                // panics when it is ready
+	answer  probe.Result        // result of a step, and of Probe
+	writers chan int            // writing ends of pipes, when attempts begin to wait
+	events  chan nonblock.Event // all events
 
-	gate  chan struct{} // nil: Probe does not wait for it
-	under chan int      // how many Probes there are, with each that comes
+	gate  chan struct{} // Probe waits for it, unless it is nil
+	under chan int      // number of concurrent calls of Probe, sent at each call
 	count atomic.Int32
 
 	mu   sync.Mutex
-	open map[int]bool // the reading ends
+	open map[int]bool // reading ends of pipes
 }
 
 func newStepper(t *testing.T, answer probe.Outcome) *stepper {
@@ -50,7 +50,7 @@ func newStepper(t *testing.T, answer probe.Outcome) *stepper {
 	return s
 }
 
-// check closes what the test has opened, and holds the stepper to its own.
+// check closes the pipes of the test, and checks the pipes of the stepper.
 func (s *stepper) check() {
 	for len(s.writers) > 0 {
 		syscall.Close(<-s.writers)
@@ -97,7 +97,7 @@ func (s *stepper) Step(a *nonblock.Attempt) nonblock.Progress {
 func (s *stepper) wait(a *nonblock.Attempt) nonblock.Progress {
 	var ends [2]int
 	switch err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); {
-	case err == syscall.EMFILE: // whatever else runs in this process may have the descriptors for a moment
+	case err == syscall.EMFILE: // something else in this process may briefly use up the descriptors
 		a.Result = probe.Broken(probe.ReasonResources, "no descriptors are left")
 		return nonblock.StepDone
 	case err != nil:
@@ -118,10 +118,10 @@ func (s *stepper) close(fd int) {
 	syscall.Close(fd)
 }
 
-// ready lets an attempt that waits go on.
+// ready lets a waiting attempt continue.
 func (s *stepper) ready() { write(<-s.writers) }
 
-// readyUntil answers attempts, each after a delay, until the probe has a verdict.
+// readyUntil completes attempts, each after a delay, until the probe has the given verdict.
 func (s *stepper) readyUntil(e *stepped, v probe.Verdict, delay time.Duration) (wait func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -199,11 +199,10 @@ func (s *stepped) becomes(v probe.Verdict) engine.Status {
 	}
 }
 
-// patient is a rule whose timeout is not meant to pass.
+// patient is a rule with a timeout that should never expire.
 var patient = probe.Rule{Kind: probe.Readiness, Period: time.Minute, Timeout: time.Minute, FailureThreshold: 1}
 
-// strict is a liveness probe's, which passes until an attempt fails or cannot be
-// made.
+// strict is the rule of a liveness probe that passes until an attempt fails or cannot be made.
 var strict = probe.Rule{
 	Kind: probe.Liveness, Period: time.Second, Timeout: time.Minute, FailureThreshold: 1, OnError: probe.ErrorFails,
 }
@@ -253,7 +252,7 @@ func TestANonBlockingAttemptThatIsTooSlowFails(t *testing.T) {
 	wait := h.readyUntil(e, probe.Passing, 0)
 	e.becomes(probe.Passing)
 	wait()
-	defer h.readyUntil(e, probe.Failing, 100*time.Millisecond)() // an attempt during which this machine is busy too does not fail
+	defer h.readyUntil(e, probe.Failing, 100*time.Millisecond)() // an attempt during which this machine is also busy does not fail
 	if st := e.becomes(probe.Failing); st.Result.Reason != "target.too_slow" || st.Result.Took < 40*time.Millisecond {
 		t.Errorf("got %+v", st)
 	}
@@ -321,7 +320,7 @@ func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 	const probes = 100
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
-	removed := <-h.writers // its attempt has begun, and is to be canceled
+	removed := <-h.writers // its attempt has begun, and will be canceled
 	defer syscall.Close(removed)
 	set := probe.Set{}
 	for i := range probes {
@@ -335,7 +334,7 @@ func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var writers []int
-	for range probes { // before the first one ends: its next attempt may be due at once
+	for range probes { // before the first one finishes, since its next attempt may be due immediately
 		writers = append(writers, testsync.Receive(t, "the attempts", h.writers))
 	}
 	for _, w := range writers {
@@ -385,7 +384,7 @@ func TestAttemptsHandedToWorkersAreLimited(t *testing.T) {
 	}
 }
 
-// reuser puts a descriptor into the spares for the next attempt, and reports which.
+// reuser puts a descriptor into the spares for the next attempt, and sends its number.
 type reuser chan int
 
 func (reuser) Probe(context.Context, probe.Target) probe.Result { return probe.Result{} }
@@ -411,7 +410,7 @@ func (l reuser) Step(a *nonblock.Attempt) nonblock.Progress {
 func TestSpareDescriptorsAreReusedAndClosedWhenRunEnds(t *testing.T) {
 	h := make(reuser, 1000)
 	var first int
-	t.Run("probing", func(t *testing.T) { // its engine ends with it
+	t.Run("probing", func(t *testing.T) { // its engine stops with it
 		rule := patient
 		rule.Period = 10 * time.Millisecond
 		step(t, h, rule)
@@ -427,8 +426,7 @@ func TestSpareDescriptorsAreReusedAndClosedWhenRunEnds(t *testing.T) {
 	}
 }
 
-// Waiting fails when its epoll set is another file. Workers make attempts then, and later
-// ones wait again.
+// Waiting fails if another file takes the place of the epoll set. Workers then make attempts, and later attempts wait again.
 func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 	tier.Slow(t)
 	h := newStepper(t, probe.Success)
@@ -439,7 +437,7 @@ func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 	e := step(t, h, frequent.Rule)
 	waits := <-h.writers
 	defer syscall.Close(waits)
-	var own map[int]bool // sets of the engine, which opens one once the attempt has begun
+	var own map[int]bool // the engine's sets; it opens one once the attempt has begun
 	testsync.Until(t, "the engine's set", func() bool {
 		own = epollSets(t)
 		maps.DeleteFunc(own, func(fd int, _ bool) bool { return before[fd] })
@@ -458,7 +456,7 @@ func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 	h.awaitReady()
 }
 
-// The first attempt can open its pipe, and then there are no descriptors for an epoll set.
+// The first attempt can open its pipe, but then there are no descriptors left for an epoll set.
 func TestWaitingForDescriptorsIsTriedAgainAfterTheyWereShort(t *testing.T) {
 	tier.Slow(t)
 	h := newStepper(t, probe.Success)
@@ -487,7 +485,7 @@ func TestWaitingForDescriptorsIsTriedAgainAfterTheyWereShort(t *testing.T) {
 	h.awaitReady()
 }
 
-// awaitReady returns when an attempt has waited for its pipe and got what was written.
+// awaitReady returns after an attempt has waited for its pipe and received the data written to it.
 func (s *stepper) awaitReady() {
 	s.t.Helper()
 	for end := time.Now().Add(testsync.Timeout); time.Now().Before(end); {
@@ -503,7 +501,7 @@ func (s *stepper) awaitReady() {
 	s.t.Fatal("workers make all attempts")
 }
 
-// openFiles returns the open descriptors of this process, and what they are.
+// openFiles returns the open descriptors of this process with their files.
 func openFiles(t *testing.T) map[int]string {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
@@ -522,7 +520,7 @@ func openFiles(t *testing.T) map[int]string {
 
 func highestFile(t *testing.T) int { return slices.Max(slices.Collect(maps.Keys(openFiles(t)))) }
 
-// epollSets returns the descriptors of this process's epoll sets, with that of the runtime.
+// epollSets returns the descriptors of all epoll sets of this process, including that of the runtime.
 func epollSets(t *testing.T) map[int]bool {
 	faulttest.StartPoller(t)
 	sets := make(map[int]bool)

@@ -13,58 +13,53 @@ import (
 )
 
 const (
-	// ejectAfter is how many failures in a row gateways have to observe for the target to be
-	// ejected. Envoy has the same number, consecutive_gateway_failure.
+	// ejectAfter is the number of consecutive failures observed by gateways that ejects a target. Envoy's
+	// consecutive_gateway_failure has the same default.
 	ejectAfter = 5
 
-	// maxEjection bounds the time for which a target is ejected.
+	// maxEjection bounds the duration of an ejection.
 	maxEjection = 5 * time.Minute
 
 	// maxObservedReason bounds the reason of an observation, in bytes.
 	maxObservedReason = 100
 )
 
-// Ejection says that gateways are to send a target no requests, since those that they have
-// sent have failed.
+// Ejection means that gateways send no requests to a target, since their previous requests have failed.
 type Ejection struct {
-	Probe  probe.ID     // that was named in the observations
-	Since  time.Time    // when it began
-	Until  time.Time    // when it ends at the latest
-	Reason probe.Reason // of the last failure, or gateway.failures if that had none
+	Probe  probe.ID     // probe named in the observations
+	Since  time.Time    // when the ejection began
+	Until  time.Time    // when the ejection ends at the latest
+	Reason probe.Reason // reason of the last failure, or gateway.failures if it had none
 	Detail string
 }
 
-// ejections are those of all targets.
+// ejections are the ejections of all targets.
 type ejections struct {
-	ends  timeline.Timeline // when they end at the latest, by key of the schedule
-	count uint64            // of all that have begun
+	ends  timeline.Timeline // their latest end times, by schedule key
+	count uint64            // number of ejections so far
 }
 
-// observed is what gateways have seen of a target.
+// observed has the observations of gateways about a target.
 type observed struct {
-	failures uint8     // in a row
-	askedAt  int64     // when an attempt was asked for because of a failure
-	ejection *Ejection // nil if the target is not ejected; what it points to never changes
-	since    int64     // of the ejection
+	failures uint8     // consecutive
+	askedAt  int64     // when a failure last requested an attempt
+	ejection *Ejection // nil if the target is not ejected; immutable
+	since    int64     // start of the ejection
 }
 
-// Observe tells the engine what a gateway has seen of a target itself, with a request that it
-// has forwarded. A probe of that target is named by id. Observe reports whether there is such
-// a probe. It may be called for each request: a success that follows a success takes no lock
-// that attempts need.
+// Observe reports the outcome of a request that a gateway forwarded to a target. id names a probe of that target. Observe returns
+// whether the probe exists. It may be called for each request: a success that follows a success takes no lock that attempts need.
 //
-// While the probe passes, a failure makes an attempt due, as Trigger does. Five failures
-// in a row without a success eject the target: TargetStatus.Gateway is probe.GatewayDown, and
-// Ejection says why. An observation never counts towards a threshold of the probe, whose
-// verdict, and so TargetStatus.Ready, stays what attempts have found.
+// While the probe passes, a failure makes an attempt due, as Trigger does. Five consecutive failures eject the target:
+// TargetStatus.Gateway is then probe.GatewayDown, and Ejection has the reason. Observations never count towards the thresholds of
+// the probe: its verdict, and thus TargetStatus.Ready, depends only on attempts.
 //
-// The ejection ends when an attempt succeeds that began after it, when the verdict or the
-// instance changes, or when so much time has passed that the probe must have failed if the
-// target does: its failure threshold times its period, plus its timeout, but not more than
+// The ejection ends when an attempt that began after it succeeds, when the verdict or the instance changes, or after the time in
+// which a failing target must have made the probe fail: the failure threshold times the period, plus the timeout, but at most
 // five minutes.
 //
-// The engine does not know which targets do the same work, so that it ejects as many as
-// gateways say. How many may be out of rotation is for who does: see group.Rule.MaxEjected.
+// The engine does not know which targets serve the same requests, so it does not limit the number of ejected targets. Groups do:
+// see group.Rule.MaxEjected.
 func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 	s := e.registry.probe(id)
 	if s == nil {
@@ -83,7 +78,7 @@ func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 	return true
 }
 
-// observeSuccess ends a row of observed failures.
+// observeSuccess ends a run of observed failures.
 func (s *slot) observeSuccess() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +87,8 @@ func (s *slot) observeSuccess() {
 	}
 }
 
-// observeFailure counts an observed failure of a probe that passes, and reports whether
-// something has to be done about it. Of a storm of failures only those are that eject the
-// target, and one every probe.MinPeriod.
+// observeFailure counts an observed failure of a passing probe, and reports whether the scheduler must handle it. In a storm of
+// failures, it returns true only for those that eject the target, and otherwise once every probe.MinPeriod.
 func (s *slot) observeFailure(now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,20 +110,19 @@ func (s *slot) observeFailure(now int64) bool {
 	return true
 }
 
-// observeFailure ejects the target of a probe if it has failed often enough, and asks for an
-// attempt. It locks mu.
+// observeFailure ejects the target of a probe after enough failures, and requests an attempt. It locks mu.
 func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	if sc.slots[s.key] != s {
-		return // it was removed meanwhile
+		return // the probe has been removed
 	}
 	sc.summaries.eject(s, o, now)
 	sc.trigger(s, false)
 	sc.wakeIfEarlier()
 }
 
-// eject ejects the target of a probe for which enough failures were observed.
+// eject ejects the target of a probe if enough failures were observed, and publishes that.
 func (m *summaries) eject(s *slot, o *probe.Observation, now int64) {
 	until := s.eject(o, m.clock, now)
 	if until == 0 {
@@ -142,8 +135,8 @@ func (m *summaries) eject(s *slot, o *probe.Observation, now int64) {
 	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
 }
 
-// eject ejects the target of a probe for which enough failures were observed, and returns until
-// when; 0 if there is nothing to do.
+// eject ejects the target of a probe if enough failures were observed, and returns when the ejection ends at the latest. It
+// returns 0 if there is nothing to do.
 func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int64) {
 	r := &s.spec.Load().rule
 	s.mu.Lock()
@@ -152,14 +145,14 @@ func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int
 		return 0
 	}
 	if of := s.rare.observed; of.failures == ejectAfter && of.ejection == nil {
-		until = now + int64(r.TimeToFail(maxEjection)) // by then attempts have found out whether the target fails
+		until = now + int64(r.TimeToFail(maxEjection)) // by then attempts have determined whether the target fails
 		of.failures, of.since = 0, now
 		of.ejection = &Ejection{s.id(), c.Time(now), c.Time(until), o.Reason, o.Detail}
 	}
 	return until
 }
 
-// readmit ends the ejection of a probe's target if it began at a time or before.
+// readmit ends the ejection of a probe's target if it began no later than began, and publishes that.
 func (m *summaries) readmit(s *slot, began, now int64) {
 	if !s.endEjection(began) {
 		return
@@ -170,8 +163,7 @@ func (m *summaries) readmit(s *slot, began, now int64) {
 	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Readmitted: true}, now)
 }
 
-// endEjection ends an ejection that began at a time or before, and reports whether there was
-// one.
+// endEjection ends an ejection that began no later than began, and reports whether there was one.
 func (s *slot) endEjection(began int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +178,7 @@ func (s *slot) endEjection(began int64) bool {
 	return true
 }
 
-// endEjections ends some of the ejections whose time is over.
+// endEjections ends up to loopChunk expired ejections.
 func (m *summaries) endEjections(slots []*slot, now int64) {
 	for range loopChunk {
 		key, until, ok := m.ejections.ends.First()
@@ -197,7 +189,7 @@ func (m *summaries) endEjections(slots []*slot, now int64) {
 	}
 }
 
-// newEjectionLine returns the line that a target was ejected after an observation, or that it is no longer; nil is that.
+// newEjectionLine returns the log line about an ejection after the observation o, or about its end if o is nil.
 func newEjectionLine(s *slot, o *probe.Observation) logLine {
 	attrs := probeAttrs(s.id(), s.target.current().id)
 	if o == nil {

@@ -19,7 +19,7 @@ var (
 	answered = probe.Observation{Outcome: probe.Success}
 )
 
-// observe tells the engine the same n times.
+// observe reports the same observation to the engine n times.
 func observe(e *engine.Engine, o probe.Observation, n int) {
 	for range n {
 		e.Observe(readiness, o)
@@ -27,12 +27,11 @@ func observe(e *engine.Engine, o probe.Observation, n int) {
 	synctest.Wait()
 }
 
-// observing runs f beside an engine whose target web is ready, and was attempted a while ago.
-// Its handler takes no answer back: an attempt needs what f says.
+// observing runs f with an engine whose target web is ready, some time after an attempt.
 func observing(t *testing.T, f func(t *testing.T, e *engine.Engine, h *script)) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)
-		apply(t, e, probe.Set{readiness: with(h)}) // each 10s, timeout 1s, three failures
+		apply(t, e, probe.Set{readiness: with(h)}) // period 10 s, timeout 1 s, failure threshold 3
 		e.Report(instance("a"))
 		pass(time.Minute)
 		pass(time.Until(status(t, e, readiness).Next.Add(-5 * time.Second)))
@@ -96,13 +95,13 @@ func TestFailuresThatAGatewayObservesEjectTheTargetAndNeverCount(t *testing.T) {
 			t.Errorf("subscribers know %+v", known["web"])
 		}
 		observe(e, refused, engine.EjectAfter-1)
-		gateway(t, e, probe.GatewayReady) // it counts from the beginning
+		gateway(t, e, probe.GatewayReady) // the count starts over
 	})
 }
 
 func TestASuccessfulAttemptEndsAnEjectionSoon(t *testing.T) {
 	observing(t, func(t *testing.T, e *engine.Engine, h *script) {
-		observe(e, refused, 1) // makes an attempt, which succeeds
+		observe(e, refused, 1) // triggers an attempt, which succeeds
 		observe(e, refused, engine.EjectAfter-1)
 		gateway(t, e, probe.GatewayDown)
 		pass(time.Second) // a tenth of the period
@@ -116,9 +115,9 @@ func TestAnAttemptThatBeganBeforeAnEjectionDoesNotEndIt(t *testing.T) {
 		observe(e, refused, 1)
 		pass(100 * time.Millisecond)
 		observe(e, refused, engine.EjectAfter-1)
-		pass(800 * time.Millisecond) // the attempt has passed
+		pass(800 * time.Millisecond) // the attempt has finished
 		gateway(t, e, probe.GatewayDown)
-		pass(time.Second) // and another one
+		pass(time.Second) // one more attempt
 		gateway(t, e, probe.GatewayReady)
 	})
 }
@@ -160,8 +159,7 @@ func TestAnEjectionEnds(t *testing.T) {
 	}
 }
 
-// A target is ejected once, whichever of its probes gateways name, and not any more once it is
-// removed.
+// A target counts as ejected once, no matter which of its probes gateways name, and no longer after it was removed.
 func TestEjectedTargetsAreCounted(t *testing.T) {
 	second := probe.ID{Target: "web", Kind: probe.Readiness, Name: "second"}
 	other := probe.ID{Target: "other", Kind: probe.Readiness}
@@ -256,8 +254,7 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 	}
 }
 
-// TestAMillionCallsMakeFewAttemptsAndHastenNothing has a storm of failed requests, each of which
-// asks for attempts.
+// TestAMillionCallsMakeFewAttemptsAndHastenNothing generates a storm of failed requests, each of which requests attempts.
 func TestAMillionCallsMakeFewAttemptsAndHastenNothing(t *testing.T) {
 	tier.Slow(t)
 	tier.NoRace(t)
@@ -306,7 +303,7 @@ func TestAMillionCallsMakeFewAttemptsAndHastenNothing(t *testing.T) {
 	}
 }
 
-// mostInASecond returns how many of the times are in one second at most.
+// mostInASecond returns the maximum number of the times within one second.
 func mostInASecond(times []time.Time) (most int) {
 	first := 0
 	for last := range times {

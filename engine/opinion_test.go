@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// asked is an owner of one probe, of a target on another machine that may fall silent, and what the engine asks about it. Its
-// period is a second, its timeout 500 ms, and its threshold 3.
+// asked is the owner of one probe, whose target on another machine may fall silent, and the engine's questions about it. The
+// period of the probe is a second, its timeout 500 ms, and its threshold 3.
 type asked struct {
 	t       *testing.T
 	engine  *engine.Engine
@@ -22,11 +22,11 @@ type asked struct {
 
 	askedMu   sync.Mutex // guards all below
 	questions []engine.Question
-	refuses   bool         // nobody can be asked
-	says      probe.Result // the answer; the zero Result is none
+	refuses   bool         // there is nobody to ask
+	says      probe.Result // the answer; the zero Result means no answer
 }
 
-// answer takes a question.
+// answer records and answers a question.
 func (a *asked) answer(q engine.Question) (isAsked bool) {
 	a.askedMu.Lock()
 	defer a.askedMu.Unlock()
@@ -37,21 +37,21 @@ func (a *asked) answer(q engine.Question) (isAsked bool) {
 	return !a.refuses
 }
 
-// say has others answer questions from now on.
+// say sets the answer to further questions.
 func (a *asked) say(r probe.Result) {
 	a.askedMu.Lock()
 	defer a.askedMu.Unlock()
 	a.says = r
 }
 
-// refuse has nobody be there to be asked from now on.
+// refuse makes the owner refuse further questions.
 func (a *asked) refuse() {
 	a.askedMu.Lock()
 	defer a.askedMu.Unlock()
 	a.refuses = true
 }
 
-// asked returns the questions so far.
+// asked returns all questions so far.
 func (a *asked) asked() []engine.Question {
 	a.askedMu.Lock()
 	defer a.askedMu.Unlock()
@@ -60,7 +60,7 @@ func (a *asked) asked() []engine.Question {
 
 const askedAddress = "10.0.0.1"
 
-// ask runs f beside an engine that asks about a probe of a kind that passes.
+// ask runs f with an engine and a passing probe of the given kind, about which the engine asks.
 func ask(t *testing.T, kind probe.Kind, f func(a *asked)) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		a := &asked{t: t, engine: e, network: &network{broken: map[string]probe.Result{}}, id: probe.ID{Target: "web", Kind: kind}}
@@ -93,7 +93,7 @@ func (a *asked) fallSilent() {
 	a.network.fallSilent(askedAddress, probe.Fail(probe.ReasonTCPTimeout, "no answer"))
 }
 
-// awaitQuestion waits until so many questions were asked, and returns how long that took.
+// awaitQuestion waits for the n-th question, and returns how long that took.
 func (a *asked) awaitQuestion(n int) time.Duration {
 	a.t.Helper()
 	began := time.Now()
@@ -160,7 +160,8 @@ func TestAnAnswerMayComeBeforeTheQuestionReturns(t *testing.T) {
 	})
 }
 
-// A target that others reach is gray all the time, and they are asked again as often as its threshold says: it may go down meanwhile.
+// A target that others reach stays gray, and they are asked again after as many failures as its threshold: it may go down in the
+// meantime.
 func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 	ask(t, probe.Readiness, func(a *asked) {
 		a.say(elsewhere)
@@ -187,7 +188,8 @@ func TestAnOverruledFailureIsAskedAboutAgainAtTheThreshold(t *testing.T) {
 	})
 }
 
-// What an engine has failed without another opinion, or with a wrong one, may be reached by others. They are asked again, ever less often.
+// A target that failed without another opinion, or with a wrong one, may be reachable for others. They are asked again, less and
+// less often.
 func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 	ask(t, probe.Readiness, func(a *asked) {
 		a.fallSilent()
@@ -217,7 +219,8 @@ func TestATargetThatFailsIsAskedAboutAgain(t *testing.T) {
 	})
 }
 
-// A startup probe passes by the opinion of others, too: its target would be out of rotation for as long as this engine is cut off.
+// A startup probe also passes by the opinion of others. Otherwise its target would be out of rotation while this engine is cut
+// off.
 func TestAProbeWithoutAVerdictPassesByTheOpinionOfOthers(t *testing.T) {
 	ask(t, probe.Startup, func(a *asked) {
 		a.fallSilent()
@@ -317,7 +320,7 @@ func TestAnAnswerAboutWhatIsGoneChangesNothing(t *testing.T) {
 	}
 }
 
-// An engine that is stopped while it waits does not hear the answer in time.
+// An engine that is stopped while it waits does not receive the answer in time.
 func TestTheTimeThatTheEngineIsStalledIsNotThatOfTheAnswer(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		n, id := &network{broken: map[string]probe.Result{}}, probe.ID{Target: "far", Kind: probe.Liveness}

@@ -9,32 +9,30 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Limits of the outcomes that an Engine remembers, in bytes. A run of attempts with the same outcome
-// takes one byte up to 31 attempts, two up to 4095.
+// Limits on the outcomes that an Engine records, in bytes. A run of attempts with the same outcome takes one byte for up to 31
+// attempts, and two for up to 4095.
 const (
-	maxOutcomes    = 512      // of one probe; the oldest are forgotten
-	maxAllOutcomes = 32 << 20 // of all probes, beyond which each one that goes on keeps minOutcomes
+	maxOutcomes    = 512      // for one probe; the oldest are discarded
+	maxAllOutcomes = 32 << 20 // for all probes; above it, a probe that makes attempts is limited to minOutcomes
 	minOutcomes    = 32
 )
 
-// ProbeOutcomes are the outcomes of the latest attempts of a probe that have counted for its
-// verdict, the oldest first: neither failures outside its regular times, nor attempts that could not
-// be made for a reason of the engine's own. They are about the handler and the target that the
-// probe has now, and about all instances.
+// ProbeOutcomes has the outcomes of the latest attempts of a probe that counted for its verdict, the oldest first. It excludes
+// failures outside the regular times, and attempts that could not be made for a reason of the engine itself. It covers all
+// instances, but only the probe's current handler and target.
 type ProbeOutcomes struct {
 	ID   probe.ID
-	Runs []probe.OutcomeRun // two in a row have different outcomes
+	Runs []probe.OutcomeRun // adjacent runs have different outcomes
 }
 
-// outcomes are the outcomes of a probe whose attempts have not all had the same one. The zero
-// outcomes have none.
+// outcomes has the outcomes of a probe whose attempts had different outcomes. The zero outcomes is empty.
 type outcomes struct {
-	past    []byte // runs that have ended, as varints: attempts<<2 | outcome
+	past    []byte // finished runs, as varints: attempts<<2 | outcome
 	current probe.OutcomeRun
 }
 
-// add adds an attempt, and reports whether that is to be written to disk: a run has begun with it, or
-// has become twice as long.
+// add adds an attempt, and reports whether the outcomes should be written to disk, since a run has begun or has doubled in
+// length.
 func (o *outcomes) add(outcome probe.Outcome) (notable bool) {
 	if o.current.Attempts > 0 && o.current.Outcome == outcome {
 		n := min(o.current.Attempts, math.MaxInt32-1) + 1
@@ -48,7 +46,7 @@ func (o *outcomes) add(outcome probe.Outcome) (notable bool) {
 	return true
 }
 
-// trim forgets the oldest runs beyond a number of bytes.
+// trim discards the oldest runs until past has at most the given number of bytes.
 func (o *outcomes) trim(most int) {
 	for len(o.past) > most {
 		_, size := binary.Uvarint(o.past)
@@ -56,7 +54,7 @@ func (o *outcomes) trim(most int) {
 	}
 }
 
-// allOutcomes bounds the memory of the outcomes of all probes. scheduler.mu guards it.
+// allOutcomes bounds the memory for the outcomes of all probes. scheduler.mu guards it.
 type allOutcomes struct {
 	size int // bytes
 }
@@ -75,9 +73,9 @@ func (o *outcomes) each(yield func(probe.OutcomeRun) bool) {
 	}
 }
 
-// add remembers the outcome of an attempt, before slot.attempts counts it. Until an attempt
-// has another outcome than all before, or does not count, slot.attempts says all there is to know.
-// It reports whether that is to be written to disk. It needs slot.mu, too.
+// add records the outcome of an attempt. It must be called before slot.attempts counts the attempt. As long as all attempts have
+// the same outcome and count, slot.attempts is sufficient. add reports whether the outcomes should be written to disk. It also
+// needs slot.mu.
 func (o *allOutcomes) add(s *slot, outcome probe.Outcome, counts bool) (notable bool) {
 	if s.rare == nil || s.rare.outcomes == nil {
 		only := s.onlyOutcome()
@@ -95,8 +93,7 @@ func (o *allOutcomes) add(s *slot, outcome probe.Outcome, counts bool) (notable 
 	return notable
 }
 
-// onlyOutcome returns the outcome of all attempts, with their number, of a probe without outcomes.
-// It needs mu.
+// onlyOutcome returns the common outcome of all attempts, and their number, for a probe without outcomes. It needs mu.
 func (s *slot) onlyOutcome() (only probe.OutcomeRun) {
 	for outcome, n := range s.attempts {
 		if n > 0 {
@@ -106,7 +103,7 @@ func (s *slot) onlyOutcome() (only probe.OutcomeRun) {
 	return only
 }
 
-// currentOutcomes returns the outcomes that allOutcomes.add remembers.
+// currentOutcomes returns the recorded outcomes of the probe.
 func (s *slot) currentOutcomes() []probe.OutcomeRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +113,8 @@ func (s *slot) currentOutcomes() []probe.OutcomeRun {
 	return probe.AppendOutcomes(nil, s.onlyOutcome())
 }
 
-// limit forgets the oldest outcomes of a probe beyond the limits, of which it has had size
-// bytes before. It needs slot.mu, too.
+// limit discards the oldest outcomes of a probe beyond the limits. size is the previous number of bytes of its outcomes. It also
+// needs slot.mu.
 func (o *allOutcomes) limit(s *slot, size int) {
 	most := maxOutcomes
 	if o.size > maxAllOutcomes {
@@ -127,7 +124,7 @@ func (o *allOutcomes) limit(s *slot, size int) {
 	o.size += s.outcomesSize() - size
 }
 
-// outcomesSize returns how many bytes the outcomes of a probe have. It needs mu.
+// outcomesSize returns the number of bytes of the outcomes of a probe. It needs mu.
 func (s *slot) outcomesSize() int {
 	if s.rare == nil || s.rare.outcomes == nil {
 		return 0
@@ -135,7 +132,7 @@ func (s *slot) outcomesSize() int {
 	return len(s.rare.outcomes.past)
 }
 
-// forget forgets the outcomes of a probe whose handler or target is another one now.
+// forget discards the outcomes of a probe whose handler or target has changed.
 func (o *allOutcomes) forget(s *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +142,8 @@ func (o *allOutcomes) forget(s *slot) {
 	}
 }
 
-// Outcomes returns the outcomes of the latest attempts of a target's probes, sorted by ID; of
-// probes without any it has none. It never waits for the scheduler.
+// Outcomes returns the outcomes of the latest attempts of a target's probes, sorted by ID, without probes that have none. It
+// never waits for the scheduler.
 func (r Records) Outcomes(target string) (all []ProbeOutcomes) {
 	_, slots := r.engine.registry.target(target)
 	for _, s := range slots {
@@ -157,7 +154,7 @@ func (r Records) Outcomes(target string) (all []ProbeOutcomes) {
 	return all
 }
 
-// AllOutcomes returns the targets whose probes have had different outcomes, sorted by name.
+// AllOutcomes returns the targets with probes that had different outcomes, sorted by name.
 func (r Records) AllOutcomes() (targets []string) {
 	for t := range r.engine.registry.walk(context.Background(), "") {
 		if slices.ContainsFunc(t.slots, (*slot).hasOutcomes) {
@@ -167,15 +164,15 @@ func (r Records) AllOutcomes() (targets []string) {
 	return targets
 }
 
-// hasOutcomes reports whether the probe has had different outcomes.
+// hasOutcomes reports whether the probe had different outcomes.
 func (s *slot) hasOutcomes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rare != nil && s.rare.outcomes != nil
 }
 
-// RestoreOutcomes puts the outcomes that an earlier engine has remembered about a probe in place of
-// its own. Call it after Apply or Change and before Run. It does nothing without such a probe.
+// RestoreOutcomes replaces the outcomes of a probe by those that an earlier engine recorded. Call it after Apply or Change and
+// before Run. It has no effect if the probe does not exist.
 func (r Records) RestoreOutcomes(id probe.ID, runs []probe.OutcomeRun) {
 	s := r.engine.registry.probe(id)
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// outcomesOf returns the outcomes of a probe as words.
+// outcomesOf returns the outcomes of a probe as text.
 func outcomesOf(e *engine.Engine, id probe.ID) string {
 	for _, one := range e.Records().Outcomes(id.Target) {
 		if one.ID == id {
@@ -55,14 +55,14 @@ func TestOutcomesAreRememberedThatHaveCounted(t *testing.T) {
 			{probe.Fail(probe.ReasonHTTPStatus, "status 503"), 2, "S10 F2"},
 			{probe.Result{Outcome: probe.Warning}, 1, "S10 F2 W1"},
 			{probe.Broken("plugin.trap", "unreachable"), 3, "S10 F2 W1 U3"},
-			{probe.Broken(probe.ReasonResources, "no descriptors"), 3, "S10 F2 W1 U3"}, // of the engine's own
+			{probe.Broken(probe.ReasonResources, "no descriptors"), 3, "S10 F2 W1 U3"}, // a problem of the engine itself
 			{probe.Succeed(""), 40, "S10 F2 W1 U3 S40"},
 		} {
 			ready.give(next.result)
 			pass(time.Duration(next.seconds) * time.Second)
 			expect(next.want)
 		}
-		if n := changed.Load(); n != 7 { // five runs, and two that became longer
+		if n := changed.Load(); n != 7 { // five runs, two of which were extended
 			t.Errorf("%d changes were told", n)
 		}
 		p.Target.Address = "10.0.0.8"

@@ -11,8 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// several returns n readiness probes of "web" that a handler each serves, which
-// takes a while to answer.
+// several returns n readiness probes of "web", each with a handler that takes some time to respond.
 func several(n int, prefix string, o probe.Outcome, takes, timeout time.Duration) (probe.Set, []*script) {
 	set := probe.Set{}
 	var all []*script
@@ -129,12 +128,12 @@ func TestANewTargetDoesNotWaitForThoseThatHang(t *testing.T) {
 	}
 }
 
-// blocking is a non-blocking handler whose attempts need a goroutine after all.
+// blocking is a non-blocking handler whose attempts turn out to need a goroutine.
 type blocking struct{ *script }
 
 func (blocking) Step(*nonblock.Attempt) nonblock.Progress { return nonblock.StepBlock }
 
-// unable is a slow handler whose outcome is unknown.
+// unable is a slow handler with the outcome Unknown.
 type unable struct{ *script }
 
 func (u unable) Probe(ctx context.Context, t probe.Target) probe.Result {
@@ -168,7 +167,7 @@ func TestUnprovenTargetsDoNotDelayThoseThatAnswer(t *testing.T) {
 				}
 				apply(t, e, set)
 				before := total(healthy)
-				pass(30 * time.Second) // not each of the others was attempted yet
+				pass(30 * time.Second) // not every other one has been attempted yet
 				if n := total(healthy) - before; n < 3*29 {
 					t.Errorf("%d attempts of healthy probes in half a minute, want 90", n)
 				}
@@ -180,7 +179,7 @@ func TestUnprovenTargetsDoNotDelayThoseThatAnswer(t *testing.T) {
 	}
 }
 
-// served gives a probe another handler around its script.
+// served wraps the script of a probe in another handler.
 func served(p probe.Probe, handler func(*script) probe.Handler) probe.Probe {
 	if s, ok := p.Handler.(*script); ok {
 		p.Handler = handler(s)

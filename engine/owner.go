@@ -2,10 +2,9 @@ package engine
 
 import "fmt"
 
-// Owner is one of several that share an engine, such as the sites of a proxy. It changes its
-// own probes and no others: neither those of other Owners nor those of Engine.Apply and
-// Engine.Change, which are an owner of their own. An ID belongs to one owner at a time. Owners
-// may have probes of the same target; all of them add up to its state.
+// Owner is one of several parties that share an engine, such as the sites of a proxy. It can change only its own probes, not
+// those of other Owners or those of Engine.Apply and Engine.Change, which have an owner of their own. An ID belongs to one owner
+// at a time. Several owners may have probes of the same target; all of these contribute to its state.
 //
 // All methods are safe for concurrent use by multiple goroutines.
 type Owner struct {
@@ -13,16 +12,16 @@ type Owner struct {
 	owner  *owner
 }
 
-// owner has some of an engine's probes. Engine.applyMu guards what changes.
+// owner owns some of an engine's probes. Engine.applyMu guards its mutable fields.
 type owner struct {
 	name   string
-	latest *Owner // may change the probes; nil for the engine's own
-	probes int    // how many it has
+	latest *Owner // the Owner that may change the probes; nil for the engine's own owner
+	probes int    // number of probes
 
 	ask func(Question) (isAsked bool) // see SeekOpinions; may be nil. scheduler.mu guards it
 }
 
-// String returns the owner as errors name it.
+// String returns the name of the owner in errors.
 func (o *owner) String() string {
 	if o.latest == nil && o.name == "" {
 		return "Engine.Apply"
@@ -30,10 +29,9 @@ func (o *owner) String() string {
 	return fmt.Sprintf("owner %q", o.name)
 }
 
-// Owner returns the owner of a name, with the probes that it has. It takes over from an Owner
-// of that name that was returned before: whoever loads another configuration gets an Owner,
-// applies the new probes, of which the unchanged ones go on as they are, and then closes the
-// old Owner, which does nothing any more.
+// Owner returns the owner with the given name, which keeps its existing probes. It supersedes an Owner of that name that was
+// returned earlier. To load another configuration, get a new Owner, apply the new probes, of which unchanged ones continue
+// undisturbed, and then close the old Owner, which has no effect any more.
 func (e *Engine) Owner(name string) *Owner {
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
@@ -46,9 +44,8 @@ func (e *Engine) Owner(name string) *Owner {
 	return own.latest
 }
 
-// Change makes a change of the owner's probes, as Engine.Change does. It returns an error
-// and changes nothing also if an ID belongs to another owner, or if this one was closed or another
-// Owner has taken over.
+// Change makes a change to the owner's probes, as Engine.Change does. It also returns an error, and changes nothing, if an ID
+// belongs to another owner, or if this Owner was closed or superseded.
 func (o *Owner) Change(c Change) (Changes, error) {
 	p, err := o.Plan(c)
 	if err != nil {
@@ -57,7 +54,7 @@ func (o *Owner) Change(c Change) (Changes, error) {
 	return p.Commit(), nil
 }
 
-// Plan plans a change of the owner's probes, as Engine.Plan does. Its errors are those of Change.
+// Plan plans a change to the owner's probes, as Engine.Plan does. It returns the same errors as Change.
 func (o *Owner) Plan(c Change) (*Planned, error) {
 	return o.engine.plan(o.owner, func(p *plan) error {
 		if err := o.check(); err != nil {
@@ -67,12 +64,11 @@ func (o *Owner) Plan(c Change) (*Planned, error) {
 	})
 }
 
-// Close removes the owner's probes, unless another Owner of its name has taken over. A second
-// call does nothing.
+// Close removes the owner's probes, unless a later Owner of the same name has superseded this one. A second call has no effect.
 func (o *Owner) Close() {
 	_, _ = o.engine.change(o.owner, func(p *plan) error {
 		if err := o.check(); err != nil {
-			return err // nothing is to be done
+			return err // closed or superseded: there is nothing to do
 		}
 		o.owner.latest = nil
 		delete(o.engine.owners, o.owner.name)
@@ -80,7 +76,7 @@ func (o *Owner) Close() {
 	})
 }
 
-// check returns an error if the owner may not change its probes. It needs Engine.applyMu.
+// check returns an error if the owner was closed or superseded. It needs Engine.applyMu.
 func (o *Owner) check() error {
 	if o.owner.latest != o {
 		return fmt.Errorf("owner %q: was closed, or another Owner of that name has taken over", o.owner.name)

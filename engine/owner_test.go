@@ -22,11 +22,11 @@ type changer interface {
 	Change(engine.Change) (engine.Changes, error)
 }
 
-// sharers change the probes of one engine, each its own.
+// sharers change the probes of one engine, each of them its own probes.
 type sharers struct {
 	names []string
 	by    []changer
-	sets  []probe.Set // what each has
+	sets  []probe.Set // probes of each sharer
 }
 
 func newSharers(e *engine.Engine) *sharers {
@@ -37,7 +37,7 @@ func newSharers(e *engine.Engine) *sharers {
 	return s
 }
 
-// union returns the probes of all.
+// union returns the probes of all sharers.
 func (s *sharers) union() probe.Set {
 	all := probe.Set{}
 	for _, set := range s.sets {
@@ -46,12 +46,12 @@ func (s *sharers) union() probe.Set {
 	return all
 }
 
-// holder returns who has a probe, or -1.
+// holder returns the sharer that has a probe, or -1.
 func (s *sharers) holder(id probe.ID) int {
 	return slices.IndexFunc(s.sets, func(set probe.Set) bool { _, ok := set[id]; return ok })
 }
 
-// step makes a random change of some probes of one sharer: a delta, or all its probes.
+// step makes a random change to some probes of one sharer: a delta, or a replacement of all its probes.
 func (s *sharers) step(t *testing.T, r *rand.Rand, handlers []*script) {
 	t.Helper()
 	who := r.IntN(len(s.by))
@@ -85,7 +85,7 @@ func (s *sharers) step(t *testing.T, r *rand.Rand, handlers []*script) {
 	s.sets[who] = desired
 }
 
-// steal checks that nobody can change or remove the probe of another.
+// steal checks that no sharer can change or remove the probe of another.
 func (s *sharers) steal(t *testing.T, who, holder int, id probe.ID) {
 	t.Helper()
 	set := probe.Set{id: with(says(probe.Success))}
@@ -99,11 +99,11 @@ func (s *sharers) steal(t *testing.T, who, holder int, id probe.ID) {
 	}
 }
 
-// statuses returns all that is known about all probes.
+// statuses returns the status of every probe.
 func statuses(e *engine.Engine) []engine.Status { return slices.Collect(e.All()) }
 
-// TestChangesByOwnersAreAnApplyOfTheUnion makes the same random changes in two engines: in one
-// by deltas of several owners, in the other by an Apply of all probes.
+// TestChangesByOwnersAreAnApplyOfTheUnion makes the same random changes in two engines: in one by deltas of several owners, in
+// the other by an Apply of all probes.
 func TestChangesByOwnersAreAnApplyOfTheUnion(t *testing.T) {
 	tier.Slow(t)
 	for seed := range tier.Pick[uint64](5, 20, 20) {
@@ -145,7 +145,7 @@ func TestChangesByOwnersAreAnApplyOfTheUnion(t *testing.T) {
 	}
 }
 
-// TestOwnersMayChangeTheirProbesAtOnce is for the race detector, too.
+// TestOwnersMayChangeTheirProbesAtOnce is also for the race detector.
 func TestOwnersMayChangeTheirProbesAtOnce(t *testing.T) {
 	e := engine.New(engine.Config{})
 	var union sync.Map
@@ -224,7 +224,7 @@ func TestAnOwnerThatIsReplacedKeepsItsProbesAsTheyAre(t *testing.T) {
 	})
 }
 
-// BenchmarkChange changes one probe of many, each of which has a handler of its own.
+// BenchmarkChange changes one of many probes, each of which has its own handler.
 func BenchmarkChange(b *testing.B) {
 	const n = 100_000
 	e, set := engine.New(engine.Config{}), make(probe.Set, n)

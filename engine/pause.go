@@ -6,35 +6,32 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Pause says that nothing is to be done about a target for a while, whatever its probes find out:
-// an operator works on it, or it is under maintenance.
+// Pause means that no action is taken on a target for a while, regardless of its probes: an operator works on it, or it is under
+// maintenance.
 type Pause struct {
 	Reason probe.Reason // probe.ReasonPaused or probe.ReasonMaintenance
-	Detail string       // who has paused it, and why, for people
+	Detail string       // who paused the target, and why, for people
 	Since  time.Time
-	Until  time.Time // when it is to end, for people: the engine ends no Pause; zero if that is not known
+	Until  time.Time // scheduled end, for people: the engine does not end a Pause; zero if unknown
 }
 
-// Pause pauses a target, or replaces the Pause that it has. While a target is paused its probes go
-// on, and so do their verdicts and its history. But its state is probe.StatePaused, which is not one
-// of trouble, gateways are to drain it, and Suppressed says that nothing is to be done about it.
-// The target need not exist yet, and stays paused when it is removed, until Unpause. Several
-// goroutines may call Pause at once.
+// Pause pauses a target, or replaces its existing Pause. While a target is paused, its probes, verdicts and history continue. But
+// its state is probe.StatePaused, which is not a state of trouble, gateways drain it, and Suppressed reports that no action is to
+// be taken. The target need not exist yet, and remains paused even after it was removed, until Unpause. Pause is safe for
+// concurrent use.
 func (a Admin) Pause(target string, p Pause) {
 	p.Detail = probe.CleanText(a.engine.conf.Redact(p.Detail), maxInstanceText)
 	a.setPause(target, &p)
 }
 
-// Unpause ends the Pause of a target, if it has one. Several goroutines may call it at once.
+// Unpause ends the Pause of a target, if it has one. It is safe for concurrent use.
 func (a Admin) Unpause(target string) { a.setPause(target, nil) }
 
-// Suppressed returns why nothing is to be done about a target now, whatever its probes find out: it
-// is not to be restarted because a probe fails, and nobody is to be notified of its transitions. The
-// reason is probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency if the target
-// depends on another one that is in trouble, or probe.ReasonDamped if its state is probe.StateDamped; it is
-// "" if nothing is suppressed. Whoever acts on
-// verdicts asks here right before each act, and again a little later if that was suppressed.
-// Several goroutines may call it at once.
+// Suppressed returns why no action is to be taken on a target now, regardless of its probes: it must not be restarted because of
+// a failing probe, and nobody is notified of its transitions. The reason is probe.ReasonPaused, probe.ReasonMaintenance,
+// probe.ReasonDependency if the target depends on a target in trouble, or probe.ReasonDamped if its state is probe.StateDamped.
+// It is "" if actions are not suppressed. Call Suppressed right before each action on a verdict, and retry a suppressed action a
+// little later. It is safe for concurrent use.
 func (a Admin) Suppressed(target string) probe.Reason {
 	if p := a.engine.registry.pauseOf(target); p != nil {
 		return p.Reason
@@ -48,14 +45,14 @@ func (a Admin) Suppressed(target string) probe.Reason {
 	return ""
 }
 
-// setPause sets the Pause of a target, nil for none.
+// setPause sets the Pause of a target; nil removes it.
 func (a Admin) setPause(target string, p *Pause) {
 	a.engine.scheduler.mu.Lock()
 	defer a.engine.scheduler.unlock()
 	a.engine.scheduler.summaries.setPause(target, p)
 }
 
-// setPause sets the Pause of a target, nil for none.
+// setPause sets the Pause of a target, and publishes the change; nil removes it.
 func (m *summaries) setPause(name string, p *Pause) {
 	before := m.registry.setPause(name, p)
 	t, _ := m.registry.target(name)
@@ -73,7 +70,7 @@ func (m *summaries) setPause(name string, p *Pause) {
 	m.recordTransition(t, tr, m.clock.Now())
 }
 
-// setPause sets the Pause of a target, and returns the one that it had. Both may be nil.
+// setPause sets the Pause of a target, and returns the previous one. Both may be nil.
 func (r *registry) setPause(target string, p *Pause) (before *Pause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +81,7 @@ func (r *registry) setPause(target string, p *Pause) (before *Pause) {
 	return before
 }
 
-// pauseOf returns the Pause of a target, or nil. Do not change it.
+// pauseOf returns the Pause of a target, or nil. The caller must not modify it.
 func (r *registry) pauseOf(target string) *Pause {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

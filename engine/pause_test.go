@@ -69,8 +69,7 @@ func TestAPausedTargetIsProbedAndNotInTrouble(t *testing.T) {
 	})
 }
 
-// A database that is down during its maintenance explains the failures of its clients. One that is
-// up does not.
+// A database that is down during its maintenance explains the failures of its clients. A database that is up does not.
 func TestAPausedTargetExplainsItsDependentsOnlyIfItFails(t *testing.T) {
 	chained(t, "db web", func(c *chain) {
 		c.depend(map[string][]string{"web": {"db"}})
@@ -98,7 +97,7 @@ func TestAPausedTargetExplainsItsDependentsOnlyIfItFails(t *testing.T) {
 	})
 }
 
-// Gateways never see a target ready that was paused before it existed.
+// Gateways never see a target as ready that was paused before it existed.
 func TestATargetIsPausedBeforeItExists(t *testing.T) {
 	chained(t, "a", func(c *chain) {
 		changes := c.engine.SubscribeTargets()
@@ -121,8 +120,7 @@ func TestATargetIsPausedBeforeItExists(t *testing.T) {
 	})
 }
 
-// After each of many random changes all readers agree, and a target is paused if and only if that
-// was asked for.
+// After each of many random changes all readers agree, and a target is paused if and only if that was requested.
 func TestPausedTargetsAreThoseThatWerePaused(t *testing.T) {
 	const names = "a b c d"
 	for seed := range uint64(10) {

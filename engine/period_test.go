@@ -9,13 +9,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// threePeriods is a rule with a period of its own for each state.
+// threePeriods is a rule with a different period for each state.
 var threePeriods = probe.Rule{
 	Period: 10 * time.Second, StartingPeriod: 200 * time.Millisecond, FailingPeriod: time.Second, Timeout: 100 * time.Millisecond,
 	SuccessThreshold: 2, FailureThreshold: 3,
 }
 
-// gaps returns the times between attempts since a number of them.
+// gaps returns the times between attempts, beginning with the attempt since.
 func gaps(s *script, since int) (all []time.Duration) {
 	times := s.attempts()
 	for i := since; i < len(times); i++ {

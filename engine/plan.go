@@ -13,39 +13,39 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// change is one difference between what exists and what is desired.
+// change is one difference between the existing and the desired probes.
 type change struct {
 	action  Action
 	id      probe.ID
-	slot    *slot   // nil to add a probe
-	spec    *spec   // the new one; nil to remove a probe
-	before  *spec   // the old one; nil to add a probe
+	slot    *slot   // nil if the probe is added
+	spec    *spec   // new spec; nil if the probe is removed
+	before  *spec   // old spec; nil if the probe is added
 	address string  // of the target
-	host    string  // that the handler connects to: see hostOf
-	memory  *Memory // to go on with; nil without, and unless a probe is added
+	host    string  // host that the handler connects to: see hostOf
+	memory  *Memory // memory to resume from; nil if there is none, or unless the probe is added
 	moved   bool    // the endpoint that is probed has changed
-	proven  bool    // see ProbeChange, likewise failed
+	proven  bool    // see ProbeChange
 	failed  bool
 	labels  bool // the target's labels have changed
 }
 
-// plan is what Apply or Change is about to do. It needs Engine.applyMu: only they change
-// which probes there are, and their specs and addresses.
+// plan is a planned Apply or Change. It needs Engine.applyMu, which prevents other changes to the set of probes and to their
+// specs and addresses.
 type plan struct {
 	engine   *Engine
-	owner    *owner // whose probes change
+	owner    *owner // owner of the changed probes
 	memories map[probe.ID]Memory
 
-	targets *targetSettings // the new ones; nil if they stay as they are
+	targets *targetSettings // new settings; nil if they do not change
 
 	changes []change
 	counts  Changes
 	invalid invalidProbes
 }
 
-// draw draws a plan, and sorts its changes by target and ID. Removals come last: a target whose
-// only probe is replaced by one with another ID must not be without probes in between, since it
-// would be another target then.
+// draw draws a plan, and sorts its changes by target and ID. For each target, removals come last: if the only probe of a target
+// is replaced by one with another ID, the target must not be without probes in between, since it would then be deleted and
+// created again.
 func (p *plan) draw(draw func(p *plan) error) error {
 	err := draw(p)
 	slices.SortFunc(p.changes, func(a, b change) int {
@@ -54,7 +54,7 @@ func (p *plan) draw(draw func(p *plan) error) error {
 	return err
 }
 
-// change plans what Change does.
+// change plans a Change.
 func (p *plan) change(c *Change) error {
 	if err := p.checkMemories(c); err != nil {
 		return err
@@ -73,14 +73,14 @@ func (p *plan) change(c *Change) error {
 	return nil
 }
 
-// targetSettings are what a change says about targets, apart from their probes.
+// targetSettings are the settings of targets in a change, apart from their probes.
 type targetSettings struct {
-	dependencies *dependencies            // nil if they stay as they are
-	dampings     map[string]probe.Damping // likewise
+	dependencies *dependencies            // nil if they do not change
+	dampings     map[string]probe.Damping // nil if they do not change
 	penalties    map[string]verdict.Penalty
 }
 
-// changeTargets plans what a change says about targets, apart from their probes.
+// changeTargets plans the changes to the settings of targets.
 func (p *plan) changeTargets(c *Change) (err error) {
 	if c.Dependencies == nil && c.Dampings == nil && c.Penalties == nil {
 		return nil
@@ -99,7 +99,7 @@ func (p *plan) changeTargets(c *Change) (err error) {
 	return err
 }
 
-// compareSet checks set, and plans what has to be added and changed.
+// compareSet validates set, and plans the probes to add and to change.
 func (p *plan) compareSet(set probe.Set) error {
 	for id, desired := range set {
 		if err := p.compare(id, &desired); err != nil {
@@ -109,7 +109,7 @@ func (p *plan) compareSet(set probe.Set) error {
 	return p.invalid.err()
 }
 
-// maxInvalidProbes is how many invalid probes the error of Apply names.
+// maxInvalidProbes is the maximum number of invalid probes in the error of Apply.
 const maxInvalidProbes = 10
 
 // invalidProbes are invalid probes with their errors, in random order.
@@ -120,7 +120,7 @@ type invalidProbe struct {
 	err error
 }
 
-// err returns the first errors by ID, joined, or nil.
+// err returns the joined errors of the first probes, sorted by ID, or nil.
 func (v invalidProbes) err() error {
 	slices.SortFunc(v, func(a, b invalidProbe) int { return a.id.Compare(b.id) })
 	var errs []error
@@ -136,7 +136,7 @@ func (v invalidProbes) err() error {
 // compare plans the change that a desired probe needs, if any.
 func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // in the Endpoint of a handler
+		if r := recover(); r != nil { // the Endpoint method of a handler panicked
 			err = fmt.Errorf("endpoint of the handler not known: it panicked: %v", r)
 		}
 	}()
@@ -191,8 +191,7 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	return nil
 }
 
-// complete fills in what a desired probe leaves out, and checks it; its ID only if
-// it is new.
+// complete fills in the defaults of a desired probe and validates it. It validates the ID only of new probes.
 func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	if isNew {
 		if err := id.Check(); err != nil {
@@ -217,7 +216,7 @@ func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	return r.Check()
 }
 
-// mayChange returns an error if a probe with that spec belongs to another owner.
+// mayChange returns an error if a probe with spec sp belongs to another owner.
 func (p *plan) mayChange(sp *spec) error {
 	if sp.owner != p.owner {
 		return fmt.Errorf("belongs to %v, not to %v", sp.owner, p.owner)
@@ -225,8 +224,7 @@ func (p *plan) mayChange(sp *spec) error {
 	return nil
 }
 
-// removeUnwanted plans the removal of every probe of the owner that is not in set, which was
-// compared.
+// removeUnwanted plans the removal of all probes of the owner that are not in set. compareSet must have been called with set.
 func (p *plan) removeUnwanted(set probe.Set) {
 	if n := &p.counts; p.owner.probes == n.Kept+n.Updated+n.Replaced {
 		return
@@ -245,9 +243,8 @@ func (p *plan) remove(s *slot) {
 	p.changes = append(p.changes, change{action: ProbeRemoved, id: s.id(), slot: s, before: s.spec.Load()})
 }
 
-// retain counts the probes of each spec, before their first attempts. It gives each probe
-// of a StatefulHandler a handler of its own; one that is only adjusted keeps the one that
-// it has.
+// retain counts the probes of each spec before their first attempts. It creates a handler for each probe of a StatefulHandler; a
+// probe that is only updated keeps its handler.
 func (p *plan) retain() {
 	sc := p.engine.scheduler
 	for _, c := range p.changes {
@@ -268,7 +265,7 @@ func (p *plan) retain() {
 	}
 }
 
-// sweep forgets the specs that no probe has now, or got.
+// sweep drops the old and new specs of the changes that no probe uses.
 func (p *plan) sweep() {
 	for _, c := range p.changes {
 		p.engine.definitions.drop(c.before)
@@ -276,7 +273,7 @@ func (p *plan) sweep() {
 	}
 }
 
-// release closes the handlers that no probe has now, if their attempts have ended.
+// release closes the handlers that no probe uses any more, once their attempts have finished.
 func (p *plan) release() {
 	sc := p.engine.scheduler
 	for _, c := range p.changes {

@@ -74,8 +74,7 @@ func TestAnotherPolicyStartsAnotherCountAndKeepsTheVerdict(t *testing.T) {
 	})
 }
 
-// A readiness probe that recovers is known to fail: gateways do not take it for one that has not
-// been attempted.
+// A recovering readiness probe is known to fail: gateways do not treat it as one that has not been attempted.
 func TestEvidenceGoesOnInTheNextEngine(t *testing.T) {
 	var memory engine.Memory
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

@@ -6,24 +6,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Planned is a change that was checked, and not made yet. Call Commit or Discard once: until then every other change of the
-// engine's probes waits, while attempts go on.
+// Planned is a validated change that has not been made yet. Call Commit or Discard once. Until then all other changes to the
+// engine's probes wait, while attempts continue.
 type Planned struct {
 	plan plan
 	done bool
 }
 
-// Plan checks a change, and locks the engine's probes until Commit or Discard. Its errors are those of Engine.Change.
+// Plan validates a change, and locks the engine's probes until Commit or Discard. It returns the same errors as Engine.Change.
 func (e *Engine) Plan(c Change) (*Planned, error) {
 	return e.plan(e.own, func(p *plan) error { return p.change(&c) })
 }
 
-// Commit makes the change, unless it was committed or discarded. It cannot fail.
+// Commit makes the change, unless it was already committed or discarded. It cannot fail.
 func (p *Planned) Commit() Changes {
 	if p.done {
 		return p.plan.counts
 	}
-	defer p.Discard() // also after a panic of a handler
+	defer p.Discard() // also after a handler panicked
 	own, e := p.plan.owner, p.plan.engine
 	own.probes += p.plan.counts.Added - p.plan.counts.Removed
 	p.plan.retain()
@@ -36,7 +36,7 @@ func (p *Planned) Commit() Changes {
 	return p.plan.counts
 }
 
-// Discard forgets the change, unless it was committed.
+// Discard discards the change, unless it was committed.
 func (p *Planned) Discard() {
 	if !p.done {
 		p.done = true
@@ -45,10 +45,10 @@ func (p *Planned) Discard() {
 	}
 }
 
-// Changes counts the probes that Commit would change.
+// Changes returns how many probes Commit would change.
 func (p *Planned) Changes() Changes { return p.plan.counts }
 
-// Preview returns what Commit would do.
+// Preview returns the changes that Commit would make.
 func (p *Planned) Preview() Preview {
 	all := Preview{Changes: p.plan.counts, Probes: make([]ProbeChange, len(p.plan.changes))}
 	for i, c := range p.plan.changes {
@@ -58,22 +58,22 @@ func (p *Planned) Preview() Preview {
 	return all
 }
 
-// Preview is what a change would do.
+// Preview describes the effect of a change.
 type Preview struct {
 	Changes Changes
-	Probes  []ProbeChange // sorted by ID; those that are kept are not among them
+	Probes  []ProbeChange // sorted by ID, without unchanged probes
 }
 
-// ProbeChange is what would become of a probe.
+// ProbeChange is the effect of a change on one probe.
 type ProbeChange struct {
 	ID     probe.ID
 	Action Action
-	Moved  bool // its endpoint is another one: what was known is not true there, so the probe is undecided
-	Proven bool // attempts with this handler and rule have succeeded: as its memory says of one that is added; or neither changes
-	Failed bool // it is added, and its memory has a failing verdict of a handler and rule that had succeeded before
+	Moved  bool // its endpoint changes: earlier results do not apply, so the probe becomes undecided
+	Proven bool // the memory of an added probe says that attempts with this handler and rule succeeded, or an update changes neither
+	Failed bool // it is added, and its memory has a failing verdict, with a handler and rule that had succeeded earlier
 }
 
-// Action is what a change does to a probe, as a word: see Changes.
+// Action is the effect of a change on a probe, as a word: see Changes.
 type Action string
 
 // The actions.

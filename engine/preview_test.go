@@ -54,7 +54,7 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 			{ID: probe.ID{Target: "other", Kind: probe.Readiness}, Action: engine.ProbeReplaced},
 			{ID: probe.ID{Target: "slower", Kind: probe.Readiness}, Action: engine.ProbeUpdated},
 		}
-		for range 2 { // the first has changed nothing
+		for range 2 { // the first one has changed nothing
 			got, err := preview(e, engine.Change{Set: after(), All: true})
 			if err != nil || !slices.Equal(got.Probes, want) {
 				t.Fatalf("got %+v, %v", got, err)
@@ -78,14 +78,14 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 		if done := planned.Commit(); done != whole.Changes {
 			t.Errorf("Commit has done %+v, and the preview was %+v", done, whole.Changes)
 		}
-		planned.Discard() // does nothing any more
+		planned.Discard() // no effect any more
 		if left, err := preview(e, engine.Change{Set: after(), All: true}); err != nil || len(left.Probes) > 0 || left.Changes.Kept != 5 {
 			t.Errorf("afterwards: %+v, %v", left, err)
 		}
 	})
 }
 
-// preview returns what a change would do.
+// preview returns the Preview of a change.
 func preview(e *engine.Engine, c engine.Change) (engine.Preview, error) {
 	p, err := e.Plan(c)
 	if err != nil {
@@ -95,7 +95,7 @@ func preview(e *engine.Engine, c engine.Change) (engine.Preview, error) {
 	return p.Preview(), nil
 }
 
-// stubborn is a stateful handler that cannot be made for a probe.
+// stubborn is a stateful handler whose ForProbe panics.
 type stubborn struct{ probe.Handler }
 
 func (stubborn) ForProbe() probe.Handler { panic("no handler") }

@@ -8,22 +8,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// proofOf returns the Memory.Proven of a probe whose attempts have succeeded: a hash of the handler and of what the rule adds
-// to its verdicts, which is never 0. It must not change, as that of endpointOf.
+// proofOf returns the Memory.Proven of a probe whose attempts have succeeded: a hash of the handler and of the parts of the rule
+// that affect its verdicts. It is never 0. Like endpointOf, its result must not change.
 func proofOf(r *probe.Rule, name, revision string) uint32 {
 	h := fnv.New32a()
 	_, _ = fmt.Fprint(h, r.InitialDelay, r.Period, r.StartingPeriod, r.FailingPeriod, r.Timeout, r.FailAfter, r.FailureThreshold, r.Policy, r.OnError, "\x00", name, "\x00", revision)
 	return max(h.Sum32(), 1)
 }
 
-// Definition identifies the handler of a probe and what its rule adds to its verdicts, in any engine: a hash, which is never 0.
+// Definition identifies the handler of a probe and the parts of its rule that affect its verdicts, in any engine: a hash that is
+// never 0.
 func Definition(p probe.Probe) uint32 {
 	r := p.Rule.WithDefaults()
 	return proofOf(&r, p.HandlerName, p.Revision)
 }
 
-// prove notes that an attempt of a spec has an outcome that counts, and reports whether it is the first success of the probe
-// as it is now.
+// prove records an outcome that counts, of an attempt with the spec by. It reports whether this is the first success of the probe
+// in its current form.
 func (s *slot) prove(by *spec, outcome probe.Outcome) (isNew bool) {
 	if sp := s.spec.Load(); by != sp && by.proof != sp.proof {
 		return false // the probe was changed meanwhile
@@ -41,7 +42,7 @@ func (s *slot) prove(by *spec, outcome probe.Outcome) (isNew bool) {
 	return false
 }
 
-// unprove forgets what attempts have shown, since the probe is another one now.
+// unprove discards the recorded outcomes, since the probe has changed.
 func (marks *bits) unprove() { marks.set(markProven|markRefuted, false) }
 
 // tried returns the Status.Tried of a probe.
@@ -55,8 +56,8 @@ func (marks bits) tried() probe.Outcome {
 	return probe.Unknown
 }
 
-// adopt makes a memory one of a desired probe: a probe with another endpoint does not know its verdict, and one with another
-// handler begins a new run.
+// adopt adapts a memory to the desired probe: if the endpoint differs, the verdict is dropped; if the handler differs, the probe
+// starts a new run.
 func (m *Memory) adopt(k probe.Kind, desired *probe.Probe) {
 	isMoved := m.Endpoint != 0 && m.Endpoint != endpointOf(desired.Handler, desired.Target)
 	if isMoved {

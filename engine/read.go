@@ -12,8 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Status returns what is known about a probe, and whether there is such a probe.
-// It never waits for the scheduler.
+// Status returns the status of a probe, and whether the probe exists. It never waits for the scheduler.
 func (e *Engine) Status(id probe.ID) (st Status, ok bool) {
 	s := e.registry.probe(id)
 	if s == nil {
@@ -23,8 +22,8 @@ func (e *Engine) Status(id probe.ID) (st Status, ok bool) {
 	return st, true
 }
 
-// All yields the status of every probe, sorted by ID. It holds no lock while it
-// yields, so that probes may be added and removed between two yields.
+// All yields the status of every probe, sorted by ID. It holds no lock while it yields, so probes may be added and removed during
+// the iteration.
 func (e *Engine) All() iter.Seq[Status] {
 	return func(yield func(Status) bool) {
 		for t := range e.registry.walk(context.Background(), "") {
@@ -37,8 +36,7 @@ func (e *Engine) All() iter.Seq[Status] {
 	}
 }
 
-// Target returns a summary of a target's probes, and whether there is such a target:
-// one that has probes, or an instance that was reported.
+// Target returns the status of a target, and whether the target exists: it has probes, or its instance was reported.
 func (e *Engine) Target(name string) (TargetStatus, bool) {
 	t, slots := e.registry.target(name)
 	if t == nil {
@@ -56,8 +54,8 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	return st, true
 }
 
-// fold applies what is decided about the target beside its instance and its probes. On is the dependency that explains its
-// failures; "" for none.
+// fold applies the conditions of a target that do not follow from its instance and its probes: dependencies, damping and pause.
+// on is the dependency that explains the target's failures, or "".
 func (st *TargetStatus) fold(on string) {
 	if verdict.OfDependent(st.State) != st.State {
 		st.TroubledDependency = on
@@ -68,25 +66,24 @@ func (st *TargetStatus) fold(on string) {
 
 // Filter selects targets. The zero Filter selects all.
 type Filter struct {
-	// After selects the targets whose names sort after it. Default: from the first.
+	// After selects the targets whose names sort after it. Default: all targets.
 	After string
 
-	// Match selects the targets that have a probe of a kind and with a verdict for which
-	// it returns true. Default: all targets, also those without probes.
+	// Match selects the targets that have a probe with a kind and verdict for which it returns true. Default: all targets, even
+	// those without probes.
 	Match func(probe.Kind, probe.Verdict) bool
 
-	// Selectors select the targets that all of them select. Default: all targets.
+	// Selectors select the targets that match all of them. Default: all targets.
 	Selectors []probe.Selector
 
-	// State selects the targets in a state for which it returns true. If all of those are
-	// states of trouble, no other target is visited. Default: in any state.
+	// State selects the targets in a state for which it returns true. If these are all states of trouble, no other targets are
+	// visited. Default: all states.
 	State func(probe.TargetState) bool
 }
 
-// Select yields the targets of f, sorted by name, until ctx is done. Its cost is that of
-// the targets that it passes, and not of all there are: to list many, end after some, and
-// go on with their last name as Filter.After. It holds no lock while it yields or calls
-// Filter.Match.
+// Select yields the targets that f selects, sorted by name, until ctx is done. The cost is proportional to the targets visited,
+// not to all targets: to list many targets in pages, stop after some, and continue with the last name as Filter.After. It holds
+// no lock while it yields or calls Filter.Match.
 func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	return func(yield func(TargetStatus) bool) {
 		for t := range e.registry.walkIndex(ctx, f.index(e.registry), f.After) {
@@ -100,9 +97,8 @@ func (e *Engine) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	}
 }
 
-// Count returns how many targets f selects, or fewer if ctx is done before it has counted
-// them. Without Filter.Match and Filter.Selectors, and without Filter.State or Filter.After,
-// it does not visit them.
+// Count returns how many targets f selects, or fewer if ctx is done before it has counted all of them. It visits no targets if f
+// has neither Match nor Selectors, and not both State and After.
 func (e *Engine) Count(ctx context.Context, f Filter) (n int) {
 	switch {
 	case len(f.Selectors) > 0:
@@ -124,10 +120,10 @@ func (e *Engine) Count(ctx context.Context, f Filter) (n int) {
 	return n
 }
 
-// States returns how many targets there are in each state. It visits none of them.
+// States returns the number of targets in each state. It visits no targets.
 func (e *Engine) States() TargetStates { return e.registry.stateCounts() }
 
-// index returns the targets that f may select.
+// index returns an index that contains all targets that f may select.
 func (f *Filter) index(r *registry) *index {
 	for s := range probe.TargetState(probe.TargetStates) {
 		if f.State == nil || f.State(s) && !s.InTrouble() {
@@ -152,8 +148,7 @@ func (f *Filter) matches(r *registry, t listed) bool {
 	return f.Match == nil || slices.ContainsFunc(t.slots, func(s *slot) bool { return f.Match(s.kind, s.currentVerdict()) })
 }
 
-// Summary counts the targets and probes by their state, until ctx is done. It visits them
-// all, but allocates no memory for each.
+// Summary counts the targets and probes by state, until ctx is done. It visits all of them, but allocates no memory per target.
 func (e *Engine) Summary(ctx context.Context) Summary {
 	sum := Summary{Verdicts: map[KindVerdict]int{}, States: e.States()}
 	var st TargetStatus
@@ -164,7 +159,7 @@ func (e *Engine) Summary(ctx context.Context) Summary {
 	return sum
 }
 
-// fill summarizes the target's probes, but for its labels. It reuses the memory of st.Probes.
+// fill summarizes the target's probes, except for its labels. It reuses the memory of st.Probes.
 func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 	in := t.current()
 	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
@@ -198,9 +193,8 @@ func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 	st.Gateway = verdict.GatewayState(&st.Instance, st.Ready, st.Decided, warned, st.Ejection != nil)
 }
 
-// isDecided reports whether it is known whether the target is ready: it is, or was once, or
-// is known not to be. Nothing is known of one whose first instance has no verdict yet, or
-// could not be attempted.
+// isDecided reports whether it is known whether the target is ready: it is ready, or was once, or is known not to be. It is not
+// known while the first instance has no verdict yet or could not be attempted.
 func (t *target) isDecided(slots []*slot) bool {
 	in := t.current()
 	switch {
@@ -216,14 +210,14 @@ func (t *target) isDecided(slots []*slot) bool {
 	return slices.ContainsFunc(slots, func(s *slot) bool { return s.kind != probe.Liveness && s.hasFailed(in.id) })
 }
 
-// cause finds why a target is in its state.
+// cause determines why a target is in its state.
 type cause struct {
-	state probe.TargetState // that the probes give the target
-	worst *Status           // the first probe that does, unless that is StateReady
-	since time.Time         // the latest change of a startup or readiness probe
+	state probe.TargetState // state of the target according to its probes
+	worst *Status           // first probe with that state, unless it is StateReady
+	since time.Time         // latest change of a startup or readiness probe
 }
 
-// add adds a probe of a target with that instance.
+// add adds a probe of a target with the given instance.
 func (c *cause) add(p *Status, in *instance) {
 	v := p.Verdict
 	if p.Instance != in.id {
@@ -238,7 +232,7 @@ func (c *cause) add(p *Status, in *instance) {
 	}
 }
 
-// tell completes the status of a target, whose State is that of its instance.
+// tell completes the status of a target. st.State must be the state according to the instance.
 func (c *cause) tell(st *TargetStatus) {
 	own := st.State
 	st.State = min(own, c.state)
@@ -256,7 +250,7 @@ func (c *cause) tell(st *TargetStatus) {
 	}
 }
 
-// addShare makes the detail of a Fault its Text.
+// addShare replaces the detail of a Fault by its Text.
 func (c *Cause) addShare(probes []Status, clock *clock.Clock) {
 	for i := range probes {
 		if p := &probes[i]; p.ID == c.Probe && p.IsFaulty() && p.Fault.Detail == c.Detail {
@@ -265,8 +259,8 @@ func (c *Cause) addShare(probes []Status, clock *clock.Clock) {
 	}
 }
 
-// isReady reports whether the target has started and all its readiness probes pass. An
-// instance that has lost its probes is ready if it was before.
+// isReady reports whether the target has started and all its readiness probes pass. An instance that has lost its probes is ready
+// if it was ready before.
 func (t *target) isReady(slots []*slot) bool {
 	in := t.current()
 	if len(slots) == 0 {
@@ -280,9 +274,8 @@ func (t *target) isReady(slots []*slot) bool {
 	return in.hasStarted()
 }
 
-// SuccessDurations returns the durations of a probe's successful attempts. It returns
-// false if there is no such probe, or if its rule does not have the kubelet's
-// compatibility: only then durations are kept for each probe.
+// SuccessDurations returns the durations of a probe's successful attempts. It returns false if the probe does not exist, or if
+// its rule does not have the kubelet's compatibility, for which alone they are recorded.
 func (e *Engine) SuccessDurations(id probe.ID) (Histogram, bool) {
 	s := e.registry.probe(id)
 	if s == nil {

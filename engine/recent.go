@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// maxRecent is how many attempts of a probe Records.Latencies returns: as many as a spark line of the status page shows.
+	// maxRecent is the maximum number of attempts per probe that Records.Latencies returns: the width of a sparkline on the
+	// status page.
 	maxRecent = 30
 
-	// recentPatience is for how long the latencies of a probe are kept after they were last asked for.
+	// recentPatience is how long the latencies of a probe are recorded after they were last requested.
 	recentPatience = 10 * time.Minute
 )
 
-// recent are how long the latest attempts of a probe took, while somebody looks: 48 bytes.
+// recent has the durations of the latest attempts of a probe, while they are requested, in 48 bytes.
 type recent struct {
 	askedAt int64
-	n       uint8 // how many there are
-	next    uint8 // where the next one goes
+	n       uint8 // number of durations
+	next    uint8 // index of the next one
 	took    [maxRecent]uint8
 }
 
-// perOctave is into how many steps a doubling of a latency is divided: a step is 9 %, and a byte reaches from a microsecond to an hour.
+// perOctave is the number of steps per doubling of a latency: a step is 9%, and a byte covers a microsecond to an hour.
 const perOctave = 8
 
 func packLatency(d time.Duration) uint8 {
@@ -35,7 +36,7 @@ func unpackLatency(b uint8) time.Duration {
 	return time.Duration(math.Exp2(float64(b)/perOctave) * float64(time.Microsecond))
 }
 
-// add adds an attempt, and reports whether somebody still looks.
+// add adds an attempt. It returns false if latencies were not requested recently.
 func (r *recent) add(took time.Duration, now int64) bool {
 	if now-r.askedAt > int64(recentPatience) {
 		return false
@@ -46,7 +47,7 @@ func (r *recent) add(took time.Duration, now int64) bool {
 	return true
 }
 
-// all returns the latencies, the latest one last.
+// all returns the latencies, the oldest first.
 func (r *recent) all() []time.Duration {
 	all := make([]time.Duration, r.n)
 	for i := range all {
@@ -55,15 +56,15 @@ func (r *recent) all() []time.Duration {
 	return all
 }
 
-// Latency is how long the latest attempts of a probe took that could be made, within 5 %.
+// Latency has the durations of the latest attempts of a probe, except those that could not be made, within 5%.
 type Latency struct {
 	ID   probe.ID
-	Took []time.Duration // the latest one last, 30 at most
-	At   time.Time       // the end of the latest one; zero before the first
+	Took []time.Duration // the oldest first, at most 30
+	At   time.Time       // end of the latest attempt; zero before the first
 }
 
-// Latencies returns how long the latest attempts of a target's probes took, since they were first asked for: the engine keeps them,
-// in some 200 bytes a probe, for ten minutes after each call. It never waits for the scheduler.
+// Latencies returns the durations of the latest attempts of a target's probes, beginning with the first call of Latencies. The
+// engine records them for ten minutes after each call, in about 200 bytes per probe. It never waits for the scheduler.
 func (r Records) Latencies(target string) (all []Latency) {
 	now := r.engine.scheduler.clock.Now()
 	_, slots := r.engine.registry.target(target)

@@ -15,17 +15,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// registry finds targets and their probes by name.
+// registry has the targets and their probes, by name.
 type registry struct {
 	mu       sync.RWMutex // guards all below, and target.slots
 	targets  map[string]*target
-	byName   index // the same targets
-	probes   int   // how many there are
+	byName   index // same targets, sorted by name
+	probes   int   // number of probes
 	idle     idleInstances
 	states   targetStates
-	labels   map[string]map[string]string // by name, of targets without probes: see Admin.Label
-	dampings map[string]*damping          // by name, of targets that may not exist yet
-	pauses   map[string]*Pause            // by name, of targets that may not exist yet
+	labels   map[string]map[string]string // by name, for targets without probes: see Admin.Label
+	dampings map[string]*damping          // by name; the target may not exist yet
+	pauses   map[string]*Pause            // by name; the target may not exist yet
 }
 
 func newRegistry() *registry {
@@ -36,21 +36,20 @@ func newRegistry() *registry {
 	}
 }
 
-// target is a target that has probes, or an instance that a driver has reported.
+// target is a target that has probes, or whose instance a driver has reported.
 type target struct {
 	name  string
-	slots []*slot  // sorted; guarded by registry.mu; replaced and never written, so a copy stays valid
-	only  [1]*slot // what slots is at first: most targets have one probe, and need no more memory
+	slots []*slot  // sorted; guarded by registry.mu; replaced rather than modified, so a copy stays valid
+	only  [1]*slot // initial backing array of slots: most targets have one probe, and need no other memory
 
-	gauge TargetGauge // what the target's instance and probes add up to; written with registry.mu held
+	gauge TargetGauge // summary of the target's instance and probes; written with registry.mu held
 	since uint32      // when its state began, in seconds since 1970; guarded by scheduler.mu
 
-	// instance is nil until the first Report. The scheduler replaces it, and never
-	// changes what it points to.
+	// instance is nil until the first Report. The scheduler replaces the pointer, and never modifies the instance.
 	instance atomic.Pointer[instance]
 }
 
-// instance is a probe.Instance in less memory, and whether it has started.
+// instance is a compact probe.Instance with additional state, such as whether it has started.
 type instance struct {
 	id          string
 	since       int64 // 0 for the zero time
@@ -59,32 +58,32 @@ type instance struct {
 	managed     bool
 	terminating bool
 	started     bool  // all startup probes have passed
-	kept        bool  // the target has lost its probes since the last Report: started and ready stay
-	ready       bool  // likewise: it was ready
-	restored    bool  // known from a Memory only, not reported
-	retained    bool  // the target stays although there is no instance
-	decided     bool  // it was known of an earlier instance whether the target was ready
+	kept        bool  // the target has lost its probes since the last Report: started and ready are kept
+	ready       bool  // if kept is set: the target was ready
+	restored    bool  // known only from a Memory, not reported
+	retained    bool  // the target remains although there is no instance
+	decided     bool  // for an earlier instance, it was known whether the target was ready
 	note        *note // nil if it is empty
 }
 
-// note is what the drivers of few targets report besides.
+// note has the details that drivers report for few targets.
 type note struct {
 	reason probe.Reason
 	detail string
 	exit   probe.Exit
 
-	address string            // instead of the target's, unless it is empty
-	ports   map[string]uint16 // instead of the target's, unless it is empty
+	address string            // overrides the target's, unless it is empty
+	ports   map[string]uint16 // overrides the target's, unless it is empty
 }
 
-// noNote is that of most targets.
+// noNote is the empty note, which most targets have.
 var noNote note
 
 func noteOf(in probe.Instance) note {
 	return note{in.Reason, in.Detail, in.LastExit, in.Address, in.Ports}
 }
 
-// equal reports whether two notes say the same; nil is as an empty one.
+// equal reports whether two notes are equal; nil equals an empty note.
 func (n *note) equal(other *note) bool {
 	n, other = cmp.Or(n, &noNote), cmp.Or(other, &noNote)
 	return n.reason == other.reason && n.detail == other.detail && n.exit == other.exit && n.address == other.address && maps.Equal(n.ports, other.ports)
@@ -101,7 +100,7 @@ func newInstance(in probe.Instance, c *clock.Clock) *instance {
 	return i
 }
 
-// isReport reports whether i is what a driver reports, and stays as it is when that is reported again.
+// isReport reports whether i equals the reported instance in, so that reporting in again changes nothing.
 func (i *instance) isReport(in probe.Instance, c *clock.Clock) bool {
 	if i.kept || i.id != in.ID || i.phase != in.Phase || i.since != c.At(in.Since) {
 		return false
@@ -110,7 +109,7 @@ func (i *instance) isReport(in probe.Instance, c *clock.Clock) bool {
 	return n.equal(i.note) && i.restarts == in.Restarts && i.managed == in.Managed && i.terminating == in.Terminating && i.retained == in.Retained
 }
 
-// endpoint returns where the instance is reached, of a target with that address and those ports.
+// endpoint returns the address and ports of the instance, given those of its target.
 func (i *instance) endpoint(address string, ports map[string]uint16) (string, map[string]uint16) {
 	if i.note == nil {
 		return address, ports
@@ -124,9 +123,8 @@ func (i *instance) endpoint(address string, ports map[string]uint16) (string, ma
 // hasStarted reports whether the instance runs and has started.
 func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.started }
 
-// hasStartedBare reports whether the instance of a target without probes has started. It
-// has if it runs; but an instance that has lost its probes, or is terminating, has only
-// if it had before.
+// hasStartedBare reports whether the instance of a target without probes has started. That is so if it runs. However, an instance
+// that lost its probes, or is terminating, counts as started only if it had started before.
 func (i *instance) hasStartedBare() bool {
 	if i.kept || i.terminating {
 		return i.hasStarted()
@@ -134,13 +132,13 @@ func (i *instance) hasStartedBare() bool {
 	return i.phase == probe.Running
 }
 
-// isOver reports whether there is no instance, and none was announced.
+// isOver reports whether there is no instance, and no announced one.
 func (i *instance) isOver() bool { return i.phase == probe.Absent || i.phase == probe.Gone }
 
-// hasTarget reports whether the target exists without probes, since a driver has it.
+// hasTarget reports whether the target exists even without probes, because a driver has it.
 func (i *instance) hasTarget() bool { return i.managed || i.retained }
 
-// noInstance stands for the instance of a target before the first Report.
+// noInstance is the instance of a target before the first Report.
 var noInstance instance
 
 // isReported reports whether a driver has reported the target's instance.
@@ -149,7 +147,7 @@ func (t *target) isReported() bool {
 	return i != nil && !i.restored
 }
 
-// current returns the target's instance. Do not change it.
+// current returns the target's instance. The caller must not modify it.
 func (t *target) current() *instance {
 	if i := t.instance.Load(); i != nil {
 		return i
@@ -157,7 +155,7 @@ func (t *target) current() *instance {
 	return &noInstance
 }
 
-// public returns an instance of the target as drivers report it.
+// public returns an instance of the target in the form in which drivers report it.
 func (t *target) public(i *instance, c *clock.Clock) probe.Instance {
 	in := probe.Instance{
 		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Retained: i.retained, Restarts: i.restarts,
@@ -181,7 +179,8 @@ func (r *registry) probe(id probe.ID) *slot {
 	return s
 }
 
-// find returns a probe of the target, or nil, and its index.
+// find returns a probe of the target and its index. If there is no such probe, it returns nil and the index at which to insert
+// it.
 func (t *target) find(id probe.ID) (s *slot, at int) {
 	if len(t.slots) == 1 && t.slots[0].kind == id.Kind && t.slots[0].name == id.Name {
 		return t.slots[0], 0
@@ -213,9 +212,8 @@ func (r *registry) probesOf(t *target) []*slot {
 	return t.slots
 }
 
-// startupPassed reports whether an instance runs and all startup probes of its target
-// have passed. An instance without probes may have been reported before its probes
-// were applied: nothing is known about it.
+// startupPassed reports whether an instance runs and all startup probes of its target have passed. Without probes it returns
+// false: the instance may have been reported before its probes were applied.
 func (r *registry) startupPassed(t *target, in *instance) bool {
 	slots := r.probesOf(t)
 	if in.phase != probe.Running || len(slots) == 0 {
@@ -229,7 +227,7 @@ func (r *registry) startupPassed(t *target, in *instance) bool {
 	return true
 }
 
-// count returns how many probes there are.
+// count returns the number of probes.
 func (r *registry) count() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -242,17 +240,16 @@ type listed struct {
 	slots  []*slot
 }
 
-// walkChunk is how many targets a walk reads while it holds the lock.
+// walkChunk is the number of targets that a walk reads each time it holds the lock.
 const walkChunk = 256
 
-// walk yields the targets whose names sort after a name, sorted, until ctx is done. Of
-// those that are added and removed meanwhile it may yield some. It holds no lock while it
-// yields.
+// walk yields the targets whose names sort after the given name, sorted by name, until ctx is done. Targets that are added or
+// removed during the walk may or may not be yielded. walk holds no lock while it yields.
 func (r *registry) walk(ctx context.Context, after string) iter.Seq[listed] {
 	return r.walkIndex(ctx, &r.byName, after)
 }
 
-// walkIndex is walk for the targets of an index of r.
+// walkIndex is walk over an index of r.
 func (r *registry) walkIndex(ctx context.Context, x *index, after string) iter.Seq[listed] {
 	return func(yield func(listed) bool) {
 		for list := make([]listed, 0, walkChunk); ctx.Err() == nil; {
@@ -269,8 +266,8 @@ func (r *registry) walkIndex(ctx context.Context, x *index, after string) iter.S
 	}
 }
 
-// next replaces the content of list by the targets of an index whose names sort after a
-// name, as many as it has room for.
+// next replaces the content of list by the next targets of an index whose names sort after the given name, up to the capacity of
+// list.
 func (r *registry) next(x *index, list []listed, after string) []listed {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -287,15 +284,14 @@ func (r *registry) next(x *index, list []listed, after string) []listed {
 	return list
 }
 
-// countAfter returns how many targets have names that sort after a name.
+// countAfter returns the number of targets whose names sort after the given name.
 func (r *registry) countAfter(name string) int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byName.countFrom(r.byName.after(name))
 }
 
-// insert returns a target, and adds it, with its idle instance, if there is none. It
-// needs mu.
+// insert returns the target with the given name. If necessary it adds the target, with its idle instance. It needs mu.
 func (r *registry) insert(name string) *target {
 	t := r.targets[name]
 	if t == nil {
@@ -318,8 +314,8 @@ func (r *registry) delete(name string) {
 	r.byName.remove(name)
 }
 
-// label sets the labels that a target has while it has no probes, and reports whether those of
-// a target that exists are others now.
+// label sets the labels of a target for while it has no probes, and reports whether the labels of an existing target have
+// changed.
 func (r *registry) label(name string, labels map[string]string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -333,7 +329,7 @@ func (r *registry) label(name string, labels map[string]string) (changed bool) {
 	return t != nil && len(t.slots) == 0
 }
 
-// labelsOf returns the labels of a target with some probes.
+// labelsOf returns the labels of a target with the given probes.
 func (r *registry) labelsOf(t *target, slots []*slot) map[string]string {
 	if n := len(slots); n > 0 {
 		return slots[n-1].spec.Load().target.Labels
@@ -343,8 +339,7 @@ func (r *registry) labelsOf(t *target, slots []*slot) map[string]string {
 	return r.labels[t.name]
 }
 
-// add adds a probe, with its memory if it has one, and reports whether it is its
-// target's first.
+// add adds a probe, with its memory if there is one, and reports whether it is the first probe of its target.
 func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock.Clock) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -365,9 +360,8 @@ func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock.Clock) (first b
 	return first
 }
 
-// remove removes a probe, and its target too if that has no other probe and no
-// driver that manages its instance: then it returns true. The instance is kept for when the
-// target gets probes again.
+// remove removes a probe. If that was the last probe of its target, and no driver retains the target, remove also removes the
+// target and returns true. The instance is kept in case the target gets probes again.
 func (r *registry) remove(s *slot) (target bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,8 +378,8 @@ func (r *registry) remove(s *slot) (target bool) {
 	return false
 }
 
-// reported returns the target of an instance, and whether it is new. It adds it if necessary. If
-// the instance is over and the target has no probes, it removes the target and returns nil.
+// reported returns the target of a reported instance, and whether the target is new. It adds the target if necessary. If the
+// instance is over and the target has no probes, it removes the target and returns nil.
 func (r *registry) reported(in probe.Instance) (t *target, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -398,7 +392,7 @@ func (r *registry) reported(in probe.Instance) (t *target, isNew bool) {
 	return t, isNew
 }
 
-// hasReport reports whether a target exists with the instance that a driver reports.
+// hasReport reports whether a target exists and its instance equals the reported one.
 func (r *registry) hasReport(in probe.Instance, c *clock.Clock) bool {
 	r.mu.RLock()
 	t := r.targets[in.Target]

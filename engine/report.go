@@ -9,26 +9,23 @@ import (
 // maxInstanceText bounds the text of a reported instance, in bytes.
 const maxInstanceText = 5 << 10
 
-// Report tells the engine about the instance of a target. The target's driver, which
-// starts and terminates its instances, calls it whenever the instance or its phase
-// changes. For a target whose restarts are not observed, such as a network endpoint, set
-// probe.Target.Static, or call it once with a running instance. Report may be called before or after the Apply that
-// names the target. A repeated report changes nothing. A report without a target is
-// ignored; one without an ID means that the target is absent.
+// Report reports the instance of a target to the engine. The target's driver, which starts and terminates its instances, calls
+// Report whenever the instance or its phase changes. For a target whose restarts are not observed, such as a network endpoint,
+// set probe.Target.Static, or call Report once with a running instance. Report may be called before or after the Apply that adds
+// the target. A repeated report changes nothing. A report without a target is ignored; a report without an ID means that the
+// target is absent.
 //
-// When Apply removes the last probe of a target, a Managed instance stays started and
-// ready, or not, as it was, until it is reported again; one that is Retained stays, too. Any other
-// instance is no longer a target; but if the target gets probes again before the instance was
-// reported as Gone or Absent, it is probed as before. The engine keeps as many such
-// instances as it has had probes, and at least 1024.
+// When Apply removes the last probe of a target, a Managed instance remains a target, and keeps its started and ready state until
+// its next report; so does a Retained one. Any other instance is no longer a target, but if the target gets probes again before
+// the instance was reported as Gone or Absent, probing resumes as before. The engine keeps as many such instances as the maximum
+// number of probes that it has had, and at least 1024.
 //
-// A running instance gets the first attempts of its startup and readiness probes at
-// Since plus each rule's initial delay. A failure counts only at a probe's regular
-// times, which are a period apart; liveness waits for the first of them. An attempt in
-// flight on an earlier instance is cancelled, and its result dropped.
+// The first attempts of an instance's startup and readiness probes are due at its Since plus the initial delay of each rule. A
+// failure counts only at a probe's regular times, which are one period apart; liveness probes wait for the first regular time. An
+// attempt in flight on an earlier instance is canceled, and its result is discarded.
 //
-// Without a report a target's probes are never attempted, and do not pass: the engine
-// logs a warning about those that there are ten seconds after Run has begun, one for all such targets.
+// Without a report, a target's probes are never attempted and do not pass. Ten seconds after Run has begun, the engine logs one
+// warning about all such targets.
 func (e *Engine) Report(in probe.Instance) {
 	if in.Target == "" {
 		return
@@ -45,11 +42,11 @@ func (e *Engine) Report(in probe.Instance) {
 	e.scheduler.setReported(in)
 }
 
-// setReported makes in the target's instance.
+// setReported sets the instance of the target named in in, and adds or removes the target if necessary.
 func (sc *scheduler) setReported(in probe.Instance) {
 	t, isNew := sc.registry.reported(in)
 	switch {
-	case t == nil && isNew: // there is no such target, as before
+	case t == nil && isNew: // the target did not exist before either
 		return
 	case t == nil:
 		sc.subscribers.notifyTarget(in.Target, probeRemoved)
@@ -62,9 +59,9 @@ func (sc *scheduler) setReported(in probe.Instance) {
 	sc.wakeIfEarlier()
 }
 
-// Label sets the labels that a target has while it has no probes; otherwise it has those of its
-// probes. It may be called before the target is reported, at any time and by multiple goroutines.
-// The engine forgets them when the target is removed. The error is a *probe.FieldError.
+// Label sets the labels that a target has while it has no probes; otherwise it has the labels of its probes. Label may be called
+// at any time, even before the target is reported. The engine discards the labels when the target is removed. The error is a
+// *probe.FieldError.
 func (a Admin) Label(target string, labels map[string]string) error {
 	if err := probe.CheckLabels(labels); err != nil {
 		return err
@@ -78,10 +75,10 @@ func (a Admin) Label(target string, labels map[string]string) error {
 	return nil
 }
 
-// setInstance makes in the instance of a target.
+// setInstance sets the instance of an existing target.
 func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	before, now, state := t.current(), newInstance(in, sc.clock), t.currentState()
-	// An instance that has started stays so, whatever probes it gets later.
+	// A started instance remains started, regardless of the probes that it gets later.
 	started := before.started
 	if now.terminating && len(sc.registry.probesOf(t)) == 0 {
 		started = before.hasStartedBare()
@@ -97,15 +94,14 @@ func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	}
 }
 
-// Trigger asks for an attempt of a probe as soon as it may be made: not while the
-// probe waits for something else (see Status.WaitReason), and after its attempt in
-// flight, if there is one. Its success counts, its failure does not. The probe's
-// regular times stay as they are. Trigger reports whether there is such a probe.
+// Trigger requests an attempt of a probe as soon as possible: not while the probe waits for another reason (see
+// Status.WaitReason), and not before its attempt in flight has finished. A success of that attempt counts, a failure does not.
+// The probe's regular times do not change. Trigger reports whether the probe exists.
 //
-// Trigger may be called as often as one likes. An attempt that it asks for follows the one
-// before after probe.MinPeriod at the earliest, and after a tenth of the period, if that is
-// longer, if one of the two before was asked for by Trigger or Observe, too. A probe fails no
-// earlier for it; and a run of n successes takes n-2 such tenths at least.
+// Trigger may be called at any rate. A requested attempt is made at least probe.MinPeriod after the previous one. If one of the
+// two previous attempts was itself requested by Trigger or Observe, it is made at least a tenth of the period after the previous
+// one, if that is longer. Requested attempts never make a probe fail earlier, and a run of n successes takes at least n-2 such
+// tenths.
 func (e *Engine) Trigger(id probe.ID) bool {
 	s := e.registry.probe(id)
 	if s == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestRepeatedReport checks which reports of an instance are made again in vain.
+// TestRepeatedReport checks which repeated reports of an instance change nothing.
 func TestRepeatedReport(t *testing.T) {
 	reported := probe.Instance{
 		Target: "web", ID: "1", Phase: probe.Running, Since: time.Now(), Restarts: 1, Managed: true,

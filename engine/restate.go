@@ -9,29 +9,29 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Restated is what another engine knows of a target: see Admin.Restate.
+// Restated is the state of a target in another engine: see Admin.Restate.
 type Restated struct {
-	Memories map[probe.ID]Memory // of its probes; their endpoints and handlers do not matter: the other engine has compared them
+	Memories map[probe.ID]Memory // of its probes; their Endpoint and Handler are ignored, since the other engine has compared them
 
-	// Results are those that have decided the verdicts of Memories, if they are known, or warnings of probes that pass:
-	// they are shown as of then. A probe whose result is unknown is blind: see Status.Blind.
+	// Results are the known results that decided the verdicts of Memories, or the warnings of passing probes. They are shown as
+	// of that time. A probe whose result is unknown is blind: see Status.Blind.
 	Results map[probe.ID]probe.Result
 
-	// IsDecided says that it is known that the target is not ready, although no attempt has found that of its instance: an earlier
-	// one was.
+	// IsDecided means that the target is known not to be ready, although no attempt on its current instance has found that: an
+	// earlier instance was ready.
 	IsDecided bool
 
-	// Since is when the target got into State, if that is one of trouble, unreachable, damped or paused. It counts while this
+	// Since is when the target entered State, if that is a state of trouble, unreachable, damped or paused. It applies while this
 	// engine finds the same state.
 	State probe.TargetState
 	Since time.Time
 
-	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
-	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see Change.Dampings
+	Ejections map[probe.ID]Ejection // of probes in Memories; other probes are not ejected
+	Penalty   verdict.Penalty       // applies if this engine also has a damping for the target: see Change.Dampings
 }
 
-// RestateSince says since when a target is in a state, as another engine knows it that had the target before: see Restated.Since.
-// It counts until the target is ready. Several goroutines may call it at once.
+// RestateSince sets when a target entered a state, as reported by another engine that had the target before: see Restated.Since.
+// It applies until the target is ready. It is safe for concurrent use.
 func (a Admin) RestateSince(target string, state probe.TargetState, since time.Time) {
 	sc := a.engine.scheduler
 	sc.mu.Lock()
@@ -41,10 +41,9 @@ func (a Admin) RestateSince(target string, state probe.TargetState, since time.T
 	}
 }
 
-// Restate gives a target the instance and its probes the memories that another engine has of them, in one
-// step, with the ejections and the penalty of the target: for an engine that never runs, and shows what others
-// find out. Probes without a memory stay as they are, and so does all of a target without probes. A memory that
-// its probe cannot have is left out: the error joins those about such memories, and those about probes that do
+// Restate sets the instance of a target, the memories of its probes, and its ejections and penalty to those of another engine, in
+// one step. It is for an engine that never runs but mirrors other engines. Probes without a memory keep their state, and a target
+// without probes is an error. Invalid memories are skipped: the error joins those about invalid memories and about probes that do
 // not exist.
 func (a Admin) Restate(in probe.Instance, of Restated) error {
 	in.ID = probe.InstanceID(in.ID)

@@ -61,8 +61,8 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 	}
 }
 
-// TestARestatedTargetIsOutOfRotationAsInTheOtherEngine restates a target that is ejected, and one that is damped there,
-// and then neither. This engine damps one of both.
+// TestARestatedTargetIsOutOfRotationAsInTheOtherEngine restates an ejected target and a target that is damped in the other
+// engine, and then neither. This engine damps one of them.
 func TestARestatedTargetIsOutOfRotationAsInTheOtherEngine(t *testing.T) {
 	e := New(Config{})
 	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{} })
@@ -132,7 +132,7 @@ func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 	}
 }
 
-// A state lasts since when the other engine says, unless that is in the future, and until the target is ready.
+// A state began when the other engine says, unless that is in the future, and until the target is ready.
 func TestARestatedTargetIsInItsStateSinceTheOtherEngineSays(t *testing.T) {
 	e := New(Config{})
 	id := probe.ID{Target: "web", Kind: probe.Readiness}

@@ -13,13 +13,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// beat notes how far each attempt of a probe is from the one before.
+// beat records the distance of each attempt of a probe from the previous one.
 type beat struct {
 	mu       sync.Mutex
 	last     time.Time
 	attempts int
 	period   time.Duration
-	wrong    int // distances that are not the period, but the first
+	wrong    int // distances that differ from the period, except the first one
 }
 
 func (b *beat) Probe(context.Context, probe.Target) probe.Result {
@@ -67,8 +67,8 @@ func TestManyProbesKeepTheirOffsets(t *testing.T) {
 	})
 }
 
-// checkPace holds a first second of first attempts to the rate and its burst,
-// and the few whose regular time came first.
+// checkPace checks that the first attempts in the first second follow the rate and its burst, except for the few whose regular
+// time was earlier.
 func checkPace(t *testing.T, e *engine.Engine, rate int) {
 	t.Helper()
 	made := 0
@@ -103,7 +103,7 @@ func TestProbesAreSpreadEvenlyOverTheirPeriod(t *testing.T) {
 		for id := range set {
 			e.Report(probe.Instance{Target: id.Target, ID: "static", Phase: probe.Running, Since: time.Now()})
 		}
-		pass(30 * time.Second) // first attempts are over
+		pass(30 * time.Second) // first attempts have been made
 		var spread [buckets]int
 		for st := range e.All() {
 			spread[(st.Next.UnixNano()%int64(probe.DefaultPeriod))*buckets/int64(probe.DefaultPeriod)]++

@@ -17,23 +17,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// scheduler starts the attempts of probes that are due, and folds their results into
-// verdicts. Apply, Report, Trigger, the loop and the workers call it. Its methods need
-// mu, except for those whose comments say that they lock it.
+// scheduler starts the attempts of due probes, and folds their results into verdicts. Apply, Report, Trigger, the loop and the
+// workers call it. Its methods need mu, unless their comments say that they lock it.
 type scheduler struct {
 	clock    *clock.Clock
 	registry *registry
 	monitor  *health.Monitor
 	redact   func(text string) string
-	passDue  atomic.Int64 // when the loop has to make its next pass, by the monotonic clock; 0 before and after Run
+	passDue  atomic.Int64 // when the loop's next pass is due, by the monotonic clock; 0 before and after Run
 
 	mu          sync.Mutex      // guards all below, slot.inflight, and attempt.canceled
-	ctx         context.Context // of Run; nil before
+	ctx         context.Context // context of Run; nil before Run
 	timetable   timetable
-	slots       []*slot // by key of the schedule
+	slots       []*slot // by schedule key
 	sleep       sleep
-	tick        time.Duration // how often the loop looks at the clock while attempts are in flight
-	canceled    []*attempt    // non-blocking ones, for the loop to end
+	tick        time.Duration // how often the loop checks the clock while attempts are in flight
+	canceled    []*attempt    // non-blocking attempts that the loop must end
 	recycled    recycled
 	closers     closers
 	isolation   isolation
@@ -45,11 +44,11 @@ type scheduler struct {
 	out         outbox
 	log         eventLog
 
-	trafficUntil int64 // until when something holds that gateways have said of targets
+	trafficUntil int64 // when the last traffic report of a gateway expires
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
-	m, _ := readMachine(machine{}) // followMachine reads again
+	m, _ := readMachine(machine{}) // followMachine reads it again
 	sc := &scheduler{
 		clock:    clock.New(),
 		registry: r,
@@ -75,8 +74,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 	return sc
 }
 
-// begin starts the schedule for Run, and reports whether it is the first Run. It
-// locks mu.
+// begin starts the schedule for Run. It returns false if Run was called before. It locks mu.
 func (sc *scheduler) begin(ctx context.Context) bool {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -88,7 +86,7 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	return true
 }
 
-// unlock unlocks mu and applies the queued effects.
+// unlock unlocks mu and runs the queued effects.
 func (sc *scheduler) unlock() {
 	effects := sc.out.take()
 	sc.mu.Unlock()
@@ -97,24 +95,24 @@ func (sc *scheduler) unlock() {
 	}
 }
 
-// folded is what followed from an event.
+// folded is the result of folding an event into the state of a probe.
 type folded struct {
 	verdict.Next
 	state    verdict.State
 	previous verdict.State      // before the event
-	before   verdict.WaitReason // of the probe, before the event
-	first    bool               // attempts had not decided a verdict on the instance before the event
-	decided  bool               // they have now
+	before   verdict.WaitReason // wait reason of the probe before the event
+	first    bool               // before the event, attempts had not decided a verdict on the instance
+	decided  bool               // after the event, they have
 	wasBlind bool
 	blind    bool
-	adapted  bool // the state has another period than before
-	stumbled bool // the first attempt has failed, and the verdict does not say otherwise
-	warned   bool // the probe warned before
-	warns    bool // it does now
+	adapted  bool // the period of the state has changed
+	stumbled bool // the first attempt failed, and the verdict is not passing
+	warned   bool // the probe warned before the event
+	warns    bool // the probe warns after the event
 }
 
-// step folds an event into a probe's state and publishes what has changed. Res is
-// the attempt's result, if the event is one.
+// step folds an event into a probe's state and publishes the changes. res is the result of the attempt, or nil if the event is
+// not an attempt.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
 	rule, at := s.spec.Load().rule, sc.clock.Time(now)
 	if res != nil && res.Reason.IsNeverCounted() {
@@ -144,7 +142,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.marks.set(markBlind, f.state.Errors > 0 && (f.wasBlind || verdict.Blinds(rule, f.state.Errors, res.Reason)))
 	}
 	if s.warn(&rule, outcome, f.state.Instance != f.previous.Instance); outcome == probe.Warning && ev.Outcome == probe.Failure && s.state.Verdict == probe.Passing {
-		s.setWarnings(verdict.Warnings{Warns: true}) // others have decided that: see judge.concludeOverruled
+		s.setWarnings(verdict.Warnings{Warns: true}) // others overruled the failure: see judge.concludeOverruled
 	}
 	f.decided, f.blind, f.warns = s.decided, s.marks.has(markBlind), s.marks.has(markWarned)
 	if f.Changed {
@@ -156,12 +154,12 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	return f
 }
 
-// isUncounted reports whether an attempt changes neither a verdict nor what is remembered of a probe's outcomes.
+// isUncounted reports whether an attempt affects neither the verdict nor the recorded outcomes of its probe.
 func isUncounted(ev verdict.Event, res *probe.Result) bool {
 	return ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.IsNeverCounted()
 }
 
-// publish notifies subscribers of what has followed from an event, logs it, and updates the summary of the target.
+// publish notifies subscribers of the changes, logs them, and updates the summary of the target.
 func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 	rule := s.spec.Load().rule
 	if f.Changed {
@@ -184,17 +182,15 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 	}
 }
 
-// look folds the instance's present phase into a probe's state: may it be attempted
-// now?
+// look folds the current phase of the instance into a probe's state, to find out whether the probe may be attempted now.
 func (sc *scheduler) look(s *slot, now int64) folded {
 	in := s.target.current()
 	ev := verdict.Event{Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
 	return sc.step(s, ev, nil, now)
 }
 
-// reconcile makes a probe due after its instance or its spec has changed. A probe that
-// has waited and need not wait any more gets a first attempt; another one, and one that
-// goes on with a run from before, keeps its regular times.
+// reconcile schedules a probe after its instance or its spec has changed. A probe that no longer has to wait gets a first
+// attempt. Other probes, and those that resume a run from an earlier engine, keep their regular times.
 func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.Now()
 	next := sc.look(s, now)
@@ -215,9 +211,8 @@ func (sc *scheduler) reconcile(s *slot) {
 	}
 }
 
-// reconcileAll reconciles every probe of a target, startup probes first. If the
-// instance has started then, it does so again, since the other probes have waited for
-// that.
+// reconcileAll reconciles every probe of a target, startup probes first. If that makes the instance started, it reconciles them
+// again, since the other probes were waiting for it.
 func (sc *scheduler) reconcileAll(t *target) {
 	for _, s := range sc.registry.probesOf(t) {
 		sc.reconcile(s)
@@ -227,8 +222,7 @@ func (sc *scheduler) reconcileAll(t *target) {
 	}
 }
 
-// markStarted marks the target's instance as started if it has started now, and
-// reports whether it has.
+// markStarted marks the target's instance as started if it has just started, and reports whether it did.
 func (sc *scheduler) markStarted(t *target) bool {
 	in := t.current()
 	if in.started || !sc.registry.startupPassed(t, in) {
@@ -240,8 +234,8 @@ func (sc *scheduler) markStarted(t *target) bool {
 	return true
 }
 
-// trigger makes a probe due at once, or after its attempt in flight, unless it
-// waits for something else. See Schedule.Trigger for byHandler.
+// trigger makes a probe due immediately, or after its attempt in flight, unless it waits for another reason. For byHandler see
+// Schedule.Trigger.
 func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return
@@ -252,15 +246,15 @@ func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	}
 }
 
-// wakeProbe triggers a probe for its own handler, which may ask at any time and as
-// often as it likes: two attempts are probe.MinPeriod apart at least. It locks mu.
+// wakeProbe triggers a probe on behalf of its own handler, which may request that at any time and at any rate: attempts are at
+// least probe.MinPeriod apart. It locks mu.
 func (sc *scheduler) wakeProbe(s *slot) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	sc.trigger(s, true)
 }
 
-// wakeIfEarlier wakes the loop if there is something to do before it would wake up.
+// wakeIfEarlier wakes the loop if something is due before its next wake-up.
 func (sc *scheduler) wakeIfEarlier() {
 	if due := sc.nextDue(); due < sc.sleep.until {
 		sc.setPassDue(max(due, sc.clock.Now()))
@@ -268,19 +262,19 @@ func (sc *scheduler) wakeIfEarlier() {
 	}
 }
 
-// setPassDue sets when the loop has to make its next pass. While the machine is suspended it is not late.
+// setPassDue sets when the loop's next pass is due. Time in which the machine is suspended does not count as a delay.
 func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock.Suspended())) }
 
-// nextDue returns when the loop has something to do next.
+// nextDue returns when the loop's next action is due.
 func (sc *scheduler) nextDue() int64 {
 	return min(sc.log.firsts.next(), sc.log.health.next(), sc.isolation.unsettled.Next(),
 		sc.summaries.ejections.ends.Next(), sc.summaries.penalties.due.Next(), sc.timetable.schedule.First())
 }
 
-// sleep is how the loop sleeps and is woken. scheduler.mu guards it.
+// sleep is the state in which the loop sleeps and is woken. scheduler.mu guards it.
 type sleep struct {
-	until int64         // when the loop wakes up; 0 while it is awake
-	set   *nonblock.Set // what it waits for; nil: for wake
+	until int64         // when the loop will wake up; 0 while it is awake
+	set   *nonblock.Set // the set that the loop waits with; nil if it waits for wake
 	wake  wake.Signal   // never replaced
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// listed returns an engine with n targets, web-0000 and so on, which have a probe each.
+// listed returns an engine with n targets, web-0000 and so on, with one probe each.
 func listed(tb testing.TB, n int) *engine.Engine {
 	tb.Helper()
 	e := engine.New(engine.Config{})

@@ -11,59 +11,59 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// slot is one probe that exists. There may be a million of them, so it is small: times
-// are nanoseconds on the engine's clock, with 0 for none, what many probes share, or few
-// have, is behind a pointer or in a map, and the order of the fields leaves no gaps.
+// slot is one existing probe. There may be a million slots, so a slot is small: times are nanoseconds on the engine's clock, with
+// 0 for none; data that many probes share or few probes have is behind a pointer or in a map; and the order of the fields avoids
+// padding.
 type slot struct {
 	target *target
-	name   string               // of the probe's ID
-	spec   atomic.Pointer[spec] // the scheduler replaces it for Apply, with mu held
+	name   string               // in the probe's ID
+	spec   atomic.Pointer[spec] // replaced by the scheduler for Apply, with mu held
 
-	mu         sync.Mutex // guards what follows: what is published about the probe
+	mu         sync.Mutex // guards the fields below: the published state of the probe
 	address    string     // of the target
 	changes    uint64
 	state      verdict.State
 	since      int64         // when the verdict was published
-	next       int64         // when the next attempt is due; 0 if none is
-	result     *probe.Result // nil before the first; read and written in place
+	next       int64         // when the next attempt is due; 0 if none is due
+	result     *probe.Result // nil before the first result; read and written in place
 	resultAt   int64
 	attempts   [4]uint64
-	rare       *rare // nil if the probe has none of it
+	rare       *rare // nil if the probe has no rare data
 	removed    bool
 	attempting bool // an attempt is in flight
 	decided    bool // attempts on the instance have decided a verdict
 	marks      bits
 	waitReason verdict.WaitReason
 
-	kind probe.Kind // of the probe's ID; never changes
+	kind probe.Kind // in the probe's ID; immutable
 
-	// scheduler.mu guards what follows.
-	answered responders // who answered the latest attempt that was not ignored, or may have in an earlier engine
-	missing  responders // who should have answered the latest attempt, and has not; the target before the first attempt
+	// scheduler.mu guards the fields below.
+	answered responders // who responded to the latest attempt that was not ignored, or is expected to after a restore
+	missing  responders // who failed to respond to the latest attempt; the target before the first attempt
 	flags    bits
-	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked
+	peer     health.Peer // peer of the host that the handler connects to; 0 for this machine, or if isolation is not checked
 	key      uint32      // in the schedule
-	inflight *attempt    // the attempt whose result counts, or nil
+	inflight *attempt    // attempt whose result counts, or nil
 }
 
-// bits are facts about a probe, one bit each.
+// bits is a set of facts about a probe, one bit each.
 type bits uint8
 
-// The marks of a slot: what is published.
+// The marks of a slot, which are published.
 const (
 	markBlind   bits = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                   // it passes, and warns: see verdict.Warnings
-	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
-	markProven                   // an attempt has succeeded since the probe has its handler, rule and target
-	markRefuted                  // likewise, one has failed and none has succeeded
+	markWarned                   // the probe passes but warns: see verdict.Warnings
+	markExtra                    // a failure of the attempt in flight, or else of the latest attempt, does not count
+	markProven                   // an attempt has succeeded with the probe's current handler, rule and target
+	markRefuted                  // with these, an attempt has failed and none has succeeded
 )
 
-// The flags of a slot, for the scheduler.
+// The flags of a slot, which only the scheduler uses.
 const (
-	resumed         bits = 1 << iota // goes on with a run from before; until its instance is reported
-	failureAnswered                  // the latest failure is what the target answered
-	ignored                          // the latest attempt was, since the engine was cut off
-	unknownLogged                    // a line was logged about an attempt that could not be made, since the last verdict
+	resumed         bits = 1 << iota // the probe resumes an earlier run; until its instance is reported
+	failureAnswered                  // the latest failure is a response of the target
+	ignored                          // the latest attempt was ignored, since the engine was cut off
+	unknownLogged                    // an attempt that could not be made was logged since the last verdict
 )
 
 func (b bits) has(one bits) bool { return b&one != 0 }
@@ -74,27 +74,27 @@ func (b *bits) set(one bits, on bool) {
 	}
 }
 
-// rare is what few probes have.
+// rare has the data that few probes have.
 type rare struct {
 	gauge Gauge      // for Watch
-	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
+	took  *Histogram // durations of successes, for the kubelet's compatibility; otherwise nil
 
-	recent   *recent   // nil while nobody looks
+	recent   *recent   // nil unless latencies were requested lately
 	observed *observed // by gateways; nil before the first failure
-	fault    *fault    // nil before the first one on the instance
+	fault    *fault    // nil before the first fault on the instance
 	warnings verdict.Warnings
-	outcomes *outcomes // nil while slot.attempts says all there is to know of them
+	outcomes *outcomes // nil while slot.attempts has the same information
 
-	// scheduler.mu guards what follows.
-	lost     int64          // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
-	level    *verdict.Level // nil unless Rule.WarnOnRise asks for it, and an attempt has passed
-	restarts *restarts      // nil unless Rule.MaxRestarts asks for it, and an attempt has passed
-	traffic  []traffic      // what gateways say of the target, of its first readiness probe
-	waived   uint8          // how many failures in a row, up to maxWaived, were waived
+	// scheduler.mu guards the fields below.
+	lost     int64          // the monitor's lost time at the end of the latest attempt of a probe.StatefulHandler; negative if unknown
+	level    *verdict.Level // nil unless Rule.WarnOnRise is set and an attempt has passed
+	restarts *restarts      // nil unless Rule.MaxRestarts is set and an attempt has passed
+	traffic  []traffic      // gateways' reports about the target; only for its first readiness probe
+	waived   uint8          // number of consecutive waived failures, up to maxWaived
 	sought   sought
 }
 
-// makeRare returns what few probes have. It needs mu.
+// makeRare returns the rare data of the probe, and creates it if necessary. It needs mu.
 func (s *slot) makeRare() *rare {
 	if s.rare == nil {
 		s.rare = &rare{lost: -1}
@@ -105,10 +105,10 @@ func (s *slot) makeRare() *rare {
 	return s.rare
 }
 
-// noRare stands for what a probe has none of.
+// noRare stands for the rare data of a probe that has none.
 var noRare = rare{lost: -1}
 
-// currentRare returns what few probes have. It is noRare, which must not be changed, if the probe has none of it.
+// currentRare returns the rare data of the probe. If the probe has none, it returns noRare, which must not be modified.
 func (s *slot) currentRare() *rare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,15 +118,14 @@ func (s *slot) currentRare() *rare {
 	return s.rare
 }
 
-// addRare is currentRare for a probe that gets some of it.
+// addRare is currentRare for callers that modify the rare data: it creates the data if necessary.
 func (s *slot) addRare() *rare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.makeRare()
 }
 
-// keepDurations keeps the durations of successes in the kubelet's compatibility, and no
-// others.
+// keepDurations starts to record the durations of successes if c is the kubelet's compatibility, and otherwise discards them.
 func (s *slot) keepDurations(c probe.Compatibility) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *slot) keepDurations(c probe.Compatibility) {
 
 func (s *slot) id() probe.ID { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
 
-// period returns the time between two attempts by a rule in the present state.
+// period returns the interval between two attempts according to a rule, in the current state.
 func (s *slot) period(r *probe.Rule) time.Duration {
 	if r.StartingPeriod == 0 && r.FailingPeriod == 0 {
 		return r.Period
@@ -157,8 +156,7 @@ func (s *slot) setNext(at int64) {
 	s.mu.Unlock()
 }
 
-// setInflight makes a the attempt whose result counts, or with nil none, and returns
-// the target's address.
+// setInflight sets the attempt whose result counts, or nil, and returns the target's address.
 func (s *slot) setInflight(a *attempt) (address string) {
 	s.inflight = a
 	s.mu.Lock()
@@ -177,14 +175,14 @@ func (s *slot) currentAddress() string {
 	return s.address
 }
 
-// currentWaitReason returns why the probe makes no attempt now.
+// currentWaitReason returns why the probe currently makes no attempts.
 func (s *slot) currentWaitReason() verdict.WaitReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waitReason
 }
 
-// currentVerdict returns what is published.
+// currentVerdict returns the published verdict.
 func (s *slot) currentVerdict() probe.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,24 +196,24 @@ func (s *slot) publishedAt() int64 {
 	return s.since
 }
 
-// hasPassed reports whether the probe passes on an instance.
+// hasPassed reports whether the probe passes on the given instance.
 func (s *slot) hasPassed(instance string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Instance == instance && s.state.Verdict == probe.Passing
 }
 
-// hasDecided reports whether the verdict is about an instance and comes from attempts: a
-// new instance is not ready before its first one. It needs mu.
+// hasDecided reports whether attempts on the given instance have decided the verdict: a new instance is not ready before its
+// first verdict. It needs mu.
 func (s *slot) hasDecided(instance string) bool {
-	concluded := s.decided || verdict.Concluded(s.spec.Load().rule, s.state) // the latter of an earlier engine
+	concluded := s.decided || verdict.Concluded(s.spec.Load().rule, s.state) // an earlier engine may have concluded it
 	return s.state.Instance == instance && s.state.Verdict != probe.Undecided && concluded
 }
 
-// onlyWarns reports whether a failure of the probe only makes its target degraded.
+// onlyWarns reports whether a failing probe merely makes its target degraded.
 func (s *slot) onlyWarns() bool { return s.spec.Load().rule.Effect == probe.EffectWarn }
 
-// hasFailed reports whether attempts have found that an instance fails.
+// hasFailed reports whether attempts have determined that an instance fails.
 func (s *slot) hasFailed(instance string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +238,7 @@ func (s *slot) record(res *probe.Result, now int64) {
 	}
 }
 
-// warn brings the warnings up to date after an attempt, or forgets them if the probe does not pass, or its instance is another
-// one. It needs mu.
+// warn updates the warnings after an attempt, or clears them if the probe does not pass or has a new instance. It needs mu.
 func (s *slot) warn(r *probe.Rule, o probe.Outcome, isOther bool) {
 	switch {
 	case s.kind == probe.Startup || s.rare == nil && o != probe.Warning:
@@ -260,7 +257,7 @@ func (s *slot) setWarnings(w verdict.Warnings) {
 	}
 }
 
-// publish says that the verdict or the instance has changed. It needs mu.
+// publish records and publishes a change of the verdict or the instance. It needs mu.
 func (s *slot) publish(now int64) {
 	s.since = now
 	s.changes++
@@ -269,12 +266,12 @@ func (s *slot) publish(now int64) {
 	}
 }
 
-// passed reports whether an attempt found that all is well.
+// passed reports whether an attempt has succeeded, possibly with a warning.
 func passed(res *probe.Result) bool {
 	return res.Outcome == probe.Success || res.Outcome == probe.Warning
 }
 
-// fill copies what is known about a probe to the zero Status.
+// fill copies the state of a probe to st, which must be zero.
 func (s *slot) fill(st *Status, c *clock.Clock) {
 	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
 	sp := s.spec.Load()
@@ -282,7 +279,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	s.mu.Lock()
 	st.Instance, st.Verdict, st.Last = s.state.Instance, s.state.Verdict, s.state.Last
 	switch {
-	case s.state.Policy != sp.rule.Policy: // nothing has counted since the rule has changed
+	case s.state.Policy != sp.rule.Policy: // no outcome has counted since the policy changed
 	case s.state.Policy == probe.PolicyEvidence:
 		st.Run = s.state.Score()
 	default:

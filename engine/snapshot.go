@@ -5,8 +5,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Snapshot returns what the engine remembers about a probe, and whether there is such a
-// probe. It never waits for the scheduler.
+// Snapshot returns the Memory of a probe, and whether the probe exists. It never waits for the scheduler.
 func (e *Engine) Snapshot(id probe.ID) (Memory, bool) {
 	s := e.registry.probe(id)
 	if s == nil {

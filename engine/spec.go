@@ -9,38 +9,38 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// spec is what the attempts of a probe are made with. Probes with one definition share it, so that a million of
-// them hold it once, unless the handler is a probe.StatefulHandler.
+// spec has everything needed to make the attempts of a probe except its name and address. Probes with the same definition share a
+// spec, so that a million of them need only one, unless the handler is a probe.StatefulHandler.
 type spec struct {
 	*definition
-	handler probe.Handler    // makes the attempts: configured, or for one probe what its ForProbe returned
-	stepper nonblock.Stepper // the handler, or nil if it needs a goroutine
-	wakes   bool             // the handler is a probe.WakingHandler
+	handler probe.Handler    // makes the attempts: configured, or the handler that its ForProbe returned for one probe
+	stepper nonblock.Stepper // handler, or nil if it needs a goroutine
+	wakes   bool             // handler is a probe.WakingHandler
 
-	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
+	ready <-chan struct{} // closed when the handler can make attempts; nil if it always can
 
-	closable *closable // the handler, or nil if it is not an io.Closer; set before the first attempt
+	closable *closable // handler, or nil if it is not an io.Closer; set before the first attempt
 
-	// Engine.applyMu guards what follows.
-	users   int  // how many probes have it
-	dropped bool // no probe has it any more, and the definition has forgotten it
+	// Engine.applyMu guards the fields below.
+	users   int  // number of probes that use it
+	dropped bool // no probe uses it any more, and it was removed from its definition
 }
 
-// definition is the configuration that probes share which have the same rule, handler and target settings. It
-// does not change, except for specs and shared.
+// definition is the configuration shared by probes with the same rule, handler and target settings. It is immutable, except for
+// specs and shared.
 type definition struct {
-	owner       *owner // that the probes belong to
+	owner       *owner // owner of the probes
 	rule        probe.Rule
-	configured  probe.Handler // as Apply was given it
+	configured  probe.Handler // as passed to Apply
 	handlerName string
 	revision    string
-	settings    string       // to be shown
-	target      probe.Target // without Name and Address, which are the slot's
+	settings    string       // for display
+	target      probe.Target // without Name and Address, which are in the slot
 	proof       uint32       // see Definition
 
-	// Engine.applyMu guards what follows.
-	specs  int   // how many have it
-	shared *spec // the one of all its probes; nil if the handler is a probe.StatefulHandler
+	// Engine.applyMu guards the fields below.
+	specs  int   // number of specs of this definition
+	shared *spec // the spec of all its probes; nil if the handler is a probe.StatefulHandler
 }
 
 // targetOf returns the target of a probe with this spec.
@@ -50,7 +50,7 @@ func (sp *spec) targetOf(name, address string) probe.Target {
 	return t
 }
 
-// sameHandler reports whether p has the handler that sp has.
+// sameHandler reports whether p and sp have the same handler.
 func (sp *spec) sameHandler(p *probe.Probe) bool {
 	switch {
 	case sp.handlerName != p.HandlerName:
@@ -61,10 +61,9 @@ func (sp *spec) sameHandler(p *probe.Probe) bool {
 	return canCompare(sp.configured) && canCompare(p.Handler) && sp.configured == p.Handler
 }
 
-// attemptsAtOnce reports whether the first attempt on an instance is an extra one, so
-// that a healthy instance has started and is ready at once. Liveness has nothing to gain
-// by that, unless its handler keeps a connection that it watches. Nor has a startup probe
-// in the kubelet's compatibility: the kubelet triggers readiness only (K25, K26, K96).
+// attemptsAtOnce reports whether the first attempt on an instance is an extra one, so that a healthy instance becomes started and
+// ready without delay. A liveness probe does not benefit from that, unless its handler watches a connection that it keeps. With
+// the kubelet's compatibility, startup probes are excluded as well: the kubelet triggers only readiness (K25, K26, K96).
 func (sp *spec) attemptsAtOnce() bool {
 	switch sp.rule.Kind {
 	case probe.Readiness:
@@ -75,8 +74,7 @@ func (sp *spec) attemptsAtOnce() bool {
 	return sp.wakes
 }
 
-// keepsState reports whether the handler keeps something between attempts, such as a
-// connection.
+// keepsState reports whether the handler keeps state, such as a connection, between attempts.
 func (sp *spec) keepsState() bool {
 	_, ok := sp.configured.(probe.StatefulHandler)
 	return ok
@@ -95,7 +93,7 @@ func (sp *spec) isReady() bool {
 	}
 }
 
-// sameTarget reports whether p's target is sp's, apart from name, address, labels and Static, and ports that it has besides.
+// sameTarget reports whether p and sp have the same target, ignoring name, address, labels, Static and additional ports of p.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
 	t := sp.targetOf(p.Target.Name, p.Target.Address)
 	t.Labels, t.Static = p.Target.Labels, p.Target.Static
@@ -105,7 +103,7 @@ func (sp *spec) sameTarget(p *probe.Probe) bool {
 	return t.Equal(p.Target)
 }
 
-// hasAll reports whether ports have all of some, with the same numbers.
+// hasAll reports whether ports contains all of some, with the same numbers.
 func hasAll(ports, some map[string]uint16) bool {
 	for name, port := range some {
 		if n, ok := ports[name]; !ok || n != port {
@@ -115,7 +113,7 @@ func hasAll(ports, some map[string]uint16) bool {
 	return true
 }
 
-// hasMoved reports whether p is about another endpoint than sp is for an address.
+// hasMoved reports whether p has another endpoint than a probe with the spec sp and the given address.
 func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
 	if !sp.target.SameNetwork(p.Target) {
 		return true
@@ -132,11 +130,10 @@ func (sp *spec) hasMoved(address string, p *probe.Probe) bool {
 
 func canCompare(h probe.Handler) bool { return reflect.ValueOf(h).Comparable() }
 
-// definitions has the definitions that probes can share: those whose handlers can be compared. Engine.applyMu guards it.
+// definitions has the definitions that can be shared: those whose handlers are comparable. Engine.applyMu guards it.
 type definitions map[specKey]*definition
 
-// specKey is equal for probes that can share a definition. Two maps are equal here only if
-// they are the same map.
+// specKey is equal for probes that can share a definition. It compares maps by identity.
 type specKey struct {
 	owner          *owner
 	rule           probe.Rule
@@ -163,8 +160,8 @@ func key(own *owner, p *probe.Probe) specKey {
 	}
 }
 
-// specOf returns the spec of an owner's probe, and makes it if there is none. The spec of a
-// StatefulHandler is always new, and has no handler yet.
+// specOf returns the spec for an owner's probe, and creates it if necessary. For a StatefulHandler it always creates a spec,
+// which has no handler yet.
 func (all definitions) specOf(own *owner, p *probe.Probe) *spec {
 	d := all.of(own, p)
 	if d.shared != nil {
@@ -179,7 +176,7 @@ func (all definitions) specOf(own *owner, p *probe.Probe) *spec {
 	return made
 }
 
-// of returns the definition of an owner's probe, and makes it if there is none.
+// of returns the definition for an owner's probe, and creates it if necessary.
 func (all definitions) of(own *owner, p *probe.Probe) *definition {
 	k, shares := key(own, p), canCompare(p.Handler)
 	if shares {
@@ -196,7 +193,7 @@ func (all definitions) of(own *owner, p *probe.Probe) *definition {
 	return made
 }
 
-// use makes h the handler that makes the attempts.
+// use sets the handler that makes the attempts.
 func (sp *spec) use(h probe.Handler) {
 	sp.handler = h
 	sp.stepper, _ = h.(nonblock.Stepper)
@@ -206,7 +203,7 @@ func (sp *spec) use(h probe.Handler) {
 	}
 }
 
-// drop forgets a spec that no probe has, and its definition with the last one.
+// drop removes a spec without probes, and its definition along with the last spec.
 func (all definitions) drop(sp *spec) {
 	if sp == nil || sp.users > 0 || sp.dropped {
 		return
@@ -220,20 +217,20 @@ func (all definitions) drop(sp *spec) {
 	}))
 }
 
-// closers are the handlers that have to be closed. scheduler.mu guards them.
+// closers tracks the handlers that must be closed. scheduler.mu guards it.
 type closers struct {
 	handlers map[io.Closer]*closable
 	out      *outbox
 }
 
-// closable is a handler that is closed when no spec has it and its attempts have ended.
+// closable is a handler that is closed when no spec uses it and its attempts have finished.
 type closable struct {
 	handler  io.Closer
-	specs    int // that have it
-	attempts int // in flight
+	specs    int // number of specs that use it
+	attempts int // number in flight
 }
 
-// retain notes that a spec with probes has a handler.
+// retain records that a spec with probes uses its handler.
 func (c *closers) retain(sp *spec) {
 	h, ok := sp.handler.(io.Closer)
 	if !ok || !canCompare(sp.handler) {
@@ -248,7 +245,7 @@ func (c *closers) retain(sp *spec) {
 	sp.closable = x
 }
 
-// release notes that a spec no longer has a probe.
+// release records that a spec no longer has probes.
 func (c *closers) release(sp *spec) {
 	if sp.closable != nil {
 		sp.closable.specs--
@@ -256,7 +253,7 @@ func (c *closers) release(sp *spec) {
 	}
 }
 
-// end notes that an attempt has ended.
+// end records that an attempt has finished.
 func (c *closers) end(a *attempt) {
 	if h := a.spec.closable; h != nil {
 		h.attempts--
@@ -264,8 +261,7 @@ func (c *closers) end(a *attempt) {
 	}
 }
 
-// closeUnused closes a handler if nothing has it. A handler that closeAll
-// has closed is not closed again.
+// closeUnused closes a handler that is no longer used, unless closeAll has closed it.
 func (c *closers) closeUnused(x *closable) {
 	if x.specs == 0 && x.attempts == 0 && c.handlers[x.handler] == x {
 		delete(c.handlers, x.handler)
@@ -273,7 +269,7 @@ func (c *closers) closeUnused(x *closable) {
 	}
 }
 
-// closeAll closes every handler, after the last attempt has ended.
+// closeAll closes all handlers. All attempts must have finished.
 func (c *closers) closeAll() {
 	for h := range c.handlers {
 		c.out.close(h)

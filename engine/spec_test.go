@@ -9,12 +9,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// silent is a handler that can be compared.
+// silent is a handler that is comparable.
 type silent struct{ answer probe.Result }
 
 func (h *silent) Probe(context.Context, probe.Target) probe.Result { return h.answer }
 
-// Only specs of existing probes are kept, also after changes that were rejected.
+// Only specs of existing probes are kept, even after rejected changes.
 func TestSpecsOfReplacedAndRejectedProbesAreForgotten(t *testing.T) {
 	e := New(Config{})
 	id := func(n int) probe.ID { return probe.ID{Target: fmt.Sprint(n), Kind: probe.Readiness} }

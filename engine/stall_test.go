@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// staller is a handler that stalls the loop of the engine: its steps take their time.
+// staller is a handler that stalls the engine's loop with slow steps.
 type staller struct{ next atomic.Int64 }
 
 var stallID = probe.ID{Target: "web", Kind: probe.Readiness, Name: "staller"}
@@ -37,7 +37,7 @@ func (s *staller) stall(t *testing.T, e *engine.Engine, d time.Duration) {
 	}
 }
 
-// stallable is a probe set with a staller, which is attempted rarely.
+// stallable returns a set of a probe and a staller, which is attempted rarely.
 func stallable(id probe.ID, p probe.Probe) (probe.Set, *staller) {
 	s := &staller{}
 	rare := probe.Probe{Handler: s, HandlerName: "staller", Rule: probe.Rule{Period: probe.MaxDuration}}
@@ -75,7 +75,7 @@ func TestAnAttemptThatOverlapsAStallDoesNotFail(t *testing.T) {
 	}
 }
 
-// deaf is a handler that answers after a while, whatever its deadline.
+// deaf is a handler that responds after some time, regardless of its deadline.
 type deaf struct {
 	takes  time.Duration
 	answer probe.Result
@@ -101,7 +101,7 @@ func TestAnAttemptThatOverlapsAStallMaySucceedAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// The engine was stopped at the deadline. Without what it lost, the answer came in time.
+// The engine was stopped at the deadline. Without the lost time, the response was in time.
 func TestASuccessThatIsLateByAStallOnlyCounts(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		p := with(deaf{5905 * time.Millisecond, probe.Succeed("")})
@@ -109,7 +109,7 @@ func TestASuccessThatIsLateByAStallOnlyCounts(t *testing.T) {
 		set, s := stallable(readiness, p)
 		apply(t, e, set)
 		e.Report(instance("a"))
-		pass(900 * time.Millisecond) // of the timeout no notable part is left
+		pass(900 * time.Millisecond) // no notable part of the timeout is left
 		s.stall(t, e, 5*time.Second)
 		pass(time.Second)
 		if st := status(t, e, readiness); st.Attempts != [4]uint64{probe.Success: 1} {
@@ -188,7 +188,7 @@ func TestAStalledTryIsTriedAgainUnlessTheEngineIsDegraded(t *testing.T) {
 	}
 }
 
-// deadlines is a handler that notes how much time it is given.
+// deadlines is a handler that records the time until its deadline.
 type deadlines struct{ latest atomic.Int64 }
 
 func (d *deadlines) Probe(ctx context.Context, _ probe.Target) probe.Result {
@@ -202,8 +202,8 @@ func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
 		period, timeout, want time.Duration
 	}{
 		{time.Minute, time.Second, 6 * time.Second},
-		{4 * time.Second, time.Second, 3500 * time.Millisecond}, // the period bounds it
-		{time.Second, 5 * time.Second, 5 * time.Second},         // it overlaps in any case
+		{4 * time.Second, time.Second, 3500 * time.Millisecond}, // limited by the period
+		{time.Second, 5 * time.Second, 5 * time.Second},         // attempts overlap in any case
 	} {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			d := &deadlines{}
@@ -233,7 +233,7 @@ func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
 	}
 }
 
-// A loop beside busy programs is late by some 30 ms again and again, which takes an engine out of no service. Twice as much does.
+// Next to busy programs, a loop is late by some 30 ms again and again, which does not degrade the engine. Twice as much does.
 func TestALoopThatIsALittleLateDegradesNoEngine(t *testing.T) {
 	for late, want := range map[time.Duration]bool{30 * time.Millisecond: false, 45 * time.Millisecond: false, 90 * time.Millisecond: true} {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
@@ -296,7 +296,7 @@ func TestAttemptsThatTheEngineCannotMakeDegradeIt(t *testing.T) {
 	})
 }
 
-// keeper is a handler that keeps a connection, and fails when the peer has closed it.
+// keeper is a handler that keeps a connection, and fails after the peer has closed it.
 type keeper struct{ closed *atomic.Bool }
 
 func (k keeper) ForProbe() probe.Handler { return k }
@@ -314,7 +314,7 @@ func TestAKeptConnectionThatEndsInAStallDoesNotFail(t *testing.T) {
 		want  [4]uint64 // of two attempts
 	}{
 		"no stall":     {0, [4]uint64{probe.Success: 1, probe.Failure: 1}},
-		"a stall":      {500 * time.Millisecond, [4]uint64{probe.Success: 2}}, // it is tried again
+		"a stall":      {500 * time.Millisecond, [4]uint64{probe.Success: 2}}, // it is retried
 		"a long stall": {5 * time.Second, [4]uint64{probe.Success: 1, probe.Unknown: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// drop cancels a probe's attempt in flight. Its result will not count.
+// drop cancels a probe's attempt in flight, and discards its result.
 func (sc *scheduler) drop(s *slot) {
 	a := s.inflight
 	if a == nil {
@@ -33,11 +33,11 @@ func (sc *scheduler) drop(s *slot) {
 	sc.sleep.wakeNow()
 }
 
-// preparePeriod is how often the engine checks whether a handler is ready.
+// preparePeriod is the interval at which the engine checks whether a handler is ready.
 const preparePeriod = 100 * time.Millisecond
 
-// tryStart starts the attempt of a probe that is due, unless its handler is not
-// ready, or it has to wait for the pacer or for a free place.
+// tryStart starts the attempt of a due probe, unless its handler is not ready, or the attempt has to wait for the pacer or for a
+// free slot in its lane.
 func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 	if sp := s.spec.Load(); sp.ready != nil {
 		if !sp.isReady() {
@@ -99,23 +99,22 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	return a
 }
 
-// isOverdue reports whether an attempt should not wait for the next regular time of its probe, since the
-// machine was suspended: one that has few would miss those of each night.
+// isOverdue reports whether an attempt should not be put off to the next regular time of its probe because the machine was
+// suspended. Otherwise a probe with a long period could miss all attempts that fall into the nightly suspension.
 func (s *slot) isOverdue(c *clock.Clock, now int64) bool {
 	resumed := c.Resumed()
 	return resumed != 0 && now-resumed <= 2*maxSleep && int64(s.spec.Load().rule.Period) > maxSleep
 }
 
-// mayShed reports whether an overloaded engine may skip an attempt of a probe: if it
-// passes, and its latest attempt has not failed.
+// mayShed reports whether an overloaded engine may skip an attempt of a probe: it passes, and its latest attempt did not fail.
 func mayShed(k probe.Kind, st *verdict.State) bool {
 	return k != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
 }
 
-// recycled are non-blocking attempts that have ended, to be used again with their buffers. scheduler.mu guards them.
+// recycled has non-blocking attempts that have finished, for reuse with their buffers. scheduler.mu guards it.
 type recycled struct{ attempts []*attempt }
 
-// maxRecycled bounds the recycled attempts: after an overload the memory of the others is free.
+// maxRecycled bounds the recycled attempts, so that the memory of the others is released after an overload.
 const maxRecycled = 1024
 
 func (r *recycled) put(a *attempt) {
@@ -124,7 +123,7 @@ func (r *recycled) put(a *attempt) {
 	}
 }
 
-// take returns an attempt with a spec: a recycled one if the loop makes it.
+// take returns an attempt with spec sp: a recycled one if the handler is non-blocking.
 func (r *recycled) take(sp *spec) *attempt {
 	n := len(r.attempts)
 	if sp.stepper == nil || n == 0 {
@@ -137,7 +136,7 @@ func (r *recycled) take(sp *spec) *attempt {
 	return a
 }
 
-// attachContext gives an attempt what its worker needs. It needs scheduler.mu.
+// attachContext sets the fields of an attempt that a worker needs. It needs scheduler.mu.
 func (a *attempt) attachContext(ctx context.Context) {
 	of := a.slot.currentRare()
 	a.lostBefore, a.waivedBefore = -1, of.waived
@@ -147,8 +146,8 @@ func (a *attempt) attachContext(ctx context.Context) {
 	}
 }
 
-// handOff makes a non-blocking attempt one for a worker, and reports whether that
-// can start now. It locks mu.
+// handOff hands a non-blocking attempt over to the workers. now reports whether it can start immediately, canceled whether it was
+// canceled. It locks mu.
 func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -161,9 +160,8 @@ func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
 	return now, false
 }
 
-// nextForWorker starts the attempt that has waited longest for a worker in the first
-// lane that may start one. First attempts precede slow ones: a new target does not wait
-// for those that hang.
+// nextForWorker starts the attempt that has waited longest for a worker, from the first lane that may start an attempt. First
+// attempts precede slow ones, so that a new target does not wait for targets that hang.
 func (sc *scheduler) nextForWorker(now int64) *attempt {
 	for _, lane := range [...]schedule.Lane{schedule.Fast, schedule.First, schedule.Slow} {
 		if a := sc.nextHandedOff(lane); a != nil {
@@ -176,7 +174,7 @@ func (sc *scheduler) nextForWorker(now int64) *attempt {
 	return nil
 }
 
-// nextHandedOff starts the attempt that has waited longest since handOff.
+// nextHandedOff starts the attempt that has waited longest after handOff.
 func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
 	for {
 		a, ok := sc.timetable.schedule.NextHandoff(lane)
@@ -207,8 +205,7 @@ func (sc *scheduler) nextQueued(lane schedule.Lane, now int64) *attempt {
 	}
 }
 
-// completeOnWorker takes the result of a worker's attempt, and returns another
-// attempt for the worker. It locks mu.
+// completeOnWorker processes the result of a worker's attempt, and returns the next attempt for the worker, or nil. It locks mu.
 func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int) *attempt {
 	sc.mu.Lock()
 	defer sc.unlock()
@@ -221,8 +218,7 @@ func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int)
 	return next
 }
 
-// complete takes the result of an attempt that has ended. It counts if the probe
-// still waits for it.
+// complete processes the result of a finished attempt. The result is discarded if the probe no longer waits for it.
 func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int64) {
 	sc.timetable.schedule.Release(a.lane)
 	sc.closers.end(a)
@@ -236,7 +232,7 @@ func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int
 	}
 }
 
-// conclude folds a result into its probe's state, and makes the probe due again.
+// conclude folds a result into the probe's state, and schedules the next attempt.
 func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	judge{sc}.level(a, res, now)
 	judge{sc}.restarts(a, res, now)
@@ -244,7 +240,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	sc.concludeAs(a, res, sc.eventOf(a, res), now)
 }
 
-// concludeAs publishes a result, and folds an event into its probe's state, which may be another one.
+// concludeAs publishes a result, and folds an event into the probe's state. The event may have another outcome than the result.
 func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event, now int64) {
 	s, sp := a.slot, a.slot.spec.Load()
 	s.setInflight(nil)
@@ -253,7 +249,8 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 		s.flags.set(failureAnswered, isAnswer(res, true))
 	}
 	a.countWaived(res)
-	if isUnwell(res.Reason) && !a.waived && !res.Denied { // a degraded engine could not restart what takes the processes
+	// Denied does not count: a degraded engine could not restart the target that may have used up the processes.
+	if isUnwell(res.Reason) && !a.waived && !res.Denied {
 		sc.monitor.Blame(now)
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
@@ -269,7 +266,7 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 		}
 		s.setNext(sc.timetable.schedule.Next(s.key, planned, now))
 	}
-	// After the verdict: nobody sees a probe as one that has succeeded and fails again which has just passed.
+	// This follows the verdict, so that a probe that has just recovered is never visible as proven and failing.
 	if !isUncounted(ev, res) && s.prove(a.spec, res.Outcome) {
 		sc.subscribers.notifyMemory(s.id())
 	}
@@ -282,13 +279,13 @@ func (sc *scheduler) concludeAs(a *attempt, res *probe.Result, ev verdict.Event,
 	}
 }
 
-// eventOf returns the result of an attempt as an event of its probe.
+// eventOf returns the event for the result of an attempt.
 func (sc *scheduler) eventOf(a *attempt, res *probe.Result) verdict.Event {
 	t := a.slot.target
 	return verdict.Event{Attempted: true, Instance: t.public(t.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 }
 
-// isUnwell reports whether a reason says that the engine lacks time or resources now.
+// isUnwell reports whether a reason means that the engine currently lacks time or resources.
 func isUnwell(r probe.Reason) bool {
 	switch r {
 	case reasonStalled, // the monitor has counted the stall

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// counting is a StatefulHandler whose state is the number of its own attempts.
-// A probe passes only if it sees its own count.
+// counting is a StatefulHandler that records the handlers that it makes, and for each of them its attempts and targets. An attempt
+// with the configured handler itself fails.
 type counting struct {
 	parent   *counting
 	made     []*counting // by ForProbe, in order

@@ -9,9 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// summaries keep the summary of each target up to date, which is for its gauge and for subscribers, and its history. A
-// summary follows from the instance of the target and from its probes, and from what is decided beside them: dependencies,
-// dampings, pauses and ejections. scheduler.mu guards it.
+// summaries keeps the summary of each target, for its gauge and for subscribers, and its history up to date. A summary depends on
+// the instance and the probes of the target, and on dependencies, dampings, pauses and ejections. scheduler.mu guards it.
 type summaries struct {
 	clock       *clock.Clock
 	registry    *registry
@@ -26,31 +25,31 @@ type summaries struct {
 	ejections    ejections
 	history      history
 	uptimes      uptimes
-	flaps        uint64 // of targets that are to be damped
-	dampings     uint64 // how often a target was damped
+	flaps        uint64 // number of flaps of targets with a Damping
+	dampings     uint64 // number of times a target was damped
 
-	status TargetStatus // of the latest target that was updated: its memory is used again
+	status TargetStatus // of the latest updated target: its memory is reused
 }
 
-// advance ends the ejections and dampings whose time is over, some at a time. The slots are by key of the schedule.
+// advance ends expired ejections and dampings, a limited number per call. slots are indexed by schedule key.
 func (m *summaries) advance(slots []*slot, now int64) {
 	m.endEjections(slots, now)
 	m.decayPenalties(now)
 }
 
-// targetStates are the states of all targets, kept up to date so that readers need not visit
-// the targets. registry.mu guards them.
+// targetStates are the states of all targets, kept up to date so that readers need not visit the targets. registry.mu guards
+// them.
 type targetStates struct {
 	count   TargetStates
-	ejected int               // how many targets are ejected
+	ejected int               // number of ejected targets
 	trouble index             // the targets in trouble
-	since   map[*target]int64 // when those that dates reports got into their state
+	since   map[*target]int64 // when targets entered their state, for states for which dates returns true
 
-	restated  map[*target]restated // what another engine has said of those that dates reports: see Restated.Since
-	explained map[*target]string   // the dependencies that explain the failures of those that are unreachable
+	restated  map[*target]restated // states reported by another engine, for states for which dates returns true: see Restated.Since
+	explained map[*target]string   // for unreachable targets, the dependency that explains their failures
 }
 
-// set changes the state of a target that exists.
+// set changes the state of an existing target.
 func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	before := t.currentState()
 	if before == state {
@@ -70,23 +69,23 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 		if of, isKnown := s.restated[t]; isKnown && of.state == state {
 			s.since[t] = of.since
 		}
-	} else if state == probe.StateReady { // it has recovered since
+	} else if state == probe.StateReady { // it has recovered in the meantime
 		delete(s.restated, t)
 	}
 }
 
-// restated is since when a target is in a state.
+// restated is a target's state, and when it began, as reported by another engine.
 type restated struct {
 	state probe.TargetState
 	since int64
 }
 
-// restateSince notes since when a target is in a state, as another engine knows it.
+// restateSince records when a target entered a state, as reported by another engine.
 func (r *registry) restateSince(t *target, state probe.TargetState, since, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states.restated, t)
-	if !dates(state) || since > now { // by a clock that is ahead
+	if !dates(state) || since > now { // the other engine's clock is ahead
 		return
 	}
 	if r.states.restated[t] = (restated{state, since}); t.currentState() == state {
@@ -94,13 +93,13 @@ func (r *registry) restateSince(t *target, state probe.TargetState, since, now i
 	}
 }
 
-// dates reports whether it is kept since when a target is in a state: one of trouble, unreachable,
-// damped or paused. Since when it is in another one follows from its instance and its probes.
+// dates reports whether targetStates records when a target entered state s: states of trouble, unreachable, damped or paused. For
+// other states the time follows from the instance and the probes.
 func dates(s probe.TargetState) bool {
 	return s.InTrouble() || verdict.ExplainsDependents(s) || s == probe.StateDamped || s == probe.StatePaused
 }
 
-// remove forgets a target.
+// remove removes a target.
 func (s *targetStates) remove(t *target) {
 	before := t.currentState()
 	s.count[before]--
@@ -113,8 +112,7 @@ func (s *targetStates) remove(t *target) {
 	delete(s.explained, t)
 }
 
-// setSummary changes the summary of a target, and reports whether it had another one. It does
-// nothing about a target that was removed.
+// setSummary changes the summary of a target, and reports whether it has changed. It has no effect on a target that was removed.
 func (r *registry) setSummary(t *target, sum summary, now int64) bool {
 	before := t.gauge.summary()
 	if before == sum {
@@ -131,21 +129,21 @@ func (r *registry) setSummary(t *target, sum summary, now int64) bool {
 	return true
 }
 
-// stateSince returns when a target got into its state, if dates reports that, or else 0.
+// stateSince returns when a target entered its state, or 0 if dates returns false for the state.
 func (r *registry) stateSince(t *target) int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.states.since[t]
 }
 
-// stateCounts returns how many targets there are in each state.
+// stateCounts returns the number of targets in each state.
 func (r *registry) stateCounts() TargetStates {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.states.count
 }
 
-// ejectedCount returns how many targets are ejected.
+// ejectedCount returns the number of ejected targets.
 func (r *registry) ejectedCount() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -154,12 +152,12 @@ func (r *registry) ejectedCount() int {
 
 func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 
-// updateState makes the summary of a target what its instance and its probes add up to now, and
-// tells the subscribers to targets if it is another one.
+// updateState recomputes the summary of a target from its instance and its probes, and notifies the subscribers to targets if it
+// has changed.
 func (m *summaries) updateState(t *target) { m.updateStateOf(t, true) }
 
-// updateStateOf is updateState. The target may flap if it has the probes that it had: other ones may say
-// something else about it, which it did not do itself.
+// updateStateOf is updateState. mayFlap must be false if the set of probes has changed: a resulting loss of readiness is not a
+// flap of the target itself.
 func (m *summaries) updateStateOf(t *target, mayFlap bool) {
 	in, slots, st := t.current(), m.registry.probesOf(t), &m.status
 	t.fill(st, slots, m.clock)
@@ -187,7 +185,7 @@ func (m *summaries) updateStateOf(t *target, mayFlap bool) {
 	}
 }
 
-// brief returns what a state depends on.
+// brief returns the parts of the instance that determine a state.
 func (i *instance) brief() *probe.Instance {
 	in := &probe.Instance{Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Retained: i.retained}
 	if i.note != nil {
@@ -196,8 +194,8 @@ func (i *instance) brief() *probe.Instance {
 	return in
 }
 
-// state returns the state of the target as its instance has it, and whether its probes decide
-// too: see verdict.InstanceState.
+// state returns the state of the target according to its instance, and whether its probes matter as well: see
+// verdict.InstanceState.
 func (i *instance) state(hasProbes bool) (s probe.TargetState, probed bool) {
 	if s, probed = verdict.InstanceState(i.brief()); !hasProbes && s == probe.StateReady && i.kept && !i.ready {
 		s = probe.StateStarting

@@ -16,7 +16,7 @@ import (
 // broken is a handler whose attempts cannot be made.
 func broken(why probe.Reason) *script { return &script{answer: probe.Broken(why, "no such file")} }
 
-// TestTroubleHasOneRule has the states of targets that look well by verdicts alone, too.
+// TestTroubleHasOneRule includes states of targets that look well according to their verdicts.
 func TestTroubleHasOneRule(t *testing.T) {
 	failing := &script{answer: probe.Fail("test.failing", "it fails")}
 	slow := &script{answer: probe.Warn("test.slow", "took 2s")}
@@ -88,7 +88,7 @@ func TestTroubleHasOneRule(t *testing.T) {
 	}
 }
 
-// A managed instance that a probe with the effect warn fails is not on hold, lives, takes requests and has a history.
+// A managed instance that fails a probe with the effect warn is not on hold, remains live, accepts requests and has a history.
 func TestAProbeThatOnlyWarnsLeavesItsInstanceAlone(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h, ipv6 := says(probe.Success), says(probe.Success)
@@ -130,7 +130,7 @@ func TestAProbeThatOnlyWarnsLeavesItsInstanceAlone(t *testing.T) {
 	})
 }
 
-// checkStates compares the states that the engine keeps up to date with those of its targets.
+// checkStates compares the states maintained by the engine with those of its targets.
 func checkStates(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	var want engine.TargetStates
@@ -157,7 +157,7 @@ func checkStates(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// TestStatesAreKeptUpToDate changes everything that a state depends on, at random.
+// TestStatesAreKeptUpToDate randomly changes everything that affects a state.
 func TestStatesAreKeptUpToDate(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))

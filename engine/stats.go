@@ -8,28 +8,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Stats is a copy of an engine's counters since New.
+// Stats has an engine's counters since New. It is a copy.
 type Stats struct {
-	Attempts  []AttemptStats // one for each kind, handler name and outcome seen, in that order
-	Lateness  Histogram      // from when an attempt was due until it started
-	Probes    int            // how many probes there are
+	Attempts  []AttemptStats // one for each kind, handler name and outcome that occurred, sorted in that order
+	Lateness  Histogram      // from the due time of an attempt to its start
+	Probes    int            // number of probes
 	InFlight  int            // attempts in flight
-	Queued    int            // attempts that are due and wait for one in flight to end
-	Overrun   uint64         // attempts skipped because the probe's attempt before was still in flight
+	Queued    int            // due attempts that wait for an attempt in flight to finish
+	Overrun   uint64         // attempts skipped because the probe's previous attempt was still in flight
 	Late      uint64         // attempts skipped because the engine was more than a period late
 	Shed      uint64         // attempts of passing probes skipped because the engine was late
-	Busy      time.Duration  // how long the goroutine that starts attempts was awake
+	Busy      time.Duration  // time for which the goroutine that starts attempts was awake
 	Panics    uint64         // handlers that panicked or called runtime.Goexit
-	Dropped   uint64         // results about an earlier instance or a replaced probe
-	Ejected   int            // targets that are ejected: see Engine.Observe
-	Ejections uint64         // of targets, by what gateways have observed
-	Flaps     uint64         // of targets that are to be damped: see Change.Dampings
-	Damped    int            // targets that are damped
-	Dampings  uint64         // how often a target was damped
-	Health    Health         // whether the engine itself is well
+	Dropped   uint64         // results about an earlier instance or a replaced probe, which were discarded
+	Ejected   int            // number of ejected targets: see Engine.Observe
+	Ejections uint64         // number of ejections of targets
+	Flaps     uint64         // flaps of targets with a damping rule: see Change.Dampings
+	Damped    int            // number of damped targets
+	Dampings  uint64         // number of times a target was damped
+	Health    Health         // health of the engine itself
 }
 
-// AttemptStats counts and times the attempts of a kind, handler and outcome.
+// AttemptStats has the durations of the attempts with a kind, handler and outcome.
 type AttemptStats struct {
 	Kind        probe.Kind
 	HandlerName string
@@ -40,11 +40,11 @@ type AttemptStats struct {
 // Histogram counts durations.
 type Histogram struct {
 	Bounds []time.Duration // upper bounds, inclusive and ascending; shared, read-only
-	Counts []uint64        // by bound, and one more for what is above the last
+	Counts []uint64        // by bound, plus one for durations above the last bound
 	Sum    time.Duration
 }
 
-// Count returns how many durations were counted.
+// Count returns the number of durations.
 func (h Histogram) Count() uint64 {
 	var n uint64
 	for _, c := range h.Counts {
@@ -73,10 +73,9 @@ func (e *Engine) Stats() Stats {
 	return st
 }
 
-// LoopDelay returns how late the engine's loop is: the time since it should have run, to
-// start attempts or to complete them. It is 0 while nothing is due, and while Run does not
-// run. A delay of seconds means that the loop hangs, or that the system does not run it.
-// LoopDelay takes no lock.
+// LoopDelay returns how late the engine's loop is: the time since its next pass was due, to start or complete attempts. It is 0
+// while nothing is due, and while Run is not running. A delay of seconds means that the loop hangs, or that the system does not
+// schedule it. LoopDelay takes no lock.
 func (e *Engine) LoopDelay() time.Duration {
 	sc := e.scheduler
 	due := sc.passDue.Load()
@@ -86,7 +85,7 @@ func (e *Engine) LoopDelay() time.Duration {
 	return max(time.Duration(sc.clock.Now()-due)-sc.clock.Suspended(), 0)
 }
 
-// counters are what Stats shows, beside the schedule's own.
+// counters are the counters of Stats that are not in the schedule.
 type counters struct {
 	attempts map[attemptKey]*Histogram
 	lateness *Histogram
@@ -101,8 +100,8 @@ type attemptKey struct {
 	outcome probe.Outcome
 }
 
-// attempt counts an attempt. The counters of a removed probe stay, so that they never
-// decrease; there is one for each handler name, of which there are few.
+// attempt counts an attempt. The counters of a removed probe are kept, so that they never decrease. There is one set for each
+// handler name, of which there are few.
 func (c *counters) attempt(kind probe.Kind, handler string, res *probe.Result) {
 	key := attemptKey{kind, handler, res.Outcome}
 	h := c.attempts[key]
@@ -113,8 +112,8 @@ func (c *counters) attempt(kind probe.Kind, handler string, res *probe.Result) {
 	h.add(res.Took)
 }
 
-// bounds are those of every histogram: the kubelet's for durations of probes,
-// which are Prometheus' defaults, and finer ones below.
+// bounds are the bounds of all histograms: those of the kubelet for probe durations, which are Prometheus' defaults, and finer
+// ones below.
 var bounds = []time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,

@@ -9,25 +9,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Subscription delivers the status of each probe whose verdict or instance has
-// changed, that attempts have decided for the first time, or that was put on hold or is no longer, in the order in which they changed. If a probe changes again before its
-// status is delivered, only the latest status is: a slow reader sees fewer changes,
-// but always the last one. It never slows probing. Its queue holds at most one entry for
-// each probe that exists, and for each removed one of which a status was delivered.
+// Subscription delivers the status of each probe when its verdict or instance changes, when attempts first decide its verdict, or
+// when it is put on hold or released, in the order of the changes. If a probe changes again before its status is delivered, only
+// the latest status is delivered: a slow reader sees fewer changes, but always the last one. A Subscription never slows probing.
+// Its queue holds at most one entry for each existing probe, and for each removed probe of which a status was delivered.
 type Subscription struct {
 	engine *Engine
-	status func(probe.ID) (Status, bool) // of a probe now
-	other  *Subscription                 // of the other engine of a Union, with the same signal; nil for none
-	wake   wake.Signal                   // queue is not empty
+	status func(probe.ID) (Status, bool) // current status of a probe
+	other  *Subscription                 // subscription to the other engine of a Union, with the same signal; nil if there is none
+	wake   wake.Signal                   // set when the queue is not empty
 
 	mu       sync.Mutex        // guards the queue: all below; registry.mu is taken while it is held
-	existing sweep             // those that existed at Subscribe, to be delivered first
-	pending  map[probe.ID]bool // to be delivered; true: the subscriber knows the ID from an earlier status
-	queue    []probe.ID        // pending in order, and some that were dropped from it
-	passed   probe.ID          // the last that existing has delivered
+	existing sweep             // probes that existed at Subscribe, delivered first
+	pending  map[probe.ID]bool // to be delivered; true if the subscriber knows the ID from an earlier status
+	queue    []probe.ID        // pending in order, and some entries that were dropped
+	passed   probe.ID          // last probe that existing has delivered
 }
 
-// event is what has happened to a probe.
+// event is a change to a probe.
 type event uint8
 
 const (
@@ -36,14 +35,13 @@ const (
 	probeRemoved
 )
 
-// Subscribe starts a Subscription; Close ends it. Next returns every existing probe
-// once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
+// Subscribe creates a Subscription; Close ends it. Next first returns each existing probe once, sorted by ID, so that a
+// subscriber needs no separate snapshot.
 func (e *Engine) Subscribe() *Subscription { return e.subscribe(nil, false) }
 
-// SubscribeMemories starts a Subscription that also delivers a probe when a part of its
-// Memory (see Snapshot) has changed that later verdicts depend on: its run of equal
-// outcomes, while that is below its threshold. A probe whose attempts confirm its
-// verdict is not delivered.
+// SubscribeMemories creates a Subscription that also delivers a probe when the part of its Memory (see Snapshot) that affects
+// later verdicts has changed: its run of equal outcomes, while that is below the threshold. A probe whose attempts merely confirm
+// its verdict is not delivered.
 func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(nil, true) }
 
 func (e *Engine) subscribe(beside *Subscription, memories bool) *Subscription {
@@ -57,7 +55,7 @@ func (e *Engine) subscribe(beside *Subscription, memories bool) *Subscription {
 	return sub
 }
 
-// newSubscription returns a Subscription that is the other one of beside, or alone if that is nil.
+// newSubscription returns a Subscription. If beside is not nil, it becomes beside.other.
 func newSubscription(e *Engine, beside *Subscription) *Subscription {
 	s := &Subscription{engine: e, status: e.Status, pending: map[probe.ID]bool{}}
 	if beside == nil {
@@ -68,15 +66,14 @@ func newSubscription(e *Engine, beside *Subscription) *Subscription {
 	return s
 }
 
-// TargetSubscription delivers the status of each target whose state, readiness, labels,
-// address or instance have changed, as a Subscription does for probes.
+// TargetSubscription delivers the status of each target whose state, readiness, labels, address or instance has changed, as a
+// Subscription does for probes.
 type TargetSubscription struct {
 	changes *Subscription
-	target  func(name string) (TargetStatus, bool) // now
+	target  func(name string) (TargetStatus, bool) // current status of a target
 }
 
-// SubscribeTargets starts a TargetSubscription; Close ends it. Next returns every existing
-// target once at first, sorted by name.
+// SubscribeTargets creates a TargetSubscription; Close ends it. Next first returns each existing target once, sorted by name.
 func (e *Engine) SubscribeTargets() *TargetSubscription {
 	return &TargetSubscription{e.subscribeTargets(nil), e.Target}
 }
@@ -90,9 +87,8 @@ func (e *Engine) subscribeTargets(beside *Subscription) *Subscription {
 	return sub
 }
 
-// Next waits for a change and returns the target's status as it is now, or the error of ctx.
-// The status of a removed target has only Target and Removed. It is safe for concurrent use by
-// multiple goroutines; each change goes to one of them.
+// Next waits for a change and returns the target's current status, or the error of ctx. The status of a removed target has only
+// Target and Removed set. It is safe for concurrent use by multiple goroutines; each change is delivered to one of them.
 func (s *TargetSubscription) Next(ctx context.Context) (TargetStatus, error) {
 	id, err := s.changes.next(ctx)
 	if err != nil {
@@ -101,9 +97,8 @@ func (s *TargetSubscription) Next(ctx context.Context) (TargetStatus, error) {
 	return s.status(id), nil
 }
 
-// Poll is Next without waiting: it returns false if nothing has changed. Then each target
-// that existed at SubscribeTargets was returned, and so was all that Apply, Change and
-// Report had changed before the call.
+// Poll is Next without waiting: it returns false if nothing has changed. In that case, all targets that existed at
+// SubscribeTargets, and all changes made by Apply, Change and Report before the call, have been returned.
 func (s *TargetSubscription) Poll() (st TargetStatus, ok bool) {
 	id, ok := s.changes.take()
 	if !ok {
@@ -112,8 +107,7 @@ func (s *TargetSubscription) Poll() (st TargetStatus, ok bool) {
 	return s.status(id), true
 }
 
-// Changed returns a channel from which can be received when something has changed since
-// Poll has returned false. It is never closed.
+// Changed returns a channel that receives a value when something has changed after Poll returned false. It is never closed.
 func (s *TargetSubscription) Changed() <-chan struct{} { return s.changes.wake }
 
 func (s *TargetSubscription) status(id probe.ID) TargetStatus {
@@ -124,14 +118,14 @@ func (s *TargetSubscription) status(id probe.ID) TargetStatus {
 	return st
 }
 
-// Close ends the subscription. A call of Next that waits returns when its context is done.
+// Close ends the subscription. A blocked Next returns only when its context is done.
 func (s *TargetSubscription) Close() { s.changes.Close() }
 
-// sweep goes once through the probes that exist, sorted by ID, without a list of them
-// all; or through the targets, as IDs without a kind.
+// sweep iterates once over the existing probes, sorted by ID, without storing a list of all of them, or over the targets, as IDs
+// without a kind.
 type sweep struct {
 	targets bool
-	after   string // the last target that was read
+	after   string // last target that was read
 	ids     []probe.ID
 	ended   bool
 }
@@ -159,8 +153,7 @@ func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
 	return id, true
 }
 
-// Close ends the subscription. A call of Next that waits returns when its context is
-// done.
+// Close ends the subscription. A blocked Next returns only when its context is done.
 func (s *Subscription) Close() {
 	if s.other != nil {
 		s.other.Close()
@@ -173,10 +166,10 @@ func (s *Subscription) Close() {
 	delete(sc.subscribers.targets, s)
 }
 
-// subscribers are the subscriptions that are not closed. scheduler.mu guards them.
+// subscribers are the open subscriptions. scheduler.mu guards them.
 type subscribers struct {
 	probes   map[*Subscription]struct{}
-	memories map[*Subscription]struct{} // those of probes that deliver changes of memories too
+	memories map[*Subscription]struct{} // those in probes that also deliver changes of memories
 	targets  map[*Subscription]struct{}
 }
 
@@ -184,28 +177,28 @@ func newSubscribers() subscribers {
 	return subscribers{map[*Subscription]struct{}{}, map[*Subscription]struct{}{}, map[*Subscription]struct{}{}}
 }
 
-// notifyProbe notifies the subscribers to probes of an event of one.
+// notifyProbe notifies the subscribers to probes of a change to a probe.
 func (l *subscribers) notifyProbe(id probe.ID, ev event) {
 	for sub := range l.probes {
 		sub.mark(id, ev)
 	}
 }
 
-// notifyTarget notifies the subscribers to targets of an event of one.
+// notifyTarget notifies the subscribers to targets of a change to a target.
 func (l *subscribers) notifyTarget(name string, ev event) {
 	for sub := range l.targets {
 		sub.mark(probe.ID{Target: name}, ev)
 	}
 }
 
-// notifyMemory notifies the subscribers to memories that the one of a probe has changed.
+// notifyMemory notifies the subscribers to memories of a change to the memory of a probe.
 func (l *subscribers) notifyMemory(id probe.ID) {
 	for sub := range l.memories {
 		sub.mark(id, probeChanged)
 	}
 }
 
-// mark queues a probe. A removed one that the subscriber does not know is dropped.
+// mark queues a probe, or drops it if it was removed and the subscriber does not know it.
 func (s *Subscription) mark(id probe.ID, ev event) {
 	s.mu.Lock()
 	known, queued := s.pending[id]
@@ -224,7 +217,7 @@ func (s *Subscription) mark(id probe.ID, ev event) {
 	s.wake.Set()
 }
 
-// compact removes the dropped entries of the queue when they are most of it.
+// compact removes the dropped entries of the queue if they are the majority.
 func (s *Subscription) compact() {
 	if len(s.queue) < 2*len(s.pending)+64 {
 		return
@@ -240,10 +233,8 @@ func (s *Subscription) compact() {
 	s.queue = queue
 }
 
-// Next waits for a change and returns the probe's status as it is now, or the
-// error of ctx. The status of a removed probe has only ID and Removed. It is
-// safe for concurrent use by multiple goroutines; each change goes to one of
-// them.
+// Next waits for a change and returns the probe's current status, or the error of ctx. The status of a removed probe has only ID
+// and Removed set. It is safe for concurrent use by multiple goroutines; each change is delivered to one of them.
 func (s *Subscription) Next(ctx context.Context) (Status, error) {
 	id, err := s.next(ctx)
 	if err != nil {
@@ -256,7 +247,7 @@ func (s *Subscription) Next(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-// next waits for a change, and returns what has changed.
+// next waits for a change, and returns the ID of the changed probe or target.
 func (s *Subscription) next(ctx context.Context) (probe.ID, error) {
 	for {
 		if id, ok := s.take(); ok {
@@ -270,7 +261,8 @@ func (s *Subscription) next(ctx context.Context) (probe.ID, error) {
 	}
 }
 
-// take returns what has changed, if anything has. Neither engine of a Union keeps a slow reader from the changes of the other.
+// take returns the ID of a changed probe or target, if there is one. For a Union, it picks an engine at random, so that neither
+// engine starves the other.
 func (s *Subscription) take() (id probe.ID, ok bool) {
 	if s.other == nil {
 		return s.takeOwn()
@@ -282,7 +274,7 @@ func (s *Subscription) take() (id probe.ID, ok bool) {
 	if id, ok = first.takeOwn(); !ok {
 		id, ok = second.takeOwn()
 	}
-	if ok { // for another reader, if there is one
+	if ok { // wakes another reader, if any
 		s.wake.Set()
 	}
 	return id, ok
@@ -300,7 +292,7 @@ func (s *Subscription) takeOwn() (id probe.ID, ok bool) {
 		_, ok = s.pending[id]
 		delete(s.pending, id)
 	}
-	if len(s.pending) > 0 { // for another reader, if there is one
+	if len(s.pending) > 0 { // wakes another reader, if any
 		s.wake.Set()
 	}
 	return id, ok

@@ -75,7 +75,7 @@ func TestASlowSubscriberNeverSlowsProbing(t *testing.T) {
 	})
 }
 
-// What a subscriber was never told about need not be taken back.
+// A removal need not be delivered if the subscriber never received the probe.
 func TestAnUnreadSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{readiness: with(says(probe.Success))})
@@ -98,7 +98,7 @@ func TestAnUnreadSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
 			apply(t, e, set)
 		}
 		apply(t, e, probe.Set{liveness: with(h)})
-		pass(time.Minute) // the warning about targets without an instance is over
+		pass(time.Minute) // the warning about targets without an instance has been logged
 		if after := heap(); after > before+1<<20 {
 			t.Errorf("%d bytes are kept", after-before)
 		}

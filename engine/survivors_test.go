@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A rack is lost, or a link to another place, and little answers besides.
+// A rack is lost, or a link to another site, and little else responds.
 func TestTargetsThatFailTogetherFailAlthoughFewSurvive(t *testing.T) {
 	tier.Slow(t)
 	tier.NoRace(t)
@@ -50,7 +50,7 @@ func TestTargetsThatFailTogetherFailAlthoughFewSurvive(t *testing.T) {
 	}
 }
 
-// countFlips returns how often an engine becomes isolated in a time.
+// countFlips returns how often an engine becomes isolated in a given time.
 func countFlips(e *engine.Engine, during time.Duration) (count int) {
 	was := e.Health().Isolated
 	for range during / (100 * time.Millisecond) {

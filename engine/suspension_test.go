@@ -14,13 +14,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// lid suspends the machine of an engine.
+// lid suspends the engine's machine.
 type lid struct {
 	engine *Engine
-	closed atomic.Int64 // for how long in all, in nanoseconds
+	closed atomic.Int64 // total time of suspension, in nanoseconds
 }
 
-// suspend suspends the machine for a time, in which no timer goes on.
+// suspend suspends the machine for d, in which no timer advances.
 func (l *lid) suspend(d time.Duration) { l.closed.Add(int64(d)) }
 
 // suspendable runs a test with an engine, a running target and one probe.
@@ -42,7 +42,7 @@ func suspendable(t *testing.T, p probe.Probe, test func(t *testing.T, l *lid, id
 	})
 }
 
-// slow is a handler whose attempts take a while, as long as the machine is not suspended.
+// slow is a handler whose attempts take some time while the machine is not suspended.
 type slow struct {
 	result atomic.Pointer[probe.Result]
 	began  atomic.Int64
@@ -58,7 +58,7 @@ func (s *slow) Probe(context.Context, probe.Target) probe.Result {
 
 func (s *slow) says(r probe.Result) { s.result.Store(&r) }
 
-// slowStepper is slow, and the loop makes its attempts: it waits for a descriptor in time.
+// slowStepper is a slow handler whose attempts are made by the loop: it waits for a descriptor.
 type slowStepper struct{ slow }
 
 func (s *slowStepper) Step(a *nonblock.Attempt) nonblock.Progress {
@@ -137,7 +137,7 @@ func TestWhatIsDueWhileTheMachineIsSuspendedIsAttemptedSoonAfterwards(t *testing
 	})
 }
 
-// A penalty of 3000 decays to 750, below which a target is no longer damped, in two half-lives of 15 minutes.
+// A penalty of 3000 decays to 750, at which the damping ends, in two half-lives of 15 minutes.
 func TestAPenaltyDecaysWhileTheMachineIsSuspended(t *testing.T) {
 	handler := new(slow)
 	handler.says(probe.Succeed(""))

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// sums is what a target's probes add up to.
+// sums is the summary of a target's probes.
 type sums struct{ started, ready, live bool }
 
 func TestATargetSummarizesItsProbes(t *testing.T) {

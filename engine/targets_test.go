@@ -15,10 +15,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// polled is what a subscriber to targets knows of them.
+// polled has the status of each target that a subscriber has received.
 type polled map[string]engine.TargetStatus
 
-// poll takes what a subscription has.
+// poll receives all changes of a subscription.
 func (p polled) poll(sub *engine.TargetSubscription) (n int) {
 	for st, ok := sub.Poll(); ok; st, ok = sub.Poll() {
 		n++
@@ -29,7 +29,7 @@ func (p polled) poll(sub *engine.TargetSubscription) (n int) {
 	return n
 }
 
-// differences returns the targets of which the subscriber knows something wrong.
+// differences returns the targets whose received status is wrong.
 func (p polled) differences(e *engine.Engine) (wrong []string) {
 	count := 0
 	for st := range e.Select(context.Background(), engine.Filter{}) {
@@ -46,7 +46,7 @@ func (p polled) differences(e *engine.Engine) (wrong []string) {
 	return wrong
 }
 
-// Whatever happens, a subscriber to targets that has polled knows each target as it is.
+// A subscriber to targets that has polled always has the current status of each target.
 func TestASubscriberToTargetsMissesNothing(t *testing.T) {
 	tier.Slow(t)
 	for seed := range uint64(20) {
@@ -79,8 +79,7 @@ func TestASubscriberToTargetsMissesNothing(t *testing.T) {
 	}
 }
 
-// randomStep changes the handlers, the instances or the probes of six targets, observes them as
-// a gateway, or lets time pass.
+// randomStep changes the handlers, the instances or the probes of six targets, reports observations of them, or lets time pass.
 func randomStep(t *testing.T, e *engine.Engine, r *rand.Rand, handlers []*script) {
 	i := r.IntN(len(handlers))
 	target := fmt.Sprintf("t%d", i)
@@ -133,7 +132,7 @@ func TestATargetIsUndecidedUntilAttemptsFindOut(t *testing.T) {
 		is(false, false)
 		e.Report(instance("a"))
 		pass(time.Minute)
-		is(false, false) // attempts that could not be made say nothing
+		is(false, false) // attempts that could not be made are no evidence
 		h.say(probe.Failure)
 		pass(time.Minute)
 		is(false, true)
@@ -143,7 +142,7 @@ func TestATargetIsUndecidedUntilAttemptsFindOut(t *testing.T) {
 		h.say(probe.Unknown)
 		e.Report(instance("b"))
 		pass(time.Minute)
-		is(false, true) // it was replaced: it is not ready, and was known before
+		is(false, true) // it was replaced: it is not ready, which is known from the earlier instance
 		moved := with(h)
 		moved.Target.Address = "10.0.0.2"
 		apply(t, e, probe.Set{readiness: moved})
@@ -176,8 +175,7 @@ func TestATargetThatDoesNotStartIsDecided(t *testing.T) {
 	}
 }
 
-// What a subscriber was never told about need not be taken back, so that targets that come
-// and go do not fill its queue.
+// A removal need not be delivered if the subscriber never received the target, so that short-lived targets do not fill its queue.
 func TestAnUnreadTargetSubscriptionDoesNotKeepRemovedNames(t *testing.T) {
 	e := engine.New(engine.Config{})
 	sub := e.SubscribeTargets()

@@ -7,33 +7,32 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
-// timetable has the times at which probes are due, and publishes them. scheduler.mu guards it.
+// timetable has the due times of probes, and publishes them. scheduler.mu guards it.
 type timetable struct {
 	schedule *schedule.Schedule[*attempt]
 	clock    *clock.Clock
 }
 
-// at makes a probe due at one of its regular times.
+// at schedules a probe at one of its regular times.
 func (t *timetable) at(s *slot, at int64) {
 	t.schedule.At(s.key, at)
 	s.setNext(at)
 }
 
-// extra makes a probe due at a time of its own.
+// extra schedules an extra attempt of a probe at any time.
 func (t *timetable) extra(s *slot, at int64) {
 	t.schedule.Extra(s.key, at)
 	s.setNext(at)
 }
 
-// idle makes a probe not due.
+// idle unschedules a probe.
 func (t *timetable) idle(s *slot) {
 	t.schedule.Cancel(s.key)
 	s.setNext(0)
 }
 
-// first makes the first attempt due of a probe that need not wait after a time. It is
-// an extra attempt at that time if the probe may have one, and else the first regular
-// attempt.
+// first schedules the first attempt of a probe that no longer has to wait, no earlier than from. It is an extra attempt at from
+// if the probe may have one, and otherwise the first regular attempt.
 func (t *timetable) first(s *slot, from int64) {
 	if !s.spec.Load().attemptsAtOnce() {
 		from = t.schedule.Times(s.key).From(from)
@@ -41,7 +40,7 @@ func (t *timetable) first(s *slot, from int64) {
 	t.extra(s, from)
 }
 
-// wait lets a probe wait until a time, or with the zero time for a change.
+// wait makes a probe wait until a time or, if until is zero, until a change.
 func (t *timetable) wait(s *slot, until time.Time) {
 	if until.IsZero() {
 		t.idle(s)
@@ -50,12 +49,12 @@ func (t *timetable) wait(s *slot, until time.Time) {
 	}
 }
 
-// configure gives a probe the regular times of another spec.
+// configure sets the regular times of a probe to those of another spec.
 func (t *timetable) configure(s *slot, sp *spec) {
 	t.schedule.Configure(s.key, schedule.TimesOf(s.id(), s.period(&sp.rule)), sp.stepper != nil)
 }
 
-// adaptPeriod gives a probe the regular times of its state, and reports whether it had others.
+// adaptPeriod sets the regular times of a probe to those of its state, and reports whether they have changed.
 func (t *timetable) adaptPeriod(s *slot, sp *spec) bool {
 	period := s.period(&sp.rule)
 	if t.schedule.Times(s.key).Period == int64(period) {

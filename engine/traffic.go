@@ -10,46 +10,46 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Traffic is what a gateway says of the requests that it has sent to a target lately.
+// Traffic is a gateway's count of its recent requests to a target.
 type Traffic struct {
-	By       string // who says it: "edge-1"; up to 64 bytes
-	Requests int    // how many it has sent
-	Failures int    // how many of them have failed, as a probe.Observation fails
-	Detail   string // how, in words; may be empty; up to 256 bytes
+	By       string // name of the gateway: "edge-1"; up to 64 bytes
+	Requests int    // number of requests sent
+	Failures int    // number of them that failed, as defined for probe.Observation
+	Detail   string // the failures in words; may be empty; up to 256 bytes
 }
 
-// Limits of what gateways say. What they say is forgotten with the engine, and if the handler or the address changes.
+// Limits on traffic reports. They are not kept for the next engine, and are discarded if the handler or the address changes.
 const (
-	trafficFor     = time.Minute // for how long it holds
-	maxTraffic     = 16          // gateways for each target; what another one says replaces the oldest
+	trafficFor     = time.Minute // validity of a report
+	maxTraffic     = 16          // gateways for each target; the report of another one replaces the oldest
 	maxTrafficBy   = 64          // bytes
 	maxTrafficText = 256         // bytes
 
-	// minFailed and minFailedShare are how many failures, and which share of the requests, contradict a probe that passes.
+	// minFailed and minFailedShare are the number and the share of failed requests that contradict a passing probe.
 	minFailed      = 3
 	minFailedShare = 0.01
 )
 
-// reasonTraffic is the reason of a warning: gateways say that requests fail, and attempts succeed.
+// reasonTraffic is the reason of a warning: attempts succeed, but gateways report failing requests.
 const reasonTraffic probe.Reason = "gateway.gray"
 
-// traffic is a Traffic, and when it was said.
+// traffic is a Traffic and its time.
 type traffic struct {
 	Traffic
 	at int64
 }
 
-// contradicts reports whether so many requests fail that a target does not work for all.
+// contradicts reports whether enough requests fail to contradict a passing probe.
 func (t *traffic) contradicts(now int64) bool {
 	return now-t.at < int64(trafficFor) && t.Failures >= minFailed && float64(t.Failures) >= minFailedShare*float64(t.Requests)
 }
 
-// ReportTraffic takes what a gateway says of a target, and replaces what that has said before. It reports whether there is a readiness
-// probe of the target.
+// ReportTraffic records a gateway's report about a target, and replaces its previous one. It returns false if the target has no
+// readiness probe.
 //
-// It is never a step towards a threshold. If at least 3 requests, and 1 % of them, have failed in the last minute while attempts of the
-// target's first readiness probe succeed, these are warnings (gateway.gray) that name who says what. So the target is gray: degraded, and
-// ready, in rotation and not restarted.
+// A report never counts towards a threshold. While a report from the last minute has at least 3 failures, and at least 1% of its
+// requests failed, successful attempts of the target's first readiness probe become warnings (gateway.gray) whose detail quotes
+// the gateways and the probe. The target is then gray: degraded, but ready, in rotation and not restarted.
 func (a Admin) ReportTraffic(target string, t Traffic) bool {
 	sc := a.engine.scheduler
 	t.By, t.Detail = probe.OneLine(t.By, maxTrafficBy), probe.OneLine(a.engine.conf.Redact(t.Detail), maxTrafficText)
@@ -72,12 +72,12 @@ func (a Admin) ReportTraffic(target string, t Traffic) bool {
 	return true
 }
 
-// isGray reports whether a gateway contradicts a probe that passes.
+// isGray reports whether a gateway contradicts a passing probe.
 func (r *rare) isGray(now int64) bool {
 	return slices.ContainsFunc(r.traffic, func(t traffic) bool { return t.contradicts(now) })
 }
 
-// traffic makes the result of an attempt that has succeeded a warning while gateways contradict it, and says who says what.
+// traffic turns a successful result into a warning while gateways contradict it. The detail quotes both sides.
 func (j judge) traffic(s *slot, res *probe.Result, now int64) {
 	if now >= j.sc.trafficUntil || res.Outcome != probe.Success {
 		return

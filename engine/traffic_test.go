@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// What gateways say never fails a target: it is gray while they contradict its probe, which says who says what.
+// Reports of gateways never fail a target: it is gray while they contradict its probe, and the detail quotes both sides.
 func TestATargetIsGrayWhileGatewaysContradictItsProbe(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		p := with(says(probe.Success))

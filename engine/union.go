@@ -8,16 +8,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Union is an engine together with another one that shows what other engines have found out: readers have one source of the
-// targets of both. A target may be in both while it moves from one to the other, if it is always in one of them: it is as in the
-// first one, unless that has no verdicts of it, or no probes any more.
+// Union combines an engine with a second one that mirrors other engines, so that readers have a single source for the targets of
+// both. A target may be in both while it moves from one to the other, provided that it is always in at least one of them. The
+// first engine takes precedence, unless it has no verdicts for the target, or no probes any more.
 type Union struct{ own, others *Engine }
 
-// NewUnion returns the Union of an engine and of another one that shows targets of others.
+// NewUnion returns the Union of an engine and of a second one that mirrors other engines.
 func NewUnion(own, others *Engine) *Union { return &Union{own, others} }
 
-// Target is Engine.Target for the targets of both. It looks into the first engine once more after the other: a target that moves
-// is added to the one before it is removed from the other.
+// Target is Engine.Target for the targets of both engines. After the second engine it checks the first one again, since a moving
+// target is added to one engine before it is removed from the other.
 func (u *Union) Target(name string) (TargetStatus, bool) {
 	own, isOwn := u.own.Target(name)
 	if isOwn && own.hasVerdicts() {
@@ -33,13 +33,13 @@ func (u *Union) Target(name string) (TargetStatus, bool) {
 	return other, isOther
 }
 
-// hasVerdicts reports whether a target is decided by probes: in an engine that has just got it, or is losing it, it is
-// not. While an engine gets it, its verdicts may be read before its instance is.
+// hasVerdicts reports whether the status of a target is based on probes. It is not in an engine that has just received the
+// target, or is losing it. While an engine receives a target, its verdicts may be visible before its instance.
 func (st *TargetStatus) hasVerdicts() bool {
 	return len(st.Probes) > 0 && st.Gateway != probe.GatewayUndecided && st.Instance.Phase != probe.Absent
 }
 
-// IsOther reports whether only the other engine has a target.
+// IsOther reports whether only the second engine has the target.
 func (u *Union) IsOther(name string) bool {
 	if own, _ := u.own.registry.target(name); own != nil {
 		return false
@@ -48,7 +48,7 @@ func (u *Union) IsOther(name string) bool {
 	return other != nil
 }
 
-// Select is Engine.Select for the targets of both.
+// Select is Engine.Select for the targets of both engines.
 func (u *Union) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	return func(yield func(TargetStatus) bool) {
 		nextOther, stop := iter.Pull(u.others.Select(ctx, f))
@@ -73,12 +73,12 @@ func (u *Union) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 	}
 }
 
-// Count is Engine.Count for the targets of both. One that moves may be counted twice.
+// Count is Engine.Count for the targets of both engines. A moving target may be counted twice.
 func (u *Union) Count(ctx context.Context, f Filter) int {
 	return u.own.Count(ctx, f) + u.others.Count(ctx, f)
 }
 
-// States is Engine.States for the targets of both, as Count counts them.
+// States is Engine.States for the targets of both engines. A moving target may be counted twice.
 func (u *Union) States() TargetStates {
 	all := u.own.States()
 	for state, n := range u.others.States() {
@@ -87,7 +87,8 @@ func (u *Union) States() TargetStates {
 	return all
 }
 
-// Subscribe is Engine.Subscribe for the probes of both, each as Target has it. Those that exist come in no order.
+// Subscribe is Engine.Subscribe for the probes of both engines, with the status as in Target. Existing probes are delivered in no
+// particular order.
 func (u *Union) Subscribe() *Subscription {
 	sub := u.own.subscribe(nil, false)
 	sub.status = u.status
@@ -95,7 +96,7 @@ func (u *Union) Subscribe() *Subscription {
 	return sub
 }
 
-// status returns a probe of a target as Target has it, and whether there is one.
+// status returns the status of a probe as in Target, and whether the probe exists.
 func (u *Union) status(id probe.ID) (st Status, ok bool) {
 	t, _ := u.Target(id.Target)
 	i := slices.IndexFunc(t.Probes, func(p Status) bool { return p.ID == id })
@@ -105,21 +106,22 @@ func (u *Union) status(id probe.ID) (st Status, ok bool) {
 	return t.Probes[i], true
 }
 
-// SubscribeTargets is Engine.SubscribeTargets for the targets of both. Those that exist come in no order.
+// SubscribeTargets is Engine.SubscribeTargets for the targets of both engines. Existing targets are delivered in no particular
+// order.
 func (u *Union) SubscribeTargets() *TargetSubscription {
 	changes := u.own.subscribeTargets(nil)
 	u.others.subscribeTargets(changes)
 	return &TargetSubscription{changes, u.Target}
 }
 
-// Health is that of the first engine.
+// Health returns the health of the first engine.
 func (u *Union) Health() Health { return u.own.Health() }
 
 // Doubts is Engine.Doubts of the first engine.
 func (u *Union) Doubts(id probe.ID) bool { return u.own.Doubts(id) }
 
-// Stats are those of the first engine.
+// Stats returns the statistics of the first engine.
 func (u *Union) Stats() Stats { return u.own.Stats() }
 
-// Records are those of the first engine.
+// Records returns the Records of the first engine.
 func (u *Union) Records() Records { return u.own.Records() }

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// A target that moves is in both engines of a Union: the one that gets it may have its verdicts before its instance, and the
-// one that loses it has its instance after its probes.
+// A moving target is in both engines of a Union: the receiving engine may have its verdicts before its instance, and the other
+// engine has its instance longer than its probes.
 func TestATargetThatMovesHasVerdictsInOneEngineOfAUnion(t *testing.T) {
 	running := probe.Instance{Phase: probe.Running}
 	for name, of := range map[string]struct {
@@ -28,7 +28,7 @@ func TestATargetThatMovesHasVerdictsInOneEngineOfAUnion(t *testing.T) {
 	}
 }
 
-// Changes of one engine do not keep a slow reader from those of the other, and each change wakes a reader.
+// Changes in one engine do not keep a slow reader from those in the other, and each change wakes a reader.
 func TestASubscriptionToAUnionHasTheChangesOfBothEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, others := New(Config{NoIsolationCheck: true}), New(Config{NoIsolationCheck: true})
@@ -59,7 +59,7 @@ func TestASubscriptionToAUnionHasTheChangesOfBothEngines(t *testing.T) {
 				t.Errorf("got %v, %v; want %s or the other one", st.ID, err, want)
 			}
 		}
-		add(own, "b") // it moves
+		add(own, "b") // the target moves
 		if _, err := others.Change(Change{Remove: []probe.ID{{Target: "b", Kind: probe.Readiness}}}); err != nil {
 			t.Fatal(err)
 		}

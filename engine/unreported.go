@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// reportGrace is how long after the start of Run a target may have probes without a reported instance
-	// before the engine warns about it.
+	// reportGrace is how long after the start of Run a target may have probes without a reported instance before the engine warns
+	// about it.
 	reportGrace = 10 * time.Second
 
-	// maxUnreportedNames bounds the names in the warning.
+	// maxUnreportedNames is the maximum number of names in the warning.
 	maxUnreportedNames = 3
 )
 
-// warnOfUnreported warns once about the targets that have probes, and whose instances nobody has reported.
+// warnOfUnreported logs one warning about the targets that have probes but no reported instance.
 func (r *registry) warnOfUnreported(ctx context.Context, log *slog.Logger) {
 	select {
 	case <-ctx.Done():

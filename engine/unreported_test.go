@@ -13,8 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// warned returns a Config whose log is kept, and a function that returns the lines
-// about targets without an instance.
+// warned returns a Config that records the log, and a function that returns the lines about targets without an instance.
 func warned() (engine.Config, func() []string) {
 	var text testsync.Buffer
 	c := engine.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}

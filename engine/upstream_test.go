@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The tests in this file have the cases of upstream's tests that need a worker which
-// runs, and of its cache of results; tests/upstream.md sets both side by side.
+// This file covers the cases of upstream's tests that need a running worker or its cache of results; tests/upstream.md has both
+// side by side.
 
-// each is a probe of a kind, each second, that one attempt decides.
+// each returns a probe that makes an attempt each second, and which one attempt decides.
 func each(h probe.Handler) probe.Probe {
 	p := with(h)
 	p.Rule = probe.Rule{Period: time.Second, FailureThreshold: 1}
@@ -29,7 +29,7 @@ func TestUpstreamCleanUp(t *testing.T) {
 				pass(time.Second)
 				want(t, e, id, probe.Passing)
 				gauge, _ := e.Watch(id)
-				for range 10 { // as often as one likes
+				for range 10 { // at any rate
 					apply(t, e, nil)
 				}
 				if st, ok := e.Status(id); ok || gauge.Verdict() != probe.Undecided {
@@ -90,7 +90,7 @@ func TestUpstreamUpdates(t *testing.T) {
 	})
 }
 
-// expectNoUpdate checks that nothing waits for a subscriber.
+// expectNoUpdate checks that no change is pending for a subscriber.
 func expectNoUpdate(t *testing.T, step string, sub *engine.Subscription) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)

@@ -12,44 +12,45 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Limits of the states that an Engine remembers.
+// Limits on the states that an Engine records.
 const (
-	day          = int64(24 * 60 * 60) // seconds for which spans are remembered
-	week         = 7 * day             // seconds for which hours are remembered
+	day          = int64(24 * 60 * 60) // seconds for which spans are kept
+	week         = 7 * day             // seconds for which hours are kept
 	hour         = int64(60 * 60)
-	maxSpans     = 512      // bytes of the spans of one target, of about three bytes each; the oldest are forgotten
-	maxGaps      = 64       // beyond them, the oldest two become one
-	maxUptimes   = 32 << 20 // bytes of all targets, beyond which those of some target are forgotten
-	uptimeBytes  = 200      // of a target, beside its name, spans and hours
+	maxSpans     = 512      // bytes for the spans of one target, about three each; the oldest are discarded
+	maxGaps      = 64       // above it, the oldest two are merged
+	maxUptimes   = 32 << 20 // bytes for all targets; above it, those of arbitrary targets are discarded
+	uptimeBytes  = 200      // for one target, in addition to its name, spans and hours
 	stateBits    = 5        // of the state in a span
-	resumeWithin = 600      // seconds after RestoreUptimes in which a target goes on; later, another engine had it meanwhile
+	resumeWithin = 600      // seconds after RestoreUptimes in which a target resumes; later, another engine had it
 )
 
-// Uptime is what is known of the states of a target in the last 24 hours and the last 7 days. States count as up (ready,
-// degraded, completed), as down (those in trouble but degraded and blind, restarting, damped), or not at all: what is unknown, paused, stopped or starting.
+// Uptime has the states of a target in the last 24 hours, and its availability. States count as up (ready, degraded, completed),
+// as down (states of trouble except degraded and blind; restarting, damped), or not at all (absent, blind, unreachable, paused,
+// stopped, starting, and unknown times).
 type Uptime struct {
 	From, To  time.Time    // the last 24 hours
-	Spans     []Span       // from From to To, without holes
-	Day, Week Availability // of the last 24 hours, and of the last 7 days in whole hours
+	Spans     []Span       // from From to To, without gaps
+	Day, Week Availability // in the last 24 hours, and in the last 7 days in whole hours
 }
 
-// Span is a time in which the state of a target was one and the same.
+// Span is a period in which the state of a target did not change.
 type Span struct {
 	From    time.Time
 	State   probe.TargetState
-	Unknown bool // no engine watched the target, or what it saw was forgotten
+	Unknown bool // no engine watched the target, or the state was discarded
 }
 
-// Availability says for how long a target was up and down.
+// Availability has the times for which a target was up and down.
 type Availability struct{ Up, Down time.Duration }
 
-// Ratio returns the share of the time that counts in which the target was up, and false if no time counts.
+// Ratio returns the share of the counted time in which the target was up, and false if no time counts.
 func (a Availability) Ratio() (float64, bool) {
 	all := a.Up + a.Down
 	return float64(a.Up) / float64(max(1, all)), all > 0
 }
 
-// weight says how a state counts.
+// weight determines how a state counts.
 type weight uint8
 
 const (
@@ -68,29 +69,29 @@ func weightOf(s probe.TargetState) weight {
 	return weightless
 }
 
-// gap is a time in seconds since 1970, in which no engine ran.
+// gap is a period in which no engine ran, in seconds since 1970.
 type gap struct{ From, To int64 }
 
-// uptime has the spans of one target. Times are seconds since 1970.
+// uptime has the spans of one target. Times are in seconds since 1970.
 type uptime struct {
-	Began int64             `json:"began"`  // since when its states are known
+	Began int64             `json:"began"`  // since when the states are known
 	First int64             `json:"first"`  // when the first of Spans began
-	Spans []byte            `json:"states"` // each span that has ended, the oldest first, as a varint: seconds<<stateBits | state
+	Spans []byte            `json:"states"` // each finished span, the oldest first, as a varint: seconds<<stateBits | state
 	Since int64             `json:"since"`  // when the last of Spans ended
 	State probe.TargetState `json:"state"`  // since then
-	Hours [][3]int64        `json:"hours"`  // those in which not all of the time was up: hours since 1970, seconds down, seconds that do not count
+	Hours [][3]int64        `json:"hours"`  // not entirely up: hours since 1970, seconds down, seconds uncounted
 
-	counted  int   // of uptimes.size
-	restored int64 // when it was, until the target is reported; 0 if it was not
+	counted  int   // bytes included in uptimes.size
+	restored int64 // when it was restored, until the target is reported; 0 if it was not restored
 }
 
-// uptimes has the spans of all targets. A target whose state has been good since it started takes no memory.
+// uptimes has the spans of all targets. A target that has been in a good state since its start takes no memory.
 type uptimes struct {
 	uptimeMu sync.Mutex // guards all below
 	targets  map[string]*uptime
-	size     int   // bytes of all targets, about
+	size     int   // approximate bytes for all targets
 	gaps     []gap // sorted
-	resumed  int64 // Clock.Resumed when a gap was noticed last
+	resumed  int64 // Clock.Resumed when the last gap was noticed
 	slept    time.Duration
 }
 
@@ -104,7 +105,7 @@ func (all *uptimes) noticeSuspension(c *clock.Clock) {
 	}
 }
 
-// addGap adds a gap after all others. It needs uptimeMu.
+// addGap adds a gap that ends after all others. It needs uptimeMu.
 func (all *uptimes) addGap(g gap) {
 	if g.To <= g.From {
 		return
@@ -116,11 +117,11 @@ func (all *uptimes) addGap(g gap) {
 	}
 }
 
-// change notes that the state of a target becomes another one, and reports whether it is remembered. Since is when the one before
-// began; of a target that is new it is 0. It needs uptimeMu.
+// change records a change of a target's state, and reports whether it was stored. since is when the previous state began, or 0
+// for a new target. It needs uptimeMu.
 func (all *uptimes) change(name string, since int64, before, after probe.TargetState, now int64) bool {
 	t := all.targets[name]
-	if t != nil && since == 0 && (t.restored == 0 || now-t.restored > resumeWithin) { // of a target that was removed, or had another engine
+	if t != nil && since == 0 && (t.restored == 0 || now-t.restored > resumeWithin) { // the target was removed, or was elsewhere
 		all.size -= t.counted
 		delete(all.targets, name)
 		t = nil
@@ -131,7 +132,7 @@ func (all *uptimes) change(name string, since int64, before, after probe.TargetS
 	isUsual := (before == probe.StateAbsent || before == probe.StateStarting) && weightOf(after) != weightDown
 	switch {
 	case t == nil && isUsual, t != nil && t.State == after:
-		return false // the latter goes on since an earlier engine
+		return false // the latter continues the state from an earlier engine
 	case t == nil && since == 0:
 		t = &uptime{Began: now, First: now, Since: now, State: after}
 	case t == nil:
@@ -142,7 +143,7 @@ func (all *uptimes) change(name string, since int64, before, after probe.TargetS
 	return true
 }
 
-// put sets the spans of a target, and forgets those of others beyond the limit. It needs uptimeMu.
+// put sets the spans of a target, and discards those of other targets beyond the limit. It needs uptimeMu.
 func (all *uptimes) put(name string, t *uptime) {
 	all.targets[name] = t
 	all.size -= t.counted
@@ -163,7 +164,7 @@ func (t *uptime) size(name string) int {
 	return uptimeBytes + len(name) + cap(t.Spans) + 24*cap(t.Hours)
 }
 
-// end ends the last span, and forgets those before the last 24 hours.
+// end ends the current span, and discards the spans before the last 24 hours.
 func (t *uptime) end(after probe.TargetState, now int64, gaps []gap) {
 	if now = max(now, t.Since); now > t.Since {
 		t.count(t.State, t.Since, now, gaps)
@@ -181,7 +182,7 @@ func (t *uptime) end(after probe.TargetState, now int64, gaps []gap) {
 	t.Hours = slices.DeleteFunc(t.Hours, func(h [3]int64) bool { return h[0] < (now-week)/hour })
 }
 
-// count adds a span to the hours. Gaps do not count.
+// count adds a span to the hours, without its gaps.
 func (t *uptime) count(state probe.TargetState, from, to int64, gaps []gap) {
 	w := weightOf(state)
 	if w == weightUp {
@@ -203,7 +204,7 @@ func (t *uptime) count(state probe.TargetState, from, to int64, gaps []gap) {
 	}
 }
 
-// overlap returns how many seconds of a time are in gaps.
+// overlap returns how many seconds of a period are in gaps.
 func overlap(gaps []gap, from, to int64) (n int64) {
 	for _, g := range gaps {
 		n += max(0, min(to, g.To)-max(from, g.From))
@@ -211,7 +212,7 @@ func overlap(gaps []gap, from, to int64) (n int64) {
 	return n
 }
 
-// each calls f for each span, the oldest first, also for that which has not ended, of at most 24 hours before now.
+// each calls f for each span in the 24 hours before now, the oldest first, including the current one.
 func (t *uptime) each(now int64, f func(state probe.TargetState, from, to int64)) {
 	from := t.First
 	for rest := t.Spans; len(rest) > 0; {
@@ -224,7 +225,7 @@ func (t *uptime) each(now int64, f func(state probe.TargetState, from, to int64)
 	f(t.State, max(t.Since, now-day), max(t.Since, now))
 }
 
-// shown returns what is known of the states until now.
+// shown returns the Uptime at the time now.
 func (t *uptime) shown(now int64, gaps []gap) Uptime {
 	shown := Uptime{From: time.Unix(now-day, 0), To: time.Unix(now, 0)}
 	add := func(from int64, s Span) {
@@ -273,7 +274,7 @@ func (t *uptime) shown(now int64, gaps []gap) Uptime {
 	return shown
 }
 
-// check returns an error if t cannot be that of a target.
+// check returns an error if t is inconsistent.
 func (t *uptime) check() error {
 	at := t.First
 	for rest := t.Spans; len(rest) > 0; {
@@ -294,7 +295,7 @@ func (t *uptime) check() error {
 	return nil
 }
 
-// recordState notes that the state of a target becomes another one. Since is when that began if an earlier engine knew the target.
+// recordState records a change of a target's state. since is when the new state began, if an earlier engine knew the target.
 func (m *summaries) recordState(t *target, before, after probe.TargetState, since time.Time, now int64) {
 	at := seconds(now)
 	m.uptimes.uptimeMu.Lock()
@@ -309,7 +310,7 @@ func (m *summaries) recordState(t *target, before, after probe.TargetState, sinc
 	}
 }
 
-// Uptime returns what is known of the states of a target, and whether there is such a target. It never waits for the scheduler.
+// Uptime returns the uptime of a target, and whether the target exists. It never waits for the scheduler.
 func (r Records) Uptime(target string) (Uptime, bool) {
 	all, c := &r.engine.scheduler.summaries.uptimes, r.engine.scheduler.clock
 	st, ok := r.engine.Target(target)
@@ -331,7 +332,7 @@ func (r Records) Uptime(target string) (Uptime, bool) {
 	return t.shown(now, all.gaps), true
 }
 
-// Uptimes returns the targets whose states were not good since they started, in no order.
+// Uptimes returns the targets that were not always in a good state since their start, in no particular order.
 func (r Records) Uptimes() (names []string) {
 	all := &r.engine.scheduler.summaries.uptimes
 	all.uptimeMu.Lock()
@@ -339,7 +340,7 @@ func (r Records) Uptimes() (names []string) {
 	for name, t := range all.targets {
 		if weightOf(t.State) != weightDown && t.Since < seconds(r.engine.scheduler.clock.Now())-week {
 			all.size -= t.counted
-			delete(all.targets, name) // its state has been good for so long that it says all
+			delete(all.targets, name) // its state has been good for so long that no record is necessary
 			continue
 		}
 		names = append(names, name)
@@ -347,7 +348,7 @@ func (r Records) Uptimes() (names []string) {
 	return names
 }
 
-// SavedUptime returns what the next engine needs for Uptime, to be written as JSON, and false if that is nothing.
+// SavedUptime returns the data that the next engine needs for Uptime, to be encoded as JSON, and false if there is none.
 func (r Records) SavedUptime(target string) (any, bool) {
 	all := &r.engine.scheduler.summaries.uptimes
 	all.uptimeMu.Lock()
@@ -361,7 +362,7 @@ func (r Records) SavedUptime(target string) (any, bool) {
 	return saved, true
 }
 
-// Gaps returns when no engine ran, in seconds since 1970, to be written as JSON.
+// Gaps returns the periods in which no engine ran, in seconds since 1970, to be encoded as JSON.
 func (r Records) Gaps() [][2]int64 {
 	all := &r.engine.scheduler.summaries.uptimes
 	all.uptimeMu.Lock()
@@ -373,9 +374,10 @@ func (r Records) Gaps() [][2]int64 {
 	return gaps
 }
 
-// RestoreUptimes gives an engine what an earlier one has remembered: what SavedUptime returned, as JSON that unmarshal reads, by
-// target, and Gaps. That engine stopped at a time; if it is zero, when a state changed last. Shift is by how much the wall clock was
-// set since then. Call it before Run and before targets are reported. The errors are about targets that were left out.
+// RestoreUptimes restores the uptimes of an earlier engine: saved has, for each target, a function that unmarshals the JSON of
+// SavedUptime, and gaps is the result of Gaps. stopped is when that engine stopped; if it is zero, the time of the last state
+// change is used. shift is how far the wall clock was set forward since then. Call it before Run and before targets are reported.
+// The errors concern targets that were skipped.
 func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2]int64, stopped time.Time, shift time.Duration) error {
 	all, by := &r.engine.scheduler.summaries.uptimes, int64(shift/time.Second)
 	all.uptimeMu.Lock()
@@ -385,7 +387,7 @@ func (r Records) RestoreUptimes(saved map[string]func(into any) error, gaps [][2
 	for name, unmarshal := range saved {
 		t := new(uptime)
 		err := unmarshal(t)
-		if t.Spans == nil { // or an earlier release wrote them, in another form
+		if t.Spans == nil { // an earlier release, with another format, may have written them
 			t.First = t.Since
 		}
 		if err = errors.Join(err, t.check()); err != nil {

@@ -29,7 +29,7 @@ func spans(t *testing.T, e *engine.Engine) string {
 	return strings.Join(all, ", ")
 }
 
-// heir returns an engine that goes on with what one has remembered, as the state file does.
+// heir returns an engine that resumes from the records of another one, as by means of the state file.
 func heir(t *testing.T, e *engine.Engine, stopped time.Time) *engine.Engine {
 	t.Helper()
 	next, saved := engine.New(engine.Config{}), map[string]func(any) error{}
@@ -86,7 +86,7 @@ func TestUptimeShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
 	})
 }
 
-// While a target is not there, another engine may have it: what it was then is not known.
+// While a target is absent, another engine may have it, and its state in that time is not known.
 func TestUptimeOfATargetThatComesBackBeginsAnew(t *testing.T) {
 	ready := says(probe.Success)
 	set := probe.Set{readiness: with(ready)}
@@ -113,7 +113,7 @@ func TestUptimeOfATargetThatComesBackBeginsAnew(t *testing.T) {
 	})
 }
 
-// A target that flaps all the time has bounded memory, and what was forgotten is unknown.
+// A target that flaps all the time takes bounded memory, and discarded states are unknown.
 func TestUptimeOfATargetThatFlapsIsBounded(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		h := says(probe.Success)

@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// claimant returns a result, just before the end of the timeout that it is given.
+// claimant is a handler that returns a result just before its timeout expires.
 type claimant struct {
 	result   probe.Result
-	timeouts []time.Duration // of its calls
+	timeouts []time.Duration // timeouts of its calls
 }
 
 func (x *claimant) Probe(ctx context.Context, _ probe.Target) probe.Result {
@@ -27,8 +27,8 @@ func (x *claimant) Probe(ctx context.Context, _ probe.Target) probe.Result {
 	return r
 }
 
-// A handler may be wrong about the machine, or its own commands take what they lack: then
-// nothing else would ever count, and a degraded engine restarts nothing.
+// A handler may be wrong about the machine, or its own commands may use up the resources that they lack. Without a limit, its
+// failures would never count, and a degraded engine restarts nothing.
 func TestEightFailuresInARowAreWaived(t *testing.T) {
 	const period = 20 * time.Second
 	denied, lost := probe.Fail(probe.ReasonExecExit, ""), probe.Fail(probe.ReasonExecTimeout, "")
@@ -73,7 +73,7 @@ func TestEightFailuresInARowAreWaived(t *testing.T) {
 	}
 }
 
-// A target that takes the machine's processes fails as soon as its threshold says.
+// A target that uses up the machine's processes fails as soon as its threshold is reached.
 func TestEachFailureAfterTheWaivedOnesCounts(t *testing.T) {
 	denied, lost := probe.Fail(probe.ReasonExecExit, ""), probe.Fail(probe.ReasonExecTimeout, "")
 	denied.Denied, lost.Lost = true, 1
@@ -88,7 +88,7 @@ func TestEachFailureAfterTheWaivedOnesCounts(t *testing.T) {
 				awaitAttempts(t, e, 1)
 				x.result = result
 				awaitAttempts(t, e, 9)
-				x.result = probe.Broken(probe.ReasonStopped, "") // says nothing, and changes nothing
+				x.result = probe.Broken(probe.ReasonStopped, "") // no evidence: no effect
 				awaitAttempts(t, e, 10)
 				x.result = result
 				awaitAttempts(t, e, 12)
@@ -111,7 +111,7 @@ func TestEachFailureAfterTheWaivedOnesCounts(t *testing.T) {
 	}
 }
 
-// The first command that runs again after a shortage is not the one that pays for it.
+// The first command that runs again after a shortage does not fail because of it.
 func TestCommandsThatCouldNotStartAreNotWaivedFailures(t *testing.T) {
 	denied := probe.Fail(probe.ReasonExecExit, "")
 	denied.Denied = true
@@ -144,7 +144,7 @@ func TestCommandsThatCouldNotStartAreNotWaivedFailures(t *testing.T) {
 	}
 }
 
-// awaitAttempts waits until so many attempts have ended.
+// awaitAttempts waits until n attempts have finished.
 func awaitAttempts(t *testing.T, e *engine.Engine, n uint64) {
 	t.Helper()
 	for range 1000 {

@@ -14,7 +14,7 @@ import (
 type waking struct {
 	*script
 	wake  func()
-	eager bool // wakes it in each attempt
+	eager bool // requests another attempt in each attempt
 }
 
 func (w *waking) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
@@ -42,7 +42,7 @@ func TestAWakingHandlerCanAskForAnAttempt(t *testing.T) {
 			t.Errorf("the offset moved from %v to %v", regular, next)
 		}
 		apply(t, e, probe.Set{})
-		h.wake() // it is gone: nothing happens
+		h.wake() // the probe was removed: no effect
 		pass(time.Minute)
 		if got := len(h.attempts()); got != before+1 {
 			t.Errorf("%d attempts, want none after the probe is gone", got-before-1)

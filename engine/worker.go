@@ -6,21 +6,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// workers are the goroutines that make the attempts of handlers that may block. The
-// loop owns them: it starts each with one attempt, and waits for all when Run ends.
+// workers are the goroutines that make the attempts of handlers that may block. The loop owns them: it starts each with one
+// attempt, and waits for all of them when Run ends.
 type workers struct {
 	scheduler *scheduler
 	running   sync.WaitGroup
 }
 
-// start makes an attempt on a goroutine of its own.
+// start makes an attempt on a new goroutine.
 func (w *workers) start(a *attempt) { w.running.Go(func() { w.run(a) }) }
 
-// run makes an attempt, and then others for as long as there are some that wait for
-// a worker.
+// run makes an attempt, and then further ones as long as attempts wait for a worker.
 func (w *workers) run(a *attempt) {
 	defer func() {
-		if a != nil { // its handler has ended this goroutine
+		if a != nil { // its handler has terminated this goroutine
 			w.replace(a)
 		}
 	}()
@@ -31,8 +30,8 @@ func (w *workers) run(a *attempt) {
 	}
 }
 
-// replace completes an attempt whose handler has called runtime.Goexit, as a test does
-// that fails in its handler. Another goroutine goes on with the attempts that wait.
+// replace completes an attempt whose handler called runtime.Goexit, for example when a test fails inside its handler. A new
+// goroutine continues with the waiting attempts.
 func (w *workers) replace(a *attempt) {
 	a.cancel()
 	res := probe.Broken(reasonPanic, "handler called runtime.Goexit")

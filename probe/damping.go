@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// FlapPenalty is what each flap adds to the penalty of a target: it was ready, and no longer is. The
-// limits of a Damping are in the same unit, in which those of routers are.
+// FlapPenalty is added to the penalty of a target each time the target flaps, that is, ceases to be ready. Damping.Suppress and
+// Damping.Reuse are in the same unit, which routers also use.
 const FlapPenalty = 1000
 
-// Damping says when a target that flaps is damped, by the method that RFC 2439 has for routes: each flap
-// adds FlapPenalty to a penalty, which decays, to half of it in each HalfLife. The target is damped once
-// the penalty is greater than Suppress, until it has decayed to Reuse. The zero Damping damps nothing;
-// else the zero value of a field means its default.
+// Damping configures flap damping for a target, by the method of RFC 2439 for routes. Each flap adds FlapPenalty to a penalty
+// that decays by half every HalfLife. The target is damped from when the penalty exceeds Suppress until it has decayed to Reuse.
+// The zero Damping disables damping; otherwise a zero field means its default.
 //
 // The hcl tags name the arguments of the damping block of a target.
 type Damping struct {
@@ -24,7 +23,7 @@ type Damping struct {
 	Max      time.Duration `hcl:"max,optional,nonzero" doc:"how long the target stays damped after its last flap, at most: the penalty is never greater than what decays to reuse in that time" default:"60m" min:"1s" max:"168h"`
 }
 
-// Defaults and bounds of a Damping. The defaults are those of most routers.
+// Defaults and bounds of a Damping. Most routers have the same defaults.
 const (
 	defaultHalfLife  = 15 * time.Minute
 	defaultSuppress  = 2000
@@ -46,13 +45,12 @@ func (d Damping) WithDefaults() Damping {
 	return d
 }
 
-// Ceiling returns the greatest penalty: what decays to Reuse in Max. It may be infinite.
+// Ceiling returns the maximum penalty: the one that decays to Reuse in Max. It may be infinite.
 func (d Damping) Ceiling() float64 {
 	return float64(d.Reuse) * math.Exp2(float64(d.Max)/float64(d.HalfLife))
 }
 
-// Check returns what is wrong with a Damping whose defaults are set: FieldErrors with every wrong
-// field under its HCL name, or nil.
+// Check validates a Damping whose defaults are set. It returns FieldErrors with every invalid field under its HCL name, or nil.
 func (d Damping) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, is, most time.Duration) {
@@ -83,7 +81,7 @@ func (d Damping) Check() error {
 	return wrong.Err()
 }
 
-// DecayTime returns how long a penalty takes to decay to a smaller one, which is greater than 0.
+// DecayTime returns the time in which a penalty decays from from to to, which must be greater than 0.
 func (d Damping) DecayTime(from, to float64) time.Duration {
 	return time.Duration(math.Ceil(float64(d.HalfLife) * math.Log2(from/to)))
 }

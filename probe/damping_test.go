@@ -29,7 +29,7 @@ func TestDampingDefaultsAreThoseOfRouters(t *testing.T) {
 func TestDampingIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		d    probe.Damping
-		want string // in the error; "" for none
+		want string // in the error; "" for no error
 	}{
 		{probe.Damping{}, ""},
 		{probe.Damping{HalfLife: time.Second, Max: 7 * 24 * time.Hour, Suppress: 100_000, Reuse: 1}, ""},
@@ -42,7 +42,7 @@ func TestDampingIsChecked(t *testing.T) {
 		{probe.Damping{Suppress: 2, Reuse: 1}, ""},
 		{probe.Damping{Suppress: 750}, "reuse is 750; it must be less than suppress, which is 750"},
 		{probe.Damping{Max: 15 * time.Minute}, "max is 15m0s, with which the target is never damped: the penalty cannot exceed 1500, and suppress is 2000; write more than 21m14s"},
-		{probe.Damping{HalfLife: time.Second, Max: time.Second}, "write more than 2s"}, // it takes 1.42 s
+		{probe.Damping{HalfLife: time.Second, Max: time.Second}, "write more than 2s"}, // the decay takes 1.42 s
 		{probe.Damping{Suppress: 3000, Max: 30 * time.Minute}, "the penalty cannot exceed 3000, and suppress is 3000"},
 		{probe.Damping{Suppress: 2999, Max: 30 * time.Minute}, ""},
 	} {

@@ -5,17 +5,16 @@ import (
 	"unique"
 )
 
-// Facts are what an attempt over the network has learned about the peer, beside the outcome. The
-// engine keeps them with the Result; a Trace has more, for one attempt.
-// A fact that was not learned is zero.
+// Facts are details about the peer that an attempt over the network learned in addition to its outcome. The engine keeps them
+// with the Result; a Trace has more details, but for one attempt only. A fact that was not learned is zero.
 type Facts struct {
-	Peer      netip.Addr // that the host's name was resolved to, of the last connection; not if an address is configured
+	Peer      netip.Addr // address of the last connection, if a host name was resolved; not set if an address is configured
 	Protocol  string     // of the response: "HTTP/1.0", "HTTP/1.1" or "HTTP/2.0"
-	TLS       uint16     // version of TLS, as in package crypto/tls
-	Redirects uint8      // how many redirects were followed
+	TLS       uint16     // TLS version, as in package crypto/tls
+	Redirects uint8      // number of redirects that were followed
 }
 
-// Facts returns the facts of the attempt, besides HTTPStatus and CertificateExpiry.
+// Facts returns the facts of the attempt except HTTPStatus and CertificateExpiry, which are fields of r.
 func (r *Result) Facts() Facts {
 	if r.facts == (unique.Handle[Facts]{}) {
 		return Facts{}

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// FieldError says which field of a configuration is wrong, and how. Package
-// config turns it into a diagnostic that points at the field in the file.
+// FieldError describes an invalid field of a configuration. Package config turns it into a diagnostic that points at the field in
+// the file.
 type FieldError struct {
 	Field   string // its HCL name: "failure_threshold", "tls.ca_file"
 	Problem string // completes a sentence that starts with the field's name: "must be 1 or more"
-	Hint    string // what to do about it; may be empty
+	Hint    string // remedy; may be empty
 
-	// Plain says that neither Problem nor Hint has a part of the value: they are shown even if that is sensitive.
+	// Plain reports that Problem and Hint contain no part of the value, so they may be shown even if the value is sensitive.
 	Plain bool
 }
 
@@ -29,7 +29,7 @@ func (e *FieldError) Error() string {
 	return e.Field + " " + e.Problem + "; " + e.Hint
 }
 
-// FieldErrors collects every wrong field of a configuration.
+// FieldErrors collects all invalid fields of a configuration.
 type FieldErrors []*FieldError
 
 // Add adds an error. The problem is formatted as by fmt.Sprintf.
@@ -54,7 +54,7 @@ func (e FieldErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns each error on its own, for errors.Is and errors.As.
+// Unwrap returns the individual errors, for errors.Is and errors.As.
 func (e FieldErrors) Unwrap() []error {
 	out := make([]error, len(e))
 	for i, one := range e {

@@ -15,15 +15,14 @@ const (
 	maxLabelValue = 256 // bytes
 )
 
-// reservedLabels are names that labels of targets cannot have, and why.
+// reservedLabels maps each label name that targets must not use to the reason.
 var reservedLabels = map[string]string{
 	"target":   "metrics have the target's name in it",
 	"instance": "Prometheus replaces it at each scrape",
 	"job":      "Prometheus replaces it at each scrape",
 }
 
-// CheckLabels returns a FieldError for the field "labels" that says what is wrong with
-// the labels of a target, or nil.
+// CheckLabels validates the labels of a target. It returns a FieldError for the field "labels", or nil.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return FieldErrorf("labels", "has %d names, at most %d are allowed", len(labels), MaxLabels)
@@ -36,9 +35,8 @@ func CheckLabels(labels map[string]string) error {
 	return nil
 }
 
-// CheckLabel is CheckLabels for one label. A name is one that Prometheus allows for
-// labels, so that it is the same everywhere: a letter or underscore, then letters, digits
-// and underscores.
+// CheckLabel validates one label as CheckLabels does. A name must be a valid Prometheus label name, so that it is the same
+// everywhere: a letter or underscore, then letters, digits and underscores.
 func CheckLabel(name, value string) error {
 	wrong := func(hint, problem string, a ...any) error {
 		return &FieldError{Field: "labels", Problem: fmt.Sprintf(problem, a...), Hint: hint}
@@ -73,7 +71,7 @@ func isLabelName(s string) bool {
 	return s != ""
 }
 
-// labelNameFor returns an allowed name for one that is not.
+// labelNameFor returns a valid label name similar to the invalid name s.
 func labelNameFor(s string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && isLabelName("_"+string(r)) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// names are the texts of an enumeration, by value.
+// names holds the texts of an enumeration, indexed by value.
 type names[T ~uint8] []string
 
 func (n names[T]) text(v T) string {
@@ -15,7 +15,7 @@ func (n names[T]) text(v T) string {
 	return fmt.Sprintf("invalid(%d)", uint8(v))
 }
 
-// parse sets a value by its text. The error is a FieldError for the field.
+// parse sets *to to the value with the text b. The error is a FieldError for field.
 func (n names[T]) parse(to *T, field string, b []byte) error {
 	for v, name := range n {
 		if name != "" && name == string(b) {

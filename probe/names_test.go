@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// enumeration is what all enumerations of the package have.
+// enumeration is the interface of all enumerations of the package.
 type enumeration interface {
 	~uint8
 	fmt.Stringer
 	encoding.TextMarshaler
 }
 
-// reader is the pointer to an enumeration.
+// reader is the interface of a pointer to an enumeration.
 type reader[T any] interface {
 	*T
 	encoding.TextUnmarshaler
@@ -34,7 +34,7 @@ func TestEveryNameIsReadBack(t *testing.T) {
 	readBack(t, "compatibility", probe.Mended, "none", "kubelet")
 }
 
-// readBack holds an enumeration to its names, which begin at first.
+// readBack checks the names of an enumeration, whose values begin at first.
 func readBack[T enumeration, P reader[T]](t *testing.T, field string, first T, want ...string) {
 	t.Helper()
 	for i, name := range want {
@@ -54,7 +54,7 @@ func readBack[T enumeration, P reader[T]](t *testing.T, field string, first T, w
 	refuses[T, P](t, field, want)
 }
 
-// refuses holds an enumeration to refusing what is not one of its names.
+// refuses checks that an enumeration rejects all texts except its names.
 func refuses[T enumeration, P reader[T]](t *testing.T, field string, names []string) {
 	t.Helper()
 	for _, text := range []string{"", "Success", "failing ", "invalid(9)", "\x00"} {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Network says from which network of this machine a target is probed. The handlers tcp, http and icmp and all plugins obey it; exec
-// does not. The zero value is the network of the engine. Names are always looked up in the network of the engine.
+// Network selects the network of this machine from which a target is probed. The tcp, http and icmp handlers and all plugins use
+// it; exec does not. The zero value is the engine's own network. Names are always resolved in the engine's network.
 //
 // The hcl tags name the arguments of the network block of a target.
 type Network struct {
@@ -18,15 +18,15 @@ type Network struct {
 	Source    string `json:"source,omitempty" hcl:"source,optional" doc:"IP address of the namespace to connect from. The source_address of a handler takes precedence" default:"the system chooses"`
 }
 
-// NamespaceDir is where ip netns keeps network namespaces by their names.
+// NamespaceDir is the directory in which ip netns keeps named network namespaces.
 const NamespaceDir = "/run/netns"
 
 const maxInterface = 15 // bytes: IFNAMSIZ of Linux, with a zero byte
 
-// WithDefaults returns n: the zero values are the defaults.
+// WithDefaults returns n, since the zero values are the defaults.
 func (n Network) WithDefaults() Network { return n }
 
-// Check returns a *FieldError for each field that no system can use, such as "namespace".
+// Check returns FieldErrors for the fields, such as "namespace", that are invalid on every system, or on this one.
 func (n Network) Check() error {
 	var wrong FieldErrors
 	isPath := strings.HasPrefix(n.Namespace, "/")
@@ -48,7 +48,7 @@ func (n Network) Check() error {
 	return wrong.Err()
 }
 
-// Path returns the path of the namespace; "" for that of the engine.
+// Path returns the path of the namespace, or "" for that of the engine.
 func (n Network) Path() string {
 	if n.Namespace == "" || filepath.IsAbs(n.Namespace) {
 		return n.Namespace
@@ -56,7 +56,7 @@ func (n Network) Path() string {
 	return filepath.Join(NamespaceDir, n.Namespace)
 }
 
-// SourceAddr returns Source; it is not valid if the system chooses the address. N may be nil.
+// SourceAddr returns Source. It is invalid if the system chooses the address. n may be nil.
 func (n *Network) SourceAddr() netip.Addr {
 	if n == nil || n.Source == "" {
 		return netip.Addr{}
@@ -68,7 +68,7 @@ func (n *Network) SourceAddr() netip.Addr {
 // SameNetwork reports whether two targets are probed from the same network.
 func (t Target) SameNetwork(u Target) bool { return t.Network.value() == u.Network.value() }
 
-// value returns what n points to; the zero value for nil.
+// value returns *n, or the zero value if n is nil.
 func (n *Network) value() Network {
 	if n == nil {
 		return Network{}

@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// OutcomeRun is a number of attempts in a row with the same outcome.
+// OutcomeRun is a run of consecutive attempts with the same outcome.
 type OutcomeRun struct {
 	Outcome  Outcome
 	Attempts uint64 // from 1 to math.MaxInt32
 }
 
-// outcomeLetters are the letters of outcomes, by outcome.
+// outcomeLetters has the letter of each outcome, indexed by outcome.
 const outcomeLetters = "USWF"
 
-// FormatOutcomes returns outcomes as words, as ParseOutcomes reads them: "S1440 F2 S10". An outcome that does
-// not exist is written as unknown.
+// FormatOutcomes formats runs in the form that ParseOutcomes reads: "S1440 F2 S10". An invalid outcome is written as unknown.
 func FormatOutcomes(runs []OutcomeRun) string {
 	var b []byte
 	for i, run := range runs {
@@ -32,9 +31,9 @@ func FormatOutcomes(runs []OutcomeRun) string {
 	return string(b)
 }
 
-// ParseOutcomes reads outcomes, each as a letter: S for success, W warning, F failure, U unknown. A
-// number after a letter says how many times it stands: S3 is SSS. White space has no meaning, and a
-// comment goes from # to the end of the line. Two runs in a row never have the same outcome.
+// ParseOutcomes parses outcomes, each written as a letter: S for success, W warning, F failure, U unknown. A number after a
+// letter is a repeat count: S3 is SSS. White space is ignored, and # starts a comment that extends to the end of the line.
+// Adjacent runs in the result have different outcomes.
 func ParseOutcomes(text string) (runs []OutcomeRun, err error) {
 	for text != "" {
 		letter := text[0]
@@ -60,7 +59,7 @@ func ParseOutcomes(text string) (runs []OutcomeRun, err error) {
 	return runs, nil
 }
 
-// AppendOutcomes appends a run to others, of which it may make the last one longer.
+// AppendOutcomes appends run to runs, or extends the last run if it has the same outcome.
 func AppendOutcomes(runs []OutcomeRun, run OutcomeRun) []OutcomeRun {
 	switch n := len(runs); {
 	case run.Attempts == 0:

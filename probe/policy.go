@@ -1,29 +1,29 @@
 package probe
 
-// Policy says how the outcomes of a probe's attempts add up to a verdict.
+// Policy determines how the outcomes of a probe's attempts add up to a verdict.
 type Policy uint8
 
 // The policies.
 const (
-	PolicyRuns     Policy = iota // as many equal outcomes in a row as a threshold decide, as in Kubernetes
-	PolicyEvidence               // outcomes are weighed: see MaxScore
+	PolicyRuns     Policy = iota // a run of equal outcomes that reaches a threshold decides, as in Kubernetes
+	PolicyEvidence               // outcomes add up to a score: see MaxScore
 )
 
-// With the policy "evidence" a failure adds FailureWeight to a score, and a success takes 1 off
-// it. The score is from 0 to MaxScore. A probe that passes fails at MaxScore, and one that fails
-// passes at 0. docs/decisions/0065-the-policy-evidence.md derives the numbers.
+// With the policy "evidence" a failure adds FailureWeight to a score, and a success subtracts 1. The score ranges from 0 to
+// MaxScore. A passing probe fails at MaxScore, and a failing one passes at 0. docs/decisions/0065-the-policy-evidence.md derives
+// the numbers.
 const (
 	FailureWeight = 5
 	MaxScore      = 20
 )
 
-// Effect says what it means for a target that a probe of it fails.
+// Effect determines what a failing probe means for its target.
 type Effect uint8
 
 // The effects.
 const (
-	EffectFail Effect = iota // it is not ready or, by a liveness probe, its instance fails; as in Kubernetes
-	EffectWarn               // it is degraded: see StateDegraded
+	EffectFail Effect = iota // the target is not ready, or for a liveness probe its instance fails; as in Kubernetes
+	EffectWarn               // the target is degraded: see StateDegraded
 )
 
 var effectNames = names[Effect]{"fail", "warn"}

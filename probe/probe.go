@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Kind says what a probe is for.
+// Kind is the purpose of a probe.
 type Kind uint8
 
-// The kinds of probes. They mean what they mean in Kubernetes.
+// The kinds of probes, with the same meaning as in Kubernetes.
 const (
 	Startup   Kind = iota + 1 // has the instance started? The other kinds wait until it has.
 	Readiness                 // may it get traffic?
@@ -27,16 +27,15 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (k *Kind) UnmarshalText(b []byte) error { return kindNames.parse(k, "kind", b) }
 
-// ID names one probe: a target, what the probe is for and, where a target has
-// several probes of a kind, a name for all but one. IDs are comparable.
+// ID identifies a probe by its target, its kind and, if the target has several probes of that kind, a name for all but one. IDs
+// are comparable.
 type ID struct {
 	Target string
 	Kind   Kind
-	Name   string // empty for none: one probe of a kind may be without
+	Name   string // may be empty for one probe of each kind
 }
 
-// String returns "shop/web:readiness" or, with a name, "shop/web:readiness/db":
-// the same text in logs, JSON and metrics.
+// String returns "shop/web:readiness" or, with a name, "shop/web:readiness/db". Logs, JSON and metrics use the same text.
 func (id ID) String() string {
 	if id.Name == "" {
 		return id.Target + ":" + id.Kind.String()
@@ -54,24 +53,23 @@ func (id ID) Compare(other ID) int {
 	)
 }
 
-// Probe is one entry of a Set: when to attempt, how, and against what.
+// Probe is one entry of a Set: when, how and against which target to make attempts.
 type Probe struct {
 	Rule    Rule
 	Target  Target
 	Handler Handler
 
-	// HandlerName names the handler in metrics and in the API: "http", or a
-	// plugin's name. Use few names, since metrics have a series for each.
+	// HandlerName names the handler in metrics and in the API: "http", or a plugin's name. Keep the number of names small, since
+	// metrics have a series for each.
 	HandlerName string
 
-	// Revision identifies the handler's configuration: if it is not empty and
-	// equal to the revision before, Apply treats the handler as unchanged.
-	// Without a revision Apply compares the handlers themselves, and treats one
-	// that cannot be compared, such as a HandlerFunc, as changed each time.
+	// Revision identifies the handler's configuration. If it is not empty and equals the previous revision, Apply treats the
+	// handler as unchanged. Without a revision Apply compares the handlers themselves, and treats a handler that is not
+	// comparable, such as a HandlerFunc, as changed each time.
 	Revision string
 
-	// Settings is the handler's configuration as text, to be shown to people: it decides
-	// nothing, and should have no secrets. Default: nothing is shown.
+	// Settings is the handler's configuration as text for display. It has no effect on probing and should not contain secrets.
+	// Default: nothing is shown.
 	Settings string
 }
 
@@ -85,11 +83,10 @@ const (
 	MaxGroupName  = 63
 )
 
-// CheckGroupName returns a FieldError for the field "name" that says what is wrong with the
-// name of a group of targets, or nil.
+// CheckGroupName validates the name of a group of targets. It returns a FieldError for the field "name", or nil.
 func CheckGroupName(name string) error { return checkName("name", name, MaxGroupName) }
 
-// Check returns a FieldError that says what is wrong with the ID, or nil.
+// Check validates the ID. It returns a FieldError, or nil.
 func (id ID) Check() error {
 	if err := checkName("target", id.Target, MaxTargetName); err != nil {
 		return err

@@ -61,7 +61,7 @@ func TestAnIDIsChecked(t *testing.T) {
 	cases := []struct {
 		name  string
 		id    probe.ID
-		field string // empty: nothing is wrong
+		field string // empty if there is no error
 	}{
 		{"plain", id("web", probe.Liveness, ""), ""},
 		{"named", id("shop/web", probe.Readiness, "db"), ""},
@@ -83,8 +83,7 @@ func TestAnIDIsChecked(t *testing.T) {
 	}
 }
 
-// checkField holds err to be a FieldError about field, or nil where field is
-// empty.
+// checkField checks that err is a FieldError for field, or nil if field is empty.
 func checkField(t *testing.T, err error, field string) {
 	t.Helper()
 	var wrong *probe.FieldError

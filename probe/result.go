@@ -9,13 +9,12 @@ import (
 	"unique"
 )
 
-// Outcome is what one attempt found. The zero Outcome is Unknown, so that a forgotten
-// assignment never means healthy.
+// Outcome is the outcome of one attempt. The zero Outcome is Unknown, so that a forgotten assignment never means healthy.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Unknown Outcome = iota // the attempt could not be made, for a reason that is not the target's
+	Unknown Outcome = iota // the attempt could not be made, for a reason other than the target
 	Success
 	Warning // counts as Success; the result's Detail says what is wrong
 	Failure
@@ -33,8 +32,7 @@ func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *Outcome) UnmarshalText(b []byte) error { return outcomeNames.parse(o, "outcome", b) }
 
-// Verdict is what is published about a probe once a run of equal outcomes has reached
-// its threshold. The zero Verdict is Undecided.
+// Verdict is the published state of a probe after thresholds. The zero Verdict is Undecided.
 type Verdict uint8
 
 // The verdicts.
@@ -56,52 +54,49 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (v *Verdict) UnmarshalText(b []byte) error { return verdictNames.parse(v, "verdict", b) }
 
-// Result is the record of one attempt. A handler fills in Outcome, Reason,
-// Detail and the Timings it knows; the engine fills in Took and Tries.
+// Result is the record of one attempt. A handler fills in Outcome, Reason, Detail and the Timings that it measured; the engine
+// fills in Took and Tries.
 type Result struct {
 	Outcome Outcome
 	Tries   uint8 // 1, or up to 3 when a try's outcome was Unknown
-	NoRetry bool  // another try at once would fail likewise, so the engine makes none
+	NoRetry bool  // an immediate retry would fail as well, so the engine makes none
 
-	// Denied says that this machine has denied processes, memory or descriptors to what the
-	// handler has run. The outcome of a failure is Unknown then, for ReasonResources.
+	// Denied reports that this machine denied processes, memory or descriptors to the command or plugin that the handler ran. A
+	// failure then becomes Unknown, with ReasonResources.
 	//
-	// Because of Lost and Denied eight failures of a probe in a row are unknown. They are not
-	// tried again at once, and each makes the next timeout longer by Rule.Timeout, up to
-	// 7/8 of Rule.Period. Every failure after them counts, until an attempt passes, or fails without
-	// such a claim. The engine's health does not depend on these attempts.
+	// Because of Lost and Denied, at most eight consecutive failures of a probe become unknown. They are not retried immediately,
+	// and each extends the next timeout by Rule.Timeout, up to 7/8 of Rule.Period. Every later failure counts until an attempt
+	// passes, or fails without such a claim. These attempts do not affect the engine's health.
 	Denied bool
 
-	HTTPStatus uint16        // status code of an HTTP response; 0 without one
+	HTTPStatus uint16        // status code of an HTTP response; 0 if there was none
 	Reason     Reason        // the cause as a stable code; empty for a plain success
 	Detail     string        // the cause in words, at most MaxDetail bytes
-	Took       time.Duration // the whole attempt, all its tries
+	Took       time.Duration // duration of the whole attempt, including all tries
 
-	CertificateExpiry int64 // when the first of the server's certificates expires, in seconds since 1970; 0 without one
+	CertificateExpiry int64 // when the server's first certificate to expire does so, in seconds since 1970; 0 if there is none
 	Timings           Timings
 	facts             unique.Handle[Facts]
 
-	// Lost is how much of the time of a try its handler knows to be lost for a reason of
-	// this machine, such as a quota of processor time that is used up. If it is more than a quarter
-	// of the timeout, the outcome of a failure is Unknown, for engine.stalled; if the failure is an answer,
-	// such as an exit status, it is so from half of the timeout.
+	// Lost is the part of a try that its handler knows to be lost for a reason of this machine, such as an exhausted CPU quota.
+	// If it exceeds a quarter of the timeout, a failure becomes Unknown, with the reason engine.stalled. If the failure is a
+	// response, such as an exit status, the limit is half of the timeout.
 	Lost time.Duration
 }
 
-// Timings says how long each step of an attempt over the network took, and whether it has
-// connected. A step that was not reached, or not needed, is zero.
+// Timings has the duration of each step of an attempt over the network, and whether it connected. A step that was not reached, or
+// not needed, is zero.
 type Timings struct {
-	Resolve   time.Duration // until a name server answered, if the host's name needed one
-	Connect   time.Duration // until the transport was connected, or without an answer; 0 if that was refused
+	Resolve   time.Duration // until a name server responded, if the host's name had to be resolved
+	Connect   time.Duration // until the transport was connected, or failed without a response; 0 if it was refused
 	TLS       time.Duration // the TLS handshake
-	FirstByte time.Duration // from the request's end to the answer's first byte
+	FirstByte time.Duration // from the end of the request to the first byte of the response
 
-	Connected bool // a connection was accepted, over TCP or a unix socket
+	Connected bool // a TCP or unix socket connection was established
 }
 
-// MaxDetail bounds Result.Detail, and what a handler reads of a body or an
-// output, in bytes. The kubelet's limit is the same (maxReadLength in
-// k8s.io/kubernetes/pkg/kubelet/prober).
+// MaxDetail bounds Result.Detail, and the part of a body or output that a handler reads, in bytes. The kubelet has the same limit
+// (maxReadLength in k8s.io/kubernetes/pkg/kubelet/prober).
 const MaxDetail = 10 << 10
 
 // Succeed returns a Result with Outcome Success.
@@ -117,8 +112,7 @@ func Fail(why Reason, format string, a ...any) Result {
 	return Result{Outcome: Failure, Reason: why, Detail: fmt.Sprintf(format, a...)}
 }
 
-// Broken returns a Result with Outcome Unknown: the attempt could not be made, for a
-// reason that is not the target's.
+// Broken returns a Result with Outcome Unknown: the attempt could not be made, for a reason other than the target.
 func Broken(why Reason, format string, a ...any) Result {
 	return Result{Reason: why, Detail: fmt.Sprintf(format, a...)}
 }
@@ -141,7 +135,7 @@ func CleanText(s string, limit int) string {
 	return strings.TrimRightFunc(s[:limit], unicode.IsSpace)
 }
 
-// isPlain reports whether s is printable ASCII, and does not end with a space: most texts are.
+// isPlain reports whether s is printable ASCII and does not end with a space, as most texts do.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -151,13 +145,12 @@ func isPlain(s string) bool {
 	return !strings.HasSuffix(s, " ")
 }
 
-// OneLine returns untrusted text in one line, made safe by CleanText: each run of white space
-// is one space.
+// OneLine returns untrusted text as a single line, sanitized by CleanText, with each run of white space replaced by one space.
 func OneLine(s string, limit int) string {
 	return CleanText(strings.Join(strings.Fields(s), " "), limit)
 }
 
-// Brief returns a duration for people, with two or three digits, or two units: 1.2ms, 3.2s, 42s, 3m12s, 5m, 5h3m, 3d4h.
+// Brief formats a duration for people, with two or three digits, or two units: 1.2ms, 3.2s, 42s, 3m12s, 5m, 5h3m, 3d4h.
 func Brief(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -181,7 +174,7 @@ func Brief(d time.Duration) string {
 	return withoutZero(d.String())
 }
 
-// withoutZero returns a duration without its last units that are 0: 5m for 5m0s.
+// withoutZero returns the text of a duration without trailing units that are 0: 5m for 5m0s.
 func withoutZero(text string) string {
 	for _, zero := range []string{"m0s", "h0m", "d0h"} {
 		if strings.HasSuffix(text, zero) {

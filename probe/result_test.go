@@ -77,7 +77,7 @@ func TestOneLine(t *testing.T) {
 		"":                               "",
 		" a\r\n\tb\u2028 c ":             "a b c",
 		"a\x1b[2J\nb":                    "a\uFFFD[2J",
-		strings.Repeat("\n", most) + "a": "a", // white space needs no room
+		strings.Repeat("\n", most) + "a": "a", // white space is removed first
 		"123 567 9":                      "123 567",
 	} {
 		if got := probe.OneLine(in, most); got != want {

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Rule says when a probe makes its attempts, and how many of them decide. Rules
-// are comparable. The zero value of a field means its default, which is
-// Kubernetes' own.
+// Rule determines when a probe makes its attempts, and how many of them decide a verdict. Rules are comparable. The zero value of
+// a field means its default, which is that of Kubernetes.
 //
-// The hcl tags name the arguments of probe and defaults blocks; package config
-// reads them. With the option nonzero a 0 that is written in HCL is an error.
+// The hcl tags name the arguments of probe and defaults blocks; package config reads them. With the option nonzero, an explicit 0
+// in HCL is an error.
 type Rule struct {
 	Kind Kind // the kind in the probe's ID; Engine.Apply sets it
 
@@ -42,12 +41,12 @@ const (
 	DefaultSuccessThreshold = 1
 	DefaultFailureThreshold = 3
 
-	MinPeriod   = 10 * time.Millisecond // with shorter periods an engine would be a load generator
+	MinPeriod   = 10 * time.Millisecond // shorter periods would make the engine a load generator
 	MaxDuration = 366 * 24 * time.Hour  // bounds every duration in a Rule
 )
 
-// WithDefaults returns r with every zero field that has a default set to it. The thresholds
-// have none with the policy "evidence", which does not use them.
+// WithDefaults returns r with its zero fields set to their defaults, if they have one. With the policy "evidence", which does not
+// use thresholds, the thresholds have none.
 func (r Rule) WithDefaults() Rule {
 	r.Period = cmp.Or(r.Period, DefaultPeriod)
 	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
@@ -59,14 +58,14 @@ func (r Rule) WithDefaults() Rule {
 	return r
 }
 
-// Periods returns the shortest and the longest time between two attempts.
+// Periods returns the shortest and the longest interval between two attempts.
 func (r Rule) Periods() (shortest, longest time.Duration) {
 	starting, failing := cmp.Or(r.StartingPeriod, r.Period), cmp.Or(r.FailingPeriod, r.Period)
 	return min(r.Period, starting, failing), max(r.Period, starting, failing)
 }
 
-// Threshold returns how long a run of equal outcomes has to be for a verdict; last is
-// their outcome, Success or Failure. With the policy "evidence" it returns MaxScore.
+// Threshold returns how many consecutive equal outcomes decide a verdict; last is their outcome, Success or Failure. With the
+// policy "evidence" it returns MaxScore.
 func (r Rule) Threshold(last Outcome) int32 {
 	if r.Policy == PolicyEvidence {
 		return MaxScore
@@ -77,8 +76,8 @@ func (r Rule) Threshold(last Outcome) int32 {
 	return r.SuccessThreshold
 }
 
-// DecidingRun returns how many equal outcomes in a row have decided, if last was the last of
-// them: the threshold, and 0 with the policy "evidence", since there it may be any number.
+// DecidingRun returns how many consecutive equal outcomes decided a verdict, if last was the last one: the threshold, or 0 with
+// the policy "evidence", which needs no fixed number.
 func (r Rule) DecidingRun(last Outcome) int32 {
 	if r.Policy == PolicyEvidence {
 		return 0
@@ -86,7 +85,7 @@ func (r Rule) DecidingRun(last Outcome) int32 {
 	return r.Threshold(last)
 }
 
-// FailuresToFail returns how many failures in a row make a probe fail that passes, at the most.
+// FailuresToFail returns the maximum number of consecutive failures until a passing probe fails.
 func (r Rule) FailuresToFail() int32 {
 	if r.Policy == PolicyEvidence {
 		return (MaxScore + FailureWeight - 1) / FailureWeight
@@ -94,8 +93,8 @@ func (r Rule) FailuresToFail() int32 {
 	return r.FailureThreshold
 }
 
-// TimeToFail returns how long it takes, at the most, until a probe fails from the first of its failures on. It is bounded
-// by most. The defaults of the rule must be set.
+// TimeToFail returns the maximum time from a probe's first failure until the probe fails, limited to most. The defaults of the
+// rule must be set.
 func (r Rule) TimeToFail(most time.Duration) time.Duration {
 	_, period := r.Periods()
 	failures := time.Duration(r.FailuresToFail())
@@ -105,19 +104,18 @@ func (r Rule) TimeToFail(most time.Duration) time.Duration {
 	return min(failures*period+min(r.Timeout, most), most)
 }
 
-// DetectionTime returns how long it takes, at the most, until a probe that passes fails after its target has
-// begun to fail all attempts, if the engine is on time. The defaults of the rule must be set.
+// DetectionTime returns the maximum time until a passing probe fails after its target has begun to fail every attempt, if the
+// engine is on time. The defaults of the rule must be set.
 func (r Rule) DetectionTime() time.Duration {
 	between := max(cmp.Or(r.FailingPeriod, r.Period), r.Timeout)
 	d := max(r.Period, r.Timeout) + time.Duration(r.FailuresToFail()-1)*between + r.Timeout
 	if r.FailingPeriod != 0 && r.FailuresToFail() > 1 {
-		d += between // the first of them comes one to two periods after the failure
+		d += between // the first attempt at the failing period comes one to two periods after the failure
 	}
 	return d
 }
 
-// Check returns what is wrong with a rule whose defaults are set: FieldErrors
-// with every wrong field under its HCL name, or nil.
+// Check validates a rule whose defaults are set. It returns FieldErrors with every invalid field under its HCL name, or nil.
 func (r Rule) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, d, least time.Duration) {
@@ -144,7 +142,7 @@ func (r Rule) Check() error {
 	return wrong.Err()
 }
 
-// checkEffect adds what is wrong with the effect.
+// checkEffect validates the effect.
 func (r Rule) checkEffect(wrong *FieldErrors) {
 	switch {
 	case r.Effect > EffectWarn:
@@ -156,16 +154,16 @@ func (r Rule) checkEffect(wrong *FieldErrors) {
 	}
 }
 
-// RiseOfLatency is the Rule.WarnOnRise of the durations of attempts.
+// RiseOfLatency is the value of Rule.WarnOnRise that watches the duration of attempts.
 const RiseOfLatency = "latency"
 
-// Uptime is the name of the number that falls when a process is started again: see Rule.MaxRestarts.
+// Uptime is the name of the measured number that falls when a process is restarted: see Rule.MaxRestarts.
 const Uptime = "uptime"
 
-// maxMaxRestarts bounds Rule.MaxRestarts: as many times are kept.
+// maxMaxRestarts bounds Rule.MaxRestarts, since the time of each restart is kept.
 const maxMaxRestarts = 100
 
-// MeasuredNumbers returns the names of the numbers that the handler has to measure for the rule.
+// MeasuredNumbers returns the names of the numbers that the rule requires the handler to measure.
 func (r Rule) MeasuredNumbers() (names []string) {
 	if r.WarnOnRise != "" && r.WarnOnRise != RiseOfLatency {
 		names = append(names, r.WarnOnRise)
@@ -176,7 +174,7 @@ func (r Rule) MeasuredNumbers() (names []string) {
 	return names
 }
 
-// checkRise checks what must not rise, and how often an uptime may fall.
+// checkRise validates WarnOnRise and MaxRestarts.
 func (r Rule) checkRise(wrong *FieldErrors) {
 	if r.MaxRestarts < 0 || r.MaxRestarts > maxMaxRestarts {
 		wrong.Add("max_restarts", "is %d; it must be from 1 to %d", r.MaxRestarts, maxMaxRestarts)
@@ -191,10 +189,10 @@ func (r Rule) checkRise(wrong *FieldErrors) {
 	}
 }
 
-// maxMeasured bounds the name of a number that a handler measures, in bytes.
+// maxMeasured bounds the name of a measured number, in bytes.
 const maxMeasured = 64
 
-// checkPolicy adds what is wrong with the policy and the thresholds.
+// checkPolicy validates the policy and the thresholds.
 func (r Rule) checkPolicy(wrong *FieldErrors) {
 	switch {
 	case r.Policy > PolicyEvidence:
@@ -222,7 +220,7 @@ func (r Rule) checkPolicy(wrong *FieldErrors) {
 	}
 }
 
-// FormatDuration returns a duration as a configuration writes it: 366d, 1h30m, 250ms.
+// FormatDuration formats a duration as in a configuration: 366d, 1h30m, 250ms.
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d != 0 && d%day == 0 {
@@ -237,7 +235,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// checkLatency checks the limits of an attempt's duration.
+// checkLatency validates the limits on an attempt's duration.
 func (r Rule) checkLatency(wrong *FieldErrors) {
 	limit := func(field string, d time.Duration) {
 		if d != 0 && (d < time.Millisecond || d >= r.Timeout) {
@@ -251,13 +249,12 @@ func (r Rule) checkLatency(wrong *FieldErrors) {
 	}
 }
 
-// OnError says how an attempt that could not be made (outcome unknown) counts
-// towards the thresholds.
+// OnError determines how an attempt that could not be made (outcome unknown) counts towards the thresholds.
 type OnError uint8
 
-// How an unknown outcome counts.
+// The ways to count an unknown outcome.
 const (
-	ErrorIgnored OnError = iota // as nothing; status and metrics still show it
+	ErrorIgnored OnError = iota // not at all; status and metrics still show it
 	ErrorFails                  // as a failure
 )
 
@@ -272,8 +269,8 @@ func (o OnError) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *OnError) UnmarshalText(b []byte) error { return onErrorNames.parse(o, "on_error", b) }
 
-// Compatibility chooses between the documented semantics of Kubernetes' probes and
-// what the kubelet does, including its known bugs.
+// Compatibility selects either the documented semantics of Kubernetes' probes or the kubelet's actual behavior, including its
+// known bugs.
 type Compatibility uint8
 
 // The compatibilities.

@@ -56,7 +56,7 @@ func TestRuleCheckNamesTheWrongField(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*probe.Rule)
-		field  string // empty: nothing is wrong
+		field  string // empty if there is no error
 	}{
 		{"the defaults", func(r *probe.Rule) {}, ""},
 		{"the shortest period", func(r *probe.Rule) { r.Period = probe.MinPeriod }, ""},
@@ -121,7 +121,7 @@ func TestRuleCheckReturnsEveryWrongField(t *testing.T) {
 	}
 }
 
-// A new field of Rule needs a bound in Check: this test sets each to an invalid value.
+// Check must bound each field of Rule: this test sets each field to an invalid value.
 func TestRuleCheckKnowsEachField(t *testing.T) {
 	for f := range reflect.TypeFor[probe.Rule]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("hcl"), ",")
@@ -149,7 +149,7 @@ func TestDetectionTimeBoundsWhatARuleNeeds(t *testing.T) {
 		{probe.Rule{}, 31 * time.Second},
 		{probe.Rule{Period: time.Minute, FailureThreshold: 1}, 61 * time.Second},
 		{probe.Rule{Period: 10 * time.Second, FailingPeriod: time.Second, Timeout: 500 * time.Millisecond}, 13500 * time.Millisecond},
-		{probe.Rule{Period: time.Second, Timeout: 4 * time.Second, FailureThreshold: 2}, 12 * time.Second}, // attempts follow each other
+		{probe.Rule{Period: time.Second, Timeout: 4 * time.Second, FailureThreshold: 2}, 12 * time.Second}, // attempts follow immediately
 		{probe.Rule{Period: 10 * time.Second, Policy: probe.PolicyEvidence}, 41 * time.Second},
 	} {
 		if got := c.rule.WithDefaults().DetectionTime(); got != c.want {

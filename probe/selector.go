@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Selector selects targets by their names and labels. The zero Selector selects all. It
-// never changes, so that goroutines may share it.
+// Selector selects targets by their names and labels. The zero Selector selects all targets. A Selector is immutable, so
+// goroutines may share it.
 type Selector struct {
 	names  map[string]bool // without wildcards
 	globs  []string
@@ -22,21 +22,19 @@ const (
 	maxSelectorLabels = MaxLabels
 )
 
-// LabelMatch is a condition on the label of a target. A target without the label is as
-// one whose label is empty.
+// LabelMatch is a condition on a label of a target. A missing label is treated as an empty one.
 type LabelMatch struct {
 	Name  string
 	Value string
-	Not   bool // the value must be another one
+	Not   bool // the value must differ from Value
 }
 
-// NewSelector returns the Selector of the targets whose names match one of names, and
-// whose labels match all of labels. No names match all targets, and so do no labels.
+// NewSelector returns a Selector of the targets whose names match one of names and whose labels match all of labels. If names or
+// labels is empty, it imposes no condition.
 //
-// In a name, * stands for any text, also for none, and ? for one character: shop/*
-// matches all names that begin with "shop/", and web[*] all elements of a for_each. All
-// other characters stand for themselves. Labels are "team=shop" or "team!=shop": see
-// ParseLabelMatch. An error is a FieldError for "names" or "labels".
+// In a name, * matches any text, even none, and ? matches one character: shop/* matches all names that begin with "shop/", and
+// web[*] matches all elements of a for_each. All other characters match themselves. Labels have the form "team=shop" or
+// "team!=shop": see ParseLabelMatch. An error is a FieldError for "names" or "labels".
 func NewSelector(names, labels []string) (s Selector, err error) {
 	for _, name := range names {
 		switch {
@@ -69,8 +67,8 @@ func NewSelector(names, labels []string) (s Selector, err error) {
 	return s, nil
 }
 
-// ParseLabelMatch reads "name=value" or "name!=value". The value is all that follows. An
-// error is a FieldError for "labels".
+// ParseLabelMatch parses "name=value" or "name!=value". The value extends to the end of text. An error is a FieldError for
+// "labels".
 func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	name, value, ok := strings.Cut(text, "=")
 	if strings.HasSuffix(name, "!") {
@@ -99,7 +97,7 @@ func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	return m, nil
 }
 
-// Matches reports whether the Selector selects a target with a name and labels.
+// Matches reports whether the Selector selects a target with the given name and labels.
 func (s *Selector) Matches(name string, labels map[string]string) bool {
 	for _, m := range s.labels {
 		if (labels[m.Name] == m.Value) == m.Not {
@@ -112,8 +110,7 @@ func (s *Selector) Matches(name string, labels map[string]string) bool {
 	return slices.ContainsFunc(s.globs, func(glob string) bool { return MatchesGlob(glob, name) })
 }
 
-// Names returns the names without wildcards, in no order. The caller must not change the
-// map.
+// Names returns the names without wildcards, in no particular order. The caller must not modify the map.
 func (s *Selector) Names() map[string]bool { return s.names }
 
 // HasLabels reports whether the Selector has conditions on labels.
@@ -124,14 +121,13 @@ func (s *Selector) SelectsAll() bool {
 	return len(s.names) == 0 && len(s.globs) == 0 && len(s.labels) == 0
 }
 
-// IsGlob reports whether a name has wildcards: * or ?.
+// IsGlob reports whether a name contains a wildcard, * or ?.
 func IsGlob(name string) bool { return strings.ContainsAny(name, "*?") }
 
-// MatchesGlob reports whether a name matches a glob: * is any text, also none, ? is one
-// character, and all other characters are themselves. Not path.Match: a name may have brackets, web["a"], and * also
-// stands for slashes.
+// MatchesGlob reports whether a name matches a glob: * matches any text, even none, ? matches one character, and all other
+// characters match themselves. It differs from path.Match in that brackets, as in web["a"], are literal and * matches slashes.
 func MatchesGlob(glob, name string) bool {
-	star, from := -1, 0 // of the last *: its place in glob, and what it leaves of name
+	star, from := -1, 0 // for the last *: its index in glob, and the start of the unmatched rest of name
 	g, n := 0, 0
 	for n < len(name) {
 		switch {
@@ -144,7 +140,7 @@ func MatchesGlob(glob, name string) bool {
 		case g < len(glob) && glob[g] == name[n]:
 			g++
 			n++
-		case star >= 0: // let the * stand for one character more
+		case star >= 0: // let the * match one more character
 			from += runeLen(name[from:])
 			g, n = star+1, from
 		default:

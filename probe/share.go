@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Share is a part of a whole, above 0 to 1. Its text is a percentage: "10%".
+// Share is a fraction of a whole, greater than 0 and at most 1. Its text is a percentage: "10%".
 type Share float64
 
-// UnmarshalText implements encoding.TextUnmarshaler. It reads a percentage such
-// as "10%".
+// UnmarshalText implements encoding.TextUnmarshaler. It parses a percentage such as "10%".
 func (s *Share) UnmarshalText(b []byte) error {
 	number, percent := strings.CutSuffix(string(b), "%")
 	n, err := strconv.ParseFloat(number, 64)
@@ -25,25 +24,25 @@ func (s *Share) UnmarshalText(b []byte) error {
 // String returns the percentage, such as "10%".
 func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 6, 64) + "%" }
 
-// rounding is how much the product of a share and a number may be wrong: 29% of 100 are 29, and 10% of 30
-// are 3.
+// rounding is the tolerance for floating-point errors in the product of a share and a number: 29% of 100 is 29, and 10% of 30 is
+// 3.
 const rounding = 1e-9
 
-// Of returns how many of n the share is, rounded down.
+// Of returns the share of n, rounded down.
 func (s Share) Of(n int) int { return int(math.Floor(float64(s)*float64(n) + rounding)) }
 
-// Minimum says how many of several are enough: a number, or a share of them. Its text is
-// "2" or "50%". The zero Minimum is 1.
+// Minimum is a required number of members of a set, either absolute or as a share of the set. Its text is "2" or "50%". The zero
+// Minimum is 1.
 type Minimum struct {
-	Count int   // from 1; ignored with a Share
-	Share Share // default: Count
+	Count int   // at least 1; ignored if Share is set
+	Share Share // if zero, Count applies
 }
 
 // maxMinimum bounds the number of a Minimum.
 const maxMinimum = 1_000_000
 
-// Of returns how many of n are enough. A share is rounded up: 50% of 3 is 2. It is never
-// less than 1, so that of none at all there are never enough.
+// Of returns how many of n are required. A share is rounded up: 50% of 3 is 2. The result is at least 1, so an empty set never
+// has enough.
 func (m Minimum) Of(n int) int {
 	if m.Share == 0 {
 		return max(m.Count, 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// All whole percentages of a hundred are what they say, although binary fractions are not exact.
+// All whole percentages of a hundred are exact, although binary fractions are not.
 func TestSharesOfAHundredAreExact(t *testing.T) {
 	for percent := 1; percent <= 100; percent++ {
 		var s probe.Share

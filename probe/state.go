@@ -1,37 +1,37 @@
 package probe
 
-// TargetState says in one word how a target is: what its instance and its probes add up to.
-// The states are sorted, the worst first, as far as they say whether it works. The zero TargetState is StateAbsent.
+// TargetState is the state of a target in one word, derived from its instance and its probes. The states are sorted from the
+// worst to the best, as far as they say whether the target works. The zero TargetState is StateAbsent.
 type TargetState uint8
 
 // The states of a target.
 const (
-	StateAbsent TargetState = iota // no driver has reported an instance, so that no probe is attempted
+	StateAbsent TargetState = iota // no driver has reported an instance, so no probe is attempted
 
 	// In trouble.
 	StateCannotStart    // an instance cannot be started
-	StateCrashLooping   // its instances exit, or are ended, one after another; the next one waits for its back-off, or has not run for as long as that
-	StateExited         // its last instance has exited with an error, and no other follows; or its container does not run
-	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, for enough ready members of its group, until the engine is well, for a target that it depends on, until what a reload has changed is corrected, or for the end of a pause or of damping
+	StateCrashLooping   // its instances exit in quick succession; the next one waits, or has not outlived its back-off yet
+	StateExited         // its last instance exited with an error, and no other one will follow; or its container does not run
+	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: see ReasonDegraded to ReasonReload
 	StateFailing        // a startup or liveness probe fails
 	StateNotReady       // a readiness probe fails
-	StateBlind          // the attempts of a probe cannot be made: as many in a row were unknown as failures would decide; or the runtime that runs its instance does not answer
+	StateBlind          // too many attempts in a row could not be made, or the runtime of its instance does not respond
 
 	// Not in trouble.
-	StateUnreachable // it fails, or cannot be attempted, and a target that it depends on is in trouble: that one is to be looked after
-	StateDamped      // it has flapped too often: it is neither reported nor restarted, and gateways send it no requests, until its penalty has decayed
-	StatePaused      // an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not
-	StateStopped     // it is terminating or has ended, as was asked for
-	StateRestarting  // its instance has ended, and the next one starts at once
-	StateStarting    // not all its startup and readiness probes have a verdict yet, or there is no instance yet
-	StateCompleted   // its last instance has exited with status 0, and no other follows
+	StateUnreachable // it fails, or cannot be attempted, but a target that it depends on is in trouble and needs attention instead
+	StateDamped      // it flapped too often: until its penalty has decayed, it is not reported, restarted or sent requests
+	StatePaused      // an operator paused it, or it is under maintenance: no action is taken on it, whether it is well or not
+	StateStopped     // it is terminating or has ended, as requested
+	StateRestarting  // its instance ended, and the next one starts immediately
+	StateStarting    // not all its startup and readiness probes have a verdict yet, or it has no instance yet
+	StateCompleted   // its last instance exited with status 0, and no other one will follow
 
-	StateDegraded // in trouble, too: it is ready, and a readiness or liveness probe warns
+	StateDegraded // also in trouble: it is ready, but a readiness or liveness probe warns
 
-	StateReady // it has started, and its readiness probes pass or there are none
+	StateReady // it has started, and its readiness probes, if any, pass
 )
 
-// TargetStates is the number of states. They are the numbers below it.
+// TargetStates is the number of states. The states are 0 to TargetStates-1.
 const TargetStates = int(StateReady) + 1
 
 var targetStateNames = names[TargetState]{
@@ -39,8 +39,7 @@ var targetStateNames = names[TargetState]{
 	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "degraded", "ready",
 }
 
-// InTrouble reports whether somebody should look after the target: it is not well, and does not
-// only need time.
+// InTrouble reports whether the target needs attention: it is not well, and waiting alone will not help.
 func (s TargetState) InTrouble() bool {
 	return s >= StateCannotStart && s <= StateBlind || s == StateDegraded
 }
@@ -72,7 +71,7 @@ type Severity uint8
 const (
 	severityNone     Severity = iota
 	SeverityWarning           // a part of the target does not work, or nothing is known about the target or a part of it
-	SeverityCritical          // the target is down, or does not work
+	SeverityCritical          // the target is down or does not work
 )
 
 var severityNames = names[Severity]{"none", "warning", "critical"}

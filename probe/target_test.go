@@ -14,7 +14,7 @@ func TestAPortIsANumberOrAName(t *testing.T) {
 	target := probe.Target{Name: "web", Ports: map[string]uint16{"http": 8080}}
 	cases := []struct {
 		text string
-		want uint16 // 0: refused
+		want uint16 // 0 if the port is rejected
 	}{
 		{"http", 8080}, {"1", 1}, {"65535", 65535},
 		{"", 0}, {"grpc", 0}, {"0", 0}, {"-1", 0}, {"65536", 0}, {"80.5", 0}, {" 80", 0}, {"99999999999999999999", 0},
@@ -40,7 +40,7 @@ func TestAMissingPortIsNamed(t *testing.T) {
 	}
 }
 
-// A port of the machine that is not passed on to the instance is somebody else's.
+// A port of the machine that is not forwarded to the instance belongs to another program.
 func TestAPortThatIsNotPublishedIsRefused(t *testing.T) {
 	target := probe.Target{Name: "web", Ports: map[string]uint16{"http": 32768, "8080": 32768}}
 	if got, err := target.Port("8080"); got != 32768 || err != nil {

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Trace is what an attempt over the network has learned beside its Result, for those who ask
-// for it by WithTrace. What was not learned is zero.
+// Trace has details of an attempt over the network that are not part of its Result. It is recorded on request: see WithTrace. A
+// field that was not learned is zero.
 type Trace struct {
-	Peer netip.Addr // of the latest connection; if it failed, the first address that was tried
-	TLS  *TLSTrace  // of the latest connection; nil without TLS, or if the handshake failed
-	HTTP *HTTPTrace // of the latest response; nil if there was none, or the handler is another one than http
+	Peer netip.Addr // peer of the latest connection; if it failed, the first address that was tried
+	TLS  *TLSTrace  // handshake of the latest connection; nil without TLS, or if the handshake failed
+	HTTP *HTTPTrace // latest response; nil if there was none, or if the handler is not http
 
-	HopLimit uint8 // of an ICMP echo reply as it arrived: TTL over IPv4; 0 without a reply
+	HopLimit uint8 // hop limit of an ICMP echo reply on arrival, TTL for IPv4; 0 without a reply
 
-	Measured map[string]float64 // what a plugin has measured in the attempt, by name
+	Measured map[string]float64 // numbers that the handler measured in the attempt, by name
 }
 
-// TLSTrace is what a TLS handshake has shown of the server.
+// TLSTrace has details of a TLS handshake.
 type TLSTrace struct {
 	Version         string    // "TLS 1.3"
-	FirstExpiry     time.Time // of the certificates that the server has sent
-	LastChainExpiry time.Time // of the verified chain that is valid the longest; zero without verification
+	FirstExpiry     time.Time // earliest expiry among the certificates that the server sent
+	LastChainExpiry time.Time // expiry of the verified chain that is valid the longest; zero without verification
 
-	// Of the server's own certificate.
+	// Details of the server's own certificate.
 	SHA256   string   // hexadecimal
-	Subject  string   // as in RFC 2253
-	Issuer   string   // likewise
-	DNSNames []string // that it is for
+	Subject  string   // format of RFC 2253
+	Issuer   string   // format of RFC 2253
+	DNSNames []string // names that it is valid for
 }
 
-// HTTPTrace is what a response over HTTP has shown.
+// HTTPTrace has details of an HTTP response.
 type HTTPTrace struct {
-	ContentLength int64         // of its head; -1 for unknown
-	BodyLength    int64         // that was read
-	LastModified  time.Time     // zero without that header
+	ContentLength int64         // from the header; -1 if unknown
+	BodyLength    int64         // bytes that were read
+	LastModified  time.Time     // zero if the header is missing
 	Transfer      time.Duration // from the first byte of the response to the end of its body
 }
 
@@ -48,9 +48,8 @@ type recorder struct {
 	trace Trace
 }
 
-// WithTrace returns a context for attempts of a Handler that record a Trace, and a function
-// that returns what they have recorded. An attempt may cost more than without it: http reads
-// the whole body of the response.
+// WithTrace returns a context that makes a Handler record a Trace of its attempts, and a function that returns the Trace so far.
+// A traced attempt may cost more: http reads the whole body of the response.
 func WithTrace(ctx context.Context) (context.Context, func() Trace) {
 	r := new(recorder)
 	return context.WithValue(ctx, traceKey{}, r), func() Trace {
@@ -60,9 +59,9 @@ func WithTrace(ctx context.Context) (context.Context, func() Trace) {
 	}
 }
 
-// RecordTrace calls record with the Trace of the attempt whose context is ctx, if somebody has
-// asked for it. Handlers call it; it is safe for concurrent use by multiple goroutines. Record
-// must not block, and must not change in place what is behind a pointer or in a map.
+// RecordTrace calls record with the Trace of the attempt whose context is ctx, if a trace was requested with WithTrace. It is for
+// handlers, and is safe for concurrent use by multiple goroutines. record must not block, and must not modify data behind a
+// pointer or in a map in place.
 func RecordTrace(ctx context.Context, record func(*Trace)) {
 	r, ok := ctx.Value(traceKey{}).(*recorder)
 	if !ok {
@@ -73,5 +72,5 @@ func RecordTrace(ctx context.Context, record func(*Trace)) {
 	record(&r.trace)
 }
 
-// IsTraced reports whether somebody has asked for the Trace of the attempt whose context is ctx.
+// IsTraced reports whether a trace of the attempt whose context is ctx was requested.
 func IsTraced(ctx context.Context) bool { return ctx.Value(traceKey{}) != nil }

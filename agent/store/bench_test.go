@@ -9,8 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// BenchmarkWrite writes what has changed of 100,000 probes: all of them into a new file, or
-// 10,000 at the end of the file.
+// BenchmarkWrite writes the changes of 100,000 probes: all of them to a new file, or 10,000 of them appended to a file.
 func BenchmarkWrite(b *testing.B) {
 	const probes, changed = 100_000, 10_000
 	e, all := engine.New(engine.Config{}), set(probes, newHandler(probe.Success))

@@ -2,7 +2,7 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// sinceBoot returns nanoseconds since the machine has booted, or 0.
+// sinceBoot returns the nanoseconds since the machine was booted, or 0 if unknown.
 func sinceBoot() int64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {

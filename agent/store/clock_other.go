@@ -2,6 +2,6 @@
 
 package store
 
-// On other systems the age of a file is what the wall clock says.
+// On other systems, the age of a file is determined by the wall clock alone.
 
 func sinceBoot() int64 { return 0 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// TestAFullDiskKeepsTheLastState fills the file system of a store that runs.
+// TestAFullDiskKeepsTheLastState fills the file system of a running store.
 func TestAFullDiskKeepsTheLastState(t *testing.T) {
 	onSmallDisk(t, "size=256k", nil, fillAndFree)
 }
@@ -40,7 +40,7 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 		if err := errors.Join(os.Remove(filepath.Join(disk, "hog")), os.Remove(filepath.Join(disk, "hog2"))); err != nil {
 			t.Error(err)
 		}
-		writeFrames(t, filepath.Join(disk, "state"), frame(t, 0, 5, probe.Passing)) // as of an engine before
+		writeFrames(t, filepath.Join(disk, "state"), frame(t, 0, 5, probe.Passing)) // as left by an earlier engine
 		pass(time.Minute + writePeriod)
 		if text := log.String(); strings.Contains(text, "state restored") || strings.Count(text, "state not restored") != 1 {
 			t.Errorf("the log says that state is restored while the engine runs:\n%s", text)
@@ -51,7 +51,7 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 	})
 }
 
-// TestStateOfAReadOnlyDiskIsRestored has a file that can only be read.
+// TestStateOfAReadOnlyDiskIsRestored uses a read-only file.
 func TestStateOfAReadOnlyDiskIsRestored(t *testing.T) {
 	write := func(dir string) error {
 		writeFrames(t, filepath.Join(dir, "state"), frame(t, 0, 5, probe.Passing))
@@ -68,7 +68,7 @@ func TestStateOfAReadOnlyDiskIsRestored(t *testing.T) {
 	})
 }
 
-// TestAStoreStartsOnAReadOnlyDiskWithoutAFile has no file to read.
+// TestAStoreStartsOnAReadOnlyDiskWithoutAFile uses a read-only disk without a file.
 func TestAStoreStartsOnAReadOnlyDiskWithoutAFile(t *testing.T) {
 	protect := func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") }
 	onSmallDisk(t, "size=256k", protect, func(t *testing.T, disk string, s *Store, _ *handler, log *testsync.Buffer) {
@@ -85,7 +85,7 @@ func TestAStoreStartsOnAReadOnlyDiskWithoutAFile(t *testing.T) {
 	})
 }
 
-// TestADamagedFileOnAReadOnlyDiskIsLoggedOnce has a file that cannot be moved aside.
+// TestADamagedFileOnAReadOnlyDiskIsLoggedOnce uses a damaged file that cannot be moved aside.
 func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
 	write := func(dir string) error {
 		path := filepath.Join(dir, "state")
@@ -108,7 +108,7 @@ func TestADamagedFileOnAReadOnlyDiskIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// onSmallDisk runs a store beside an engine with 100 probes, on a file system of its own.
+// onSmallDisk runs a store and an engine with 100 probes on a separate file system.
 func onSmallDisk(t *testing.T, options string, prepare func(dir string) error, test func(*testing.T, string, *Store, *handler, *testsync.Buffer)) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -160,7 +160,7 @@ func fillAndFree(t *testing.T, disk string, s *Store, h *handler, log *testsync.
 		t.Errorf("the disk is not full: %v", err)
 	}
 	h.say(probe.Failure)
-	for range 600 { // what is urgent waits for the next try, too
+	for range 600 { // urgent values also wait for the next retry
 		s.MarkUrgent("history")
 		pass(time.Second)
 	}

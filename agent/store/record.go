@@ -10,13 +10,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// magic identifies the file. Another version of the updates gets another number.
+// magic identifies the format of the file. The number changes with the format of update.
 const magic = "sonde state 2"
 
 // maxRecord bounds a memory or a value, in bytes, so that several fit into a frame.
 const maxRecord = 256 << 10
 
-// update is the content of a frame of the journal, as JSON: what has changed since the frames before.
+// update is the content of a frame of the journal, as JSON: the changes since the previous frame.
 type update struct {
 	Time   moment                     `json:"time"`           // when it was written
 	Boot   string                     `json:"boot,omitempty"` // the boot ID; in the first frame
@@ -24,7 +24,7 @@ type update struct {
 	Values map[string]json.RawMessage `json:"values,omitempty"` // by key; null: removed
 }
 
-// memory is what the engine remembers of a probe.
+// memory is the memory of a probe.
 type memory struct {
 	Target string          `json:"target"`
 	Kind   probe.Kind      `json:"kind"`
@@ -32,13 +32,13 @@ type memory struct {
 	Memory json.RawMessage `json:"memory,omitempty"` // an engine.Memory; empty: removed
 }
 
-// content is what the updates add up to.
+// content is the accumulated content of the updates.
 type content struct {
 	memories map[probe.ID]engine.Memory
 	values   map[string][]byte
 	boot     string
 	written  moment
-	instance string // of the last memory, to be shared by equal ones
+	instance string // of the last memory; equal strings are shared
 
 	unfinished int64 // bytes at the end of the file that were ignored
 }
@@ -47,7 +47,7 @@ func newContent() *content {
 	return &content{memories: map[probe.ID]engine.Memory{}, values: map[string][]byte{}}
 }
 
-// accept reads a frame.
+// accept adds a frame to the content.
 func (c *content) accept(frame []byte) error {
 	var u update
 	if err := json.Unmarshal(frame, &u); err != nil {
@@ -72,7 +72,7 @@ func (c *content) accept(frame []byte) error {
 	return nil
 }
 
-// add adds the memory of a probe, or removes it.
+// add sets or removes the memory of a probe.
 func (c *content) add(id probe.ID, value []byte) error {
 	if len(value) == 0 {
 		delete(c.memories, id)
@@ -90,8 +90,7 @@ func (c *content) add(id probe.ID, value []byte) error {
 	return nil
 }
 
-// restored returns the content of a file that was written at a time, when the wall clock
-// was shift behind what it would be now.
+// restored returns the content of a file that was written at the given time, and before the wall clock was set forward by shift.
 func (c *content) restored(written time.Time, shift time.Duration) Restored {
 	for id, m := range c.memories {
 		m.Since = moved(m.Since, shift, written)
@@ -101,8 +100,7 @@ func (c *content) restored(written time.Time, shift time.Duration) Restored {
 	return Restored{Memories: c.memories, Values: c.values, Written: written, Shift: shift}
 }
 
-// moved returns a time that was recorded before the clock was set, and is not after the
-// latest.
+// moved corrects a time that was recorded before the clock was set forward by shift. The result is at most latest.
 func moved(t time.Time, shift time.Duration, latest time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -1,16 +1,15 @@
-// Package store keeps the state of an engine in a file, so that the next engine goes on
-// with it: after a restart, a crash or SIGKILL.
+// Package store keeps the state of an engine in a file, so that the next engine can resume from it after a restart, a crash or
+// SIGKILL.
 //
-// Open reads the file, which is checked before anything of it is trusted. Restored returns
-// what it contains, for engine.Change. Run then follows the engine, and writes what has
-// changed once a second, and at once if a value was marked as urgent. The engine never waits for it.
+// Open reads and validates the file. Restored returns its content, for engine.Change. Run then follows the engine, and writes
+// changes once a second, and urgent ones immediately. The engine never waits for the store.
 //
-//	store.go    Store: opens the file, and what it contained
-//	subject.go  Subject: how a part of a program says what it remembers
-//	write.go    Run: writes what changes
-//	sync.go     waits for the disk, while further changes are written
+//	store.go    Store: opens the file, and returns its content
+//	subject.go  Subject: the state of one part of a program
+//	write.go    Run: writes changes
+//	sync.go     syncs the file, while further changes are written
 //	record.go   the content of the file, as JSON
-//	clock.go    how long ago the file was written
+//	clock.go    the age of the file
 package store
 
 import (
@@ -33,68 +32,66 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// DefaultMaxAge is the default of Config.MaxAge. It is as long as the back-off of
-// restarts is remembered (restart.BackOff): an upgrade or a reboot takes less.
+// DefaultMaxAge is the default of Config.MaxAge. The back-off of restarts is kept for the same time (restart.BackOff), which is
+// longer than an upgrade or a reboot takes.
 const DefaultMaxAge = 10 * time.Minute
 
 // Config configures a Store.
 type Config struct {
 	Path    string        // of the file; required
-	MaxAge  time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
-	Lasting []string      // keys of values that are restored whatever their age; one that ends with a slash is the beginning of keys
-	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
+	MaxAge  time.Duration // older state is discarded; default DefaultMaxAge
+	Lasting []string      // keys of values that are restored regardless of age; a key that ends with a slash is a prefix
+	Logger  *slog.Logger  // logs when state is restored or discarded, and when writing begins or ceases to fail; default: no log
 }
 
-// Values is state in addition to that of probes: values by key, which are JSON. One goroutine of Store.Run calls both
-// methods. A write calls Value for the keys that have changed, in descending order: so a value can
-// depend on others of the same write, if its key sorts before theirs.
+// Values is state other than that of probes: JSON values by key. Only one goroutine of Store.Run calls the methods. A write calls
+// Value for the changed keys in descending order, so that a value can depend on others of the same write whose keys sort after
+// its own.
 type Values interface {
 	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
-	Values() iter.Seq2[string, []byte] // yields all of them
+	Values() iter.Seq2[string, []byte] // yields all values
 }
 
-// Restored is what a file contained.
+// Restored is the content of a file.
 type Restored struct {
 	Memories map[probe.ID]engine.Memory
 	Values   map[string][]byte
 
-	// Written is when this was the state of the engine, on the present wall clock. All
-	// times in Memories are on that clock too, and not after Written. Zero if nothing was
-	// restored, or only Config.Lasting.
+	// Written is when the state was that of the engine, on the current wall clock. All times in Memories are also on that clock,
+	// and not after Written. It is zero if nothing was restored, or only the values in Config.Lasting.
 	Written time.Time
 
-	// Shift is by how much the wall clock was set since then, while the machine ran. The
-	// times in Memories are corrected by it; those in Values are not.
+	// Shift is how far the wall clock was set forward since then, while the machine ran. The times in Memories are corrected by
+	// it; those in Values are not.
 	Shift time.Duration
 }
 
-// Store keeps the state of an engine in a file. Its methods are safe for concurrent use
-// by multiple goroutines.
+// Store keeps the state of an engine in a file. Its methods are safe for concurrent use by multiple goroutines.
 type Store struct {
 	config  Config
-	journal *journal.Journal  // nil if it could not be opened; the writer's alone
-	flushes chan chan<- error // calls of Flush, for the writer to answer
+	journal *journal.Journal  // nil if it could not be opened; used only by the writer
+	flushes chan chan<- error // calls of Flush, for the writer to handle
 	urgent  wake.Signal       // a value was marked by MarkUrgent
 
 	mu       sync.Mutex          // guards all below
-	restored Restored            // until it is returned
-	marked   map[string]struct{} // keys of values that have changed
+	restored Restored            // until it has been returned
+	marked   map[string]struct{} // keys of changed values
 	stats    Stats
-	progress time.Time // when the write that is going on has written something last; zero for none
-	hangs    bool      // it was counted as an error, since it makes no progress
+	progress time.Time // last progress of the current write; zero if there is none
+	hangs    bool      // the current write makes no progress, and was counted as an error
 }
 
-// Stats is a copy of a store's counters.
+// Stats has a store's counters. It is a copy.
 type Stats struct {
-	Written time.Time // when the file was last brought up to date; zero before the first time
+	Written time.Time // when the file was last up to date; zero before the first time
 	Size    int64     // of the file, in bytes
-	Errors  uint64    // attempts to write that have failed, or have made no progress for 10 s
-	Failing bool      // the last attempt has failed: the file has older state
+	Errors  uint64    // writes that failed, or made no progress for 10 s
+	Failing bool      // the last write failed: the file has older state
 }
 
-// Open opens or creates the file, and reads it. One process can have it open. If the file
-// is damaged it is renamed to its name with ".corrupt" at the end, and nothing is
-// restored. If the disk is full or fails, Run tries again. Close the store, or call Run.
+// Open opens or creates the file, and reads it. Only one process can have it open. If the file is damaged, Open renames it by
+// appending ".corrupt" to its name, and restores nothing. If the disk is full or fails, Run retries. The caller must call Run or
+// Close.
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -112,7 +109,7 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// open opens the file, and returns what it contains. It moves a damaged file aside.
+// open opens the file, and returns its content. It moves a damaged file aside.
 func (s *Store) open() (*content, error) {
 	j, err := journal.Open(s.config.Path, magic)
 	if err != nil {
@@ -136,8 +133,8 @@ func (s *Store) open() (*content, error) {
 	return in, nil
 }
 
-// IsEmpty reports whether a file has nothing that Restored would return, of whatever age. It changes no file, but creates
-// one if there is none. It is an error if another process has it open, or if it is damaged.
+// IsEmpty reports whether a file has no state, of whatever age. It does not modify an existing file, but creates a missing one.
+// It returns an error if another process has the file open, or if the file is damaged.
 func IsEmpty(path string) (bool, error) {
 	j, err := journal.Open(path, magic)
 	if err != nil {
@@ -151,8 +148,8 @@ func IsEmpty(path string) (bool, error) {
 	return len(in.memories)+len(in.values) == 0, nil
 }
 
-// isDiskError reports whether an error passes when the disk is well again, and is not a
-// mistake in the configuration.
+// isDiskError reports whether an error is caused by the state of the disk, and not by the configuration, so that a retry can
+// succeed.
 func isDiskError(err error) bool {
 	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
 		if errors.Is(err, errno) {
@@ -162,7 +159,7 @@ func isDiskError(err error) bool {
 	return false
 }
 
-// restore keeps what the file contained for Restored, unless it is too old.
+// restore sets s.restored from the content of the file, unless that is too old.
 func (s *Store) restore(in *content) {
 	if in.written.isZero() {
 		return
@@ -182,7 +179,7 @@ func (s *Store) restore(in *content) {
 	log.Info("state restored", "age", age.Round(time.Millisecond), "probes", len(s.restored.Memories))
 }
 
-// lasts reports whether the value of a key is restored whatever its age.
+// lasts reports whether the value of a key is restored regardless of age.
 func (c *Config) lasts(key string) bool {
 	return slices.ContainsFunc(c.Lasting, func(lasting string) bool {
 		return key == lasting || strings.HasSuffix(lasting, "/") && strings.HasPrefix(key, lasting)
@@ -196,8 +193,8 @@ func ageText(age time.Duration, known bool) string {
 	return age.Round(time.Second).String()
 }
 
-// Restored returns what the file contained when the store was opened. It returns nothing
-// when it is called again, so that the memory is free.
+// Restored returns the content of the file when the store was opened. A second call returns nothing, so that the memory can be
+// freed.
 func (s *Store) Restored() Restored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,24 +203,23 @@ func (s *Store) Restored() Restored {
 	return r
 }
 
-// Mark says that a value has changed, or is gone. It never waits: Run asks for the value
-// when it writes.
+// Mark marks a value as changed or removed. It never blocks: Run calls Values.Value when it writes.
 func (s *Store) Mark(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marked[key] = struct{}{}
 }
 
-// MarkUrgent is Mark for a value that has to outlive SIGKILL: Run writes it at once, together with all
-// that has changed, and syncs the file within the second. It never waits. A write may be under way
-// already, for which it waits then, and after an error of the disk it waits as Mark does.
+// MarkUrgent is Mark for a value that must survive SIGKILL. Run writes it immediately, together with all other changes, and syncs
+// the file within a second. MarkUrgent never blocks. If a write is in progress, the value is written after it. After a disk
+// error, it is written with the next retry, as with Mark.
 func (s *Store) MarkUrgent(key string) {
 	s.Mark(key)
 	s.urgent.Set()
 }
 
-// Flush writes now what was marked before the call, and returns when it is on the disk: nil, the error
-// of the write, which is tried again later, or that of ctx. It waits for Run.
+// Flush immediately writes the values marked before the call, and returns when they are on the disk. It returns the error of the
+// write, which is retried later, or that of ctx. It blocks while Run is not running.
 func (s *Store) Flush(ctx context.Context) error {
 	ended := make(chan error, 1)
 	select {
@@ -239,7 +235,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
-// takeMarked returns the keys that were marked.
+// takeMarked returns the marked keys, and unmarks them.
 func (s *Store) takeMarked() (marked map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +250,7 @@ func (s *Store) Stats() Stats {
 	return s.stats
 }
 
-// Close closes the file of a store without Run.
+// Close closes the file if Run is not called.
 func (s *Store) Close() error {
 	if s.journal == nil {
 		return nil

@@ -27,7 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// handler gives the same answer to each attempt, until it is told another one.
+// handler returns the same outcome for each attempt, until another one is set.
 type handler struct{ answer chan probe.Outcome }
 
 func newHandler(o probe.Outcome) *handler {
@@ -85,7 +85,7 @@ func open(t *testing.T, path string) (*Store, Restored) {
 	return s, s.Restored()
 }
 
-// life is an engine with a store, which go on with what the store restores.
+// life is an engine with a store, both of which resume from the state in the store.
 type life struct {
 	engine   *engine.Engine
 	store    *Store
@@ -126,8 +126,7 @@ func remembered(e *engine.Engine) map[probe.ID]engine.Memory {
 	return all
 }
 
-// equal compares memories by what later verdicts depend on; times lose their monotonic
-// part in a file.
+// equal compares memories by the parts that affect later verdicts, since times lose their monotonic reading in a file.
 func equal(a, b map[probe.ID]engine.Memory) bool {
 	rule := probe.Rule{Kind: probe.Readiness, SuccessThreshold: 1, FailureThreshold: 3}
 	return maps.EqualFunc(a, b, func(a, b engine.Memory) bool {
@@ -155,7 +154,7 @@ func TestStateIsRestoredAfterAStop(t *testing.T) {
 		want := remembered(first.engine)
 		s, got := open(t, path)
 		defer s.Close()
-		// The time since boot is not the bubble's: after a second of it the clock was set back.
+		// The time since boot is not in the bubble: after one second of the bubble, the clock appears to have been set back.
 		if passed := time.Duration(sinceBoot() - stopped); got.Shift > 0 || -got.Shift > passed {
 			t.Errorf("the clock was set by %v within %v", got.Shift, passed)
 		}
@@ -229,8 +228,7 @@ func TestAFileIsEmptyUntilThereIsSomethingToRestore(t *testing.T) {
 	}
 }
 
-// restoredNow returns what an engine would restore that is started now, beside the one that
-// has the file.
+// restoredNow returns what an engine that starts now would restore, while another one has the file open.
 func restoredNow(t *testing.T, path string) Restored {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -265,7 +263,7 @@ func TestLastingValuesAreRestoredWhateverTheirAge(t *testing.T) {
 	}
 }
 
-// What was flushed is in the file at once: a kill does not lose it.
+// A flushed value is in the file immediately, so it survives SIGKILL.
 func TestWhatWasFlushedIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
@@ -273,7 +271,7 @@ func TestWhatWasFlushedIsWritten(t *testing.T) {
 		l := live(t, path, set(3, newHandler(probe.Success)), v)
 		defer l.stop()
 		pass(3 * time.Second)
-		v["pauses"] = `"web"` // the writer reads it after Mark only
+		v["pauses"] = `"web"` // the writer reads it only after Mark
 		l.store.Mark("pauses")
 		before := time.Now()
 		if err := l.store.Flush(t.Context()); err != nil {
@@ -297,14 +295,14 @@ func TestWhatWasFlushedIsWritten(t *testing.T) {
 	})
 }
 
-// What is urgent is in the file before any time has passed, and so is what else has changed.
+// An urgent value is in the file before any time has passed, together with all other changes.
 func TestWhatIsUrgentIsWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		v := values{"a": "1", "b": "1"}
 		l := live(t, path, set(3, newHandler(probe.Success)), v)
 		defer l.stop()
-		for n, want := range []string{"1", "2", "3"} { // first before the file was written at all
+		for n, want := range []string{"1", "2", "3"} { // the first one before the file was ever written
 			v["a"], v["b"] = want, want
 			l.store.Mark("a")
 			if n > 0 {
@@ -326,7 +324,7 @@ func TestWhatIsUrgentIsWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// A disk that takes its time, or hangs, delays nothing that is urgent.
+// A disk that is slow or hangs does not delay urgent values.
 func TestWhatIsUrgentDoesNotWaitForASync(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s, _ := open(t, path)
@@ -343,7 +341,7 @@ func TestWhatIsUrgentDoesNotWaitForASync(t *testing.T) {
 		if got := restoredNow(t, path).Values; string(got["a"]) != want || !w.unsynced {
 			t.Errorf("the file has %q, want %s", got, want)
 		}
-		w.write(w.beginSync) // which is not asked twice
+		w.write(w.beginSync) // no second sync is started
 	}
 	s.checkProgress()
 	if st := s.Stats(); !st.Failing || st.Errors != 1 {
@@ -357,7 +355,7 @@ func TestWhatIsUrgentDoesNotWaitForASync(t *testing.T) {
 	}
 }
 
-// What the disk has after a sync that has failed is not known: the file is written anew.
+// After a failed sync it is not known what is on the disk, so the whole file is rewritten.
 func TestTheFileIsRewrittenAfterASyncHasFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s, _ := open(t, path)
@@ -385,7 +383,7 @@ func TestAFlushEndsWithItsContext(t *testing.T) {
 		defer s.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) { // Run was not called
+		if err := s.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) { // Run is not running
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -399,7 +397,7 @@ func TestAKillLosesAboutASecond(t *testing.T) {
 		defer l.stop()
 		for step, outcome := range []probe.Outcome{probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Success, probe.Failure} {
 			h.say(outcome)
-			pass(10 * time.Second) // an attempt of each probe
+			pass(10 * time.Second) // one attempt for each probe
 			want := remembered(l.engine)
 			pass(writePeriod + 10*time.Millisecond)
 			if got := restoredNow(t, path).Memories; !near(got, want, remembered(l.engine)) {
@@ -409,8 +407,8 @@ func TestAKillLosesAboutASecond(t *testing.T) {
 	})
 }
 
-// near reports whether each memory is one of two, apart from its times: here the wall
-// clock is the bubble's, and the time since boot is not.
+// near reports whether each memory equals one of two, except for its times: here the wall clock is that of the bubble, but the
+// time since boot is not.
 func near(got, before, after map[probe.ID]engine.Memory) bool {
 	for id, m := range got {
 		one := func(w engine.Memory) bool {
@@ -495,7 +493,7 @@ func TestAProbeThatIsRemovedSoonAfterItWasWrittenIsForgotten(t *testing.T) {
 	add(1)
 	w := newWriter(s, e, values{})
 	w.collect()
-	add(2) // and the whole file is written, before the subscription returns it
+	add(2) // the whole file is written before the subscription returns the probe
 	w.write(w.syncNow)
 	change(engine.Change{Remove: []probe.ID{id(2)}})
 	w.collect()
@@ -505,7 +503,7 @@ func TestAProbeThatIsRemovedSoonAfterItWasWrittenIsForgotten(t *testing.T) {
 	}
 }
 
-// frame returns a frame of memories in one state, written a while ago.
+// frame returns a frame, written some time ago, with n memories in the same state.
 func frame(t *testing.T, ago time.Duration, n int, v probe.Verdict) []byte {
 	t.Helper()
 	u := update{Time: moment{Wall: present().Wall - int64(ago)}}
@@ -582,7 +580,7 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	}
 }
 
-// TestAFileThatTheDiskHasInPartOnlyIsMovedAside starts with what a machine that stops may leave.
+// TestAFileThatTheDiskHasInPartOnlyIsMovedAside starts with a file such as a machine that crashes may leave.
 func TestAFileThatTheDiskHasInPartOnlyIsMovedAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for _, left := range []string{"", magic[:1], magic, magic + "\n", magic[:5] + "\x00\x00", strings.Repeat("\x00", 5000)} {
@@ -602,8 +600,8 @@ func TestAFileThatTheDiskHasInPartOnlyIsMovedAside(t *testing.T) {
 	}
 }
 
-// TestADamagedFileNeverHasAFalseState damages copies of a file at random, and expects a
-// state that the engine had at some time, or none.
+// TestADamagedFileNeverHasAFalseState damages copies of a file at random, and expects either a state that the engine had at some
+// time, or none.
 func TestADamagedFileNeverHasAFalseState(t *testing.T) {
 	tier.Slow(t)
 	const probes, frames = 20, 30
@@ -653,7 +651,7 @@ func TestADamagedFileNeverHasAFalseState(t *testing.T) {
 			}
 		}
 	}
-	if restored < 180 { // what is truncated
+	if restored < 180 { // those that were truncated
 		t.Errorf("only %d files were restored", restored)
 	}
 }
@@ -771,7 +769,7 @@ func TestTheLastWriteAfterAMoveOfTheFileIsNotLost(t *testing.T) {
 	})
 }
 
-// readers are values of a test that are noticed when they are read.
+// readers has values that record when they are read.
 type readers struct {
 	values
 	read func(key string)
@@ -782,7 +780,7 @@ func (v readers) Value(key string) ([]byte, bool) {
 	return v.values.Value(key)
 }
 
-// Keys are read in descending order, so that a value can wait for others of its write.
+// Keys are read in descending order, so that a value can depend on other values of the same write.
 func TestAWriteReadsKeysInDescendingOrder(t *testing.T) {
 	s, _ := open(t, filepath.Join(t.TempDir(), "state"))
 	defer s.Close()
@@ -804,7 +802,7 @@ func TestAWriteReadsKeysInDescendingOrder(t *testing.T) {
 	}
 }
 
-// A value that changes when another one is written for the last time, as a cursor does, is not lost.
+// A value that changes when another one is written for the last time, such as a cursor, is not lost.
 func TestAValueThatFollowsTheLastWriteIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, v := filepath.Join(t.TempDir(), "state"), readers{values: values{"cursor": "1"}}
@@ -826,8 +824,7 @@ func TestAValueThatFollowsTheLastWriteIsWritten(t *testing.T) {
 	})
 }
 
-// hangingDisk are values that do not come until release is closed: a write takes as long as on a
-// disk that hangs.
+// hangingDisk has values that block until release is closed: a write takes as long as on a disk that hangs.
 type hangingDisk struct {
 	values
 	release chan struct{}
@@ -900,7 +897,7 @@ func TestAFlushDoesNotWaitForADiskThatHangs(t *testing.T) {
 	})
 }
 
-// slowDisk are values each of which takes a time, and fills a frame: as on a slow disk.
+// slowDisk has values that each take some time and fill a frame, as on a slow disk.
 type slowDisk struct {
 	count int
 	takes *atomic.Int64 // a time.Duration
@@ -947,7 +944,7 @@ func TestTheEndWaitsForADiskThatIsOnlySlow(t *testing.T) {
 				t.Errorf("%d values: got the log %q after %v", count, text, took)
 			}
 			disk.takes.Store(0)
-			pass(lastWriteTimeout) // the writer ends
+			pass(lastWriteTimeout) // the writer exits
 		})
 	}
 }

@@ -10,20 +10,22 @@ import (
 	"time"
 )
 
-// Subject is what one part of a program remembers besides its probes: values by name. Their keys in the file are Prefix and the name.
+// Subject is the state of one part of a program other than probes: named values. The key of a value in the file is Prefix plus
+// its name.
 type Subject struct {
-	Prefix  string // ends with a slash; any other one is the only key, and its value has no name
-	Lasting bool   // restored whatever its age
+	Prefix  string // ends with a slash; otherwise it is the only key, and the value has no name
+	Lasting bool   // restored regardless of its age
 
-	Value func(name string) (value any, ok bool) // returns what is stored as JSON, and false if there is nothing: see Values.Value
-	Names func() []string                        // returns the names that may have a value; nil: the one without a name is all
+	Value func(name string) (value any, ok bool) // returns the value to store as JSON, and false if there is none: see Values.Value
+	Names func() []string                        // returns the names that may have a value; nil for a single value without a name
 
-	// Restore gives the values of the file back to the part, by name, if there are any: see RestoreAll. Shift is that of Restored. The
-	// error says which of them cannot be read, and are left out. Nil: who needs them asks Restored.
+	// Restore passes the values in the file, by name, to the part, if there are any: see RestoreAll. For shift see
+	// Restored.Shift. The error describes the values that cannot be read and are skipped. If Restore is nil, the part reads the
+	// values from Restored.
 	Restore func(values map[string][]byte, shift time.Duration) error
 }
 
-// RestoreAll returns a Subject.Restore that reads values of one type, and gives back those that can be read.
+// RestoreAll returns a Subject.Restore that decodes values of type T from JSON, and passes the valid ones to restore.
 func RestoreAll[T any](restore func(values map[string]T, shift time.Duration)) func(values map[string][]byte, shift time.Duration) error {
 	return func(values map[string][]byte, shift time.Duration) error {
 		all := make(map[string]T, len(values))
@@ -40,7 +42,7 @@ func RestoreAll[T any](restore func(values map[string]T, shift time.Duration)) f
 	}
 }
 
-// RestoreEach calls restore for each value, and returns the errors with the names.
+// RestoreEach calls restore for each value, and joins the errors, with the names of the values.
 func RestoreEach(values map[string][]byte, restore func(name string, value []byte) error) error {
 	var wrong []error
 	for name, value := range values {
@@ -51,16 +53,16 @@ func RestoreEach(values map[string][]byte, restore func(name string, value []byt
 	return errors.Join(wrong...)
 }
 
-// name returns the name of a value by its key, and false if it is one of another subject.
+// name returns the name of the value with the given key, and false if the key belongs to another subject.
 func (s *Subject) name(key string) (string, bool) {
 	name, ok := strings.CutPrefix(key, s.Prefix)
 	return name, ok && (name == "" || strings.HasSuffix(s.Prefix, "/"))
 }
 
-// Subjects are all that a program remembers besides its probes: the Values of a Store. No prefix may begin with another one.
+// Subjects is the entire state of a program other than probes: the Values of a Store. No prefix may be a prefix of another one.
 type Subjects []Subject
 
-// Lasting returns the prefixes of those that are restored whatever their age, for Config.
+// Lasting returns the prefixes of the subjects that are restored regardless of age, for Config.
 func (all Subjects) Lasting() (prefixes []string) {
 	for i := range all {
 		if all[i].Lasting {
@@ -87,7 +89,7 @@ func (s *Subject) text(name string) ([]byte, bool) {
 		return nil, false
 	}
 	text, err := json.Marshal(value)
-	return text, err == nil // an error is a bug of the part: each value can be marshaled
+	return text, err == nil // an error is a bug of the part: values must be marshalable
 }
 
 // Values implements Values.
@@ -107,7 +109,7 @@ func (all Subjects) Values() iter.Seq2[string, []byte] {
 	}
 }
 
-// Restore gives each subject what the file had of it, in their order. The log has a line about values that cannot be read.
+// Restore passes its values in the file to each subject, in order. It logs values that cannot be read.
 func (all Subjects) Restore(r Restored, log *slog.Logger) {
 	for i := range all {
 		s := &all[i]

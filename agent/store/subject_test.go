@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shop is a part of a program that remembers stock by name, and whether it is open.
+// shop is a part of a program whose state is a stock by name, and whether the shop is open.
 type shop struct {
 	stock map[string]int
 	open  bool
@@ -86,7 +86,7 @@ func TestAValueThatCannotBeReadIsLeftOut(t *testing.T) {
 	}
 }
 
-// A part that had stored nothing keeps what it has.
+// A part without stored values keeps its state.
 func TestASubjectWithoutValuesIsNotRestored(t *testing.T) {
 	s := &shop{stock: map[string]int{"tea": 3}}
 	s.subjects().Restore(Restored{Values: map[string][]byte{"open": []byte("true")}}, slog.New(slog.DiscardHandler))

@@ -2,19 +2,19 @@ package store
 
 import "time"
 
-// syncNow waits until the disk has what was appended.
+// syncNow waits until the appended data is on the disk.
 func (w *writer) syncNow() error {
 	err := w.journal.Syncer()()
 	w.unsynced, w.rewrite = false, err != nil
 	return w.note(err)
 }
 
-// syncLater leaves that to the next tick: SIGKILL of the engine loses nothing that was appended, and a
-// thousand transitions a second are not a thousand syncs.
+// syncLater leaves the sync to the next tick: data that was appended survives SIGKILL of the engine, and a thousand transitions a
+// second must not cause a thousand syncs.
 func (w *writer) syncLater() error { return nil }
 
-// beginSync lets a goroutine wait for the disk, so that what is urgent can be appended meanwhile. A
-// disk that hangs is asked once.
+// beginSync starts a goroutine that waits for the disk, so that urgent data can be appended meanwhile. It starts no second sync
+// while the disk hangs.
 func (w *writer) beginSync() error {
 	if w.synced == nil {
 		w.unsynced = false
@@ -24,19 +24,19 @@ func (w *writer) beginSync() error {
 	return nil
 }
 
-// endSync notes how the sync has ended that was going on. Its success is that of the writes before it,
-// and not of one that has failed since.
+// endSync handles the end of the sync in progress. Its success applies to the writes before it, but not to a write that has
+// failed since.
 func (w *writer) endSync(err error) {
 	w.synced, w.syncSince = nil, time.Time{}
 	if err != nil {
-		w.rewrite = true // what the disk has is not known
+		w.rewrite = true // it is not known which data is on the disk
 	}
 	if err != nil || w.fails == 0 {
 		_ = w.note(err)
 	}
 }
 
-// awaitSync waits until no sync is going on.
+// awaitSync waits for the sync in progress, if any.
 func (w *writer) awaitSync() {
 	if w.synced != nil {
 		w.endSync(<-w.synced)

@@ -14,41 +14,36 @@ import (
 )
 
 const (
-	// writePeriod is how often changes are written that are not urgent, and synced.
+	// writePeriod is the interval at which changes that are not urgent are written, and the file is synced.
 	writePeriod = time.Second
 
-	// maxHeartbeat bounds how long a file goes without a frame that says when its
-	// state was that of the engine.
+	// maxHeartbeat bounds the interval between frames, each of which records when the file was up to date.
 	maxHeartbeat = 10 * time.Second
 
-	// maxRetryPause bounds the pause after an error, which doubles.
+	// maxRetryPause bounds the pause after an error, which doubles each time.
 	maxRetryPause = time.Minute
 
-	// frameSize is how much a frame has at least, unless it is the last of a write.
+	// frameSize is the minimum size of a frame, unless it is the last one of a write.
 	frameSize = 32 << 10
 
-	// slowWrite is how long a write may make no progress until it counts as an error: the
-	// disk hangs.
+	// slowWrite is the time without progress after which a write counts as an error, since the disk hangs.
 	slowWrite = 10 * time.Second
 
-	// lastWriteTimeout is how long Run waits, when ctx is done, for a write that makes no
-	// progress; maxLastWrite is how long it waits for one that does.
+	// After ctx is done, Run waits for lastWriteTimeout if the last write makes no progress, and for maxLastWrite if it does.
 	lastWriteTimeout = 5 * time.Second
 	maxLastWrite     = time.Minute
 
-	// slack is how much a file may grow above twice its size after it was rewritten, and maxKeys how many keys of values are
-	// noted: with more that have changed, as after a long failure of the disk, the whole file is written.
+	// slack is how much a file may grow beyond twice its size after the last rewrite. maxKeys is the maximum number of changed
+	// keys that are tracked: if there are more, as after a long disk failure, the whole file is rewritten.
 	slack   = 1 << 20
 	maxKeys = 1 << 16
 )
 
-// Run writes what changes until ctx is done. Then it writes a last time, closes the file
-// and returns. Errors of the disk are logged, once until the next success, and counted,
-// and writing is tried again; the file keeps what it had.
+// Run writes changes until ctx is done. It then writes a last time, closes the file and returns. Disk errors are counted, and
+// logged once until the next success. After an error the file keeps its content, and the write is retried.
 //
-// A disk that hangs is such an error. When ctx is done Run waits up to a minute for a slow
-// disk, but not longer than five seconds for one that hangs: then it leaves a goroutine that
-// waits for the disk.
+// A disk that hangs counts as an error. After ctx is done, Run waits up to a minute for a slow disk, but at most five seconds for
+// a disk that hangs. In the latter case it leaves behind a goroutine that waits for the disk.
 func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 	w := newWriter(s, e, v)
 	ended := make(chan struct{})
@@ -80,8 +75,7 @@ func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 		"file", s.config.Path, "last_written", s.Stats().Written)
 }
 
-// lastProgress returns when the writer has written something last, or a time if that was
-// before it.
+// lastProgress returns the time of the writer's last progress, or since if that is later.
 func (s *Store) lastProgress(since time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +85,7 @@ func (s *Store) lastProgress(since time.Time) time.Time {
 	return since
 }
 
-// checkProgress counts a write that hangs as an error, once.
+// checkProgress counts a hanging write as an error, once.
 func (s *Store) checkProgress() {
 	s.mu.Lock()
 	hangs := !s.progress.IsZero() && !s.hangs && time.Since(s.progress) >= slowWrite
@@ -105,14 +99,14 @@ func (s *Store) checkProgress() {
 	}
 }
 
-// setProgress notes that a write begins or goes on now; the zero time, that it has ended.
+// setProgress records that a write begins or makes progress at now; the zero time means that it has finished.
 func (s *Store) setProgress(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.progress = now
 }
 
-// writer writes the file. It belongs to the goroutine of run.
+// writer writes the file. Only the goroutine of run uses it.
 type writer struct {
 	*Store
 	engine    *engine.Engine
@@ -120,17 +114,17 @@ type writer struct {
 	changes   *engine.Subscription
 	heartbeat time.Duration
 
-	probes  map[probe.ID]struct{} // have changed and are not written
-	keys    map[string]struct{}   // of values that have
-	rewrite bool                  // the whole file has to be written
-	base    int64                 // the size of the file after it was rewritten
-	last    time.Time             // when it was written
-	fails   int                   // writes in a row that failed
-	retryAt time.Time             // when to write again after an error
+	probes  map[probe.ID]struct{} // changed and not written yet
+	keys    map[string]struct{}   // of values, changed and not written yet
+	rewrite bool                  // the whole file must be written
+	base    int64                 // size of the file after the last rewrite
+	last    time.Time             // time of the last write
+	fails   int                   // consecutive failed writes
+	retryAt time.Time             // earliest time of the next write after an error
 
-	unsynced  bool       // the disk may not have what was appended
-	synced    chan error // of capacity 1: gets the error of the sync that is going on; nil without one
-	syncSince time.Time  // when that has begun; zero without one
+	unsynced  bool       // appended data may not be on the disk yet
+	synced    chan error // receives the error of the sync in progress; capacity 1; nil if there is none
+	syncSince time.Time  // start of the sync in progress; zero if there is none
 }
 
 func newWriter(s *Store, e *engine.Engine, v Values) *writer {
@@ -141,7 +135,7 @@ func newWriter(s *Store, e *engine.Engine, v Values) *writer {
 	}
 }
 
-// run writes what changes until ctx is done, and then a last time.
+// run writes changes until ctx is done, and then a last time.
 func (w *writer) run(ctx context.Context) {
 	defer func() { w.changes.Close() }()
 	ticks := time.NewTicker(writePeriod)
@@ -153,7 +147,7 @@ func (w *writer) run(ctx context.Context) {
 			if time.Now().Before(w.retryAt) {
 				continue
 			}
-			_ = w.write(w.beginSync) // which was noted
+			_ = w.write(w.beginSync) // write has handled the error
 		case <-w.urgent:
 			w.collect()
 			if time.Now().Before(w.retryAt) {
@@ -170,9 +164,9 @@ func (w *writer) run(ctx context.Context) {
 		}
 	}
 	w.collect()
-	w.last = time.Time{} // say when the engine stopped
+	w.last = time.Time{} // to record when the engine stopped
 	_ = w.write(w.syncNow)
-	// Values that wait for others to be written follow, or the file was moved, or its end is damaged.
+	// Write again if values became due after others were written, or if the file was moved or its end is damaged.
 	if w.collect(); w.fails == 0 && len(w.keys) > 0 || w.fails > 0 && w.rewrite {
 		_ = w.write(w.syncNow)
 	}
@@ -183,7 +177,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// answerFlushes answers those that have waited for the last write.
+// answerFlushes handles the calls of Flush that have waited for the last write.
 func (w *writer) answerFlushes() {
 	for {
 		select {
@@ -196,14 +190,14 @@ func (w *writer) answerFlushes() {
 	}
 }
 
-// noWait is a context that is done: with it Next returns what there is.
+// noWait is a context that is done: with it, Next returns only what is available.
 var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// delivered yields the probes that changes returns without waiting.
+// delivered yields the probes that w.changes returns without waiting.
 func (w *writer) delivered() iter.Seq[probe.ID] {
 	return func(yield func(probe.ID) bool) {
 		for {
@@ -214,8 +208,8 @@ func (w *writer) delivered() iter.Seq[probe.ID] {
 	}
 }
 
-// collect notes what has changed. When that is much, as after a long failure of the disk,
-// it notes that everything has to be written.
+// collect collects the changed probes and keys. If there are many, as after a long disk failure, it requests a rewrite of the
+// whole file instead.
 func (w *writer) collect() {
 	if !w.rewrite {
 		for id := range w.delivered() {
@@ -225,12 +219,12 @@ func (w *writer) collect() {
 	maps.Copy(w.keys, w.takeMarked())
 	if len(w.keys) > maxKeys || len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
 		w.rewrite = true
-		w.written() // by the rewrite
+		w.written() // the rewrite writes them
 	}
 }
 
-// write brings the file up to date, unless nothing has changed, and returns the error, which it has noted. Sync is called
-// after something was appended.
+// write brings the file up to date, unless nothing has changed, and returns the error, which it has handled with note. It calls
+// sync after appending data.
 func (w *writer) write(sync func() error) error {
 	w.setProgress(time.Now())
 	defer func() { w.setProgress(w.syncSince) }()
@@ -260,16 +254,16 @@ func (w *writer) write(sync func() error) error {
 	return nil
 }
 
-// append appends frames, and does not wait for the disk.
+// append appends frames without syncing.
 func (w *writer) append(frames iter.Seq[[]byte]) error {
 	err := w.journal.Append(frames)
 	w.rewrite = w.journal.Broken()
 	return err
 }
 
-// writeEverything replaces the file by one with the present state.
+// writeEverything replaces the file by one with the current state.
 func (w *writer) writeEverything() error {
-	w.awaitSync() // which is about the file that is replaced
+	w.awaitSync() // of the file that is replaced
 	if err := w.journal.Rewrite(w.everything()); err != nil {
 		return err
 	}
@@ -278,24 +272,24 @@ func (w *writer) writeEverything() error {
 	return nil
 }
 
-// written notes that the file has all that was collected.
+// written records that the file has all collected changes.
 func (w *writer) written() {
 	clear(w.probes)
 	clear(w.keys)
 }
 
-// note counts and logs how a write that the disk has, or that has failed, or a sync has ended. It returns the error.
+// note counts and logs the result of a write that failed or is on the disk, or of a sync. It returns err.
 func (w *writer) note(err error) error {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs
-	w.progress = w.syncSince // or checkProgress would count the write once more
+	w.progress = w.syncSince // otherwise checkProgress would count the write again
 	if w.hangs, w.stats.Failing = false, err != nil; w.journal != nil {
 		w.stats.Size = w.journal.Size()
 	}
 	if err == nil {
 		w.stats.Written = now
-	} else if !hung { // which has counted
+	} else if !hung { // a hang has been counted already
 		w.stats.Errors++
 	}
 	w.mu.Unlock()
@@ -313,9 +307,9 @@ func (w *writer) note(err error) error {
 	return nil
 }
 
-// everything yields the frames of a whole file. It begins with a new Subscription, which
-// returns every probe, and later the removal of each one that it has returned. Without it
-// a probe could be written that is removed before it was ever returned.
+// everything yields the frames of a whole file. It creates a new Subscription first, which returns every probe, and later the
+// removal of each returned probe. With the old Subscription, it might write a probe whose removal is never delivered, since the
+// probe was not delivered before.
 func (w *writer) everything() iter.Seq[[]byte] {
 	w.changes.Close()
 	w.changes = w.engine.SubscribeMemories()
@@ -334,7 +328,7 @@ func (w *writer) everything() iter.Seq[[]byte] {
 	})
 }
 
-// changed yields the frames about what has changed.
+// changed yields the frames with the collected changes.
 func (w *writer) changed() iter.Seq[[]byte] {
 	return w.frames(func(b *batch) {
 		for id := range w.probes {
@@ -350,7 +344,7 @@ func (w *writer) changed() iter.Seq[[]byte] {
 	})
 }
 
-// frames yields the frames with what add adds.
+// frames yields the frames with the updates that add adds.
 func (w *writer) frames(add func(*batch)) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		b := batch{writer: w, yield: yield, update: update{Time: present()}}
@@ -360,17 +354,16 @@ func (w *writer) frames(add func(*batch)) iter.Seq[[]byte] {
 	}
 }
 
-// batch cuts what is written into frames.
+// batch splits updates into frames.
 type batch struct {
 	*writer
 	update
-	size    int // of the update, about
+	size    int // approximate size of the update
 	yield   func([]byte) bool
 	stopped bool
 }
 
-// probe adds what the engine remembers about a probe, or that there is nothing, and
-// reports whether to go on.
+// probe adds the memory of a probe, or its removal, and reports whether to continue.
 func (b *batch) probe(id probe.ID) bool {
 	one := memory{Target: id.Target, Kind: id.Kind, Name: id.Name}
 	if m, ok := b.engine.Snapshot(id); ok && m.State != (verdict.State{}) {
@@ -389,7 +382,7 @@ func (b *batch) probe(id probe.ID) bool {
 	return b.added(size)
 }
 
-// value adds a value, or that it was removed, and reports whether to go on.
+// value adds a value, or its removal, and reports whether to continue.
 func (b *batch) value(key string, value []byte, exists bool) bool {
 	switch {
 	case !exists:
@@ -405,7 +398,7 @@ func (b *batch) value(key string, value []byte, exists bool) bool {
 	return b.added(len(key) + len(value))
 }
 
-// added ends the frame if it is long enough.
+// added finishes the frame if it is long enough.
 func (b *batch) added(size int) bool {
 	if b.size += size; b.size < frameSize {
 		return true
@@ -413,11 +406,11 @@ func (b *batch) added(size int) bool {
 	return b.end()
 }
 
-// end ends the frame, and begins the next one.
+// end finishes the frame, and begins the next one.
 func (b *batch) end() bool {
-	b.setProgress(time.Now()) // what was yielded before is written
+	b.setProgress(time.Now()) // all frames yielded before have been written
 	text, err := json.Marshal(b.update)
-	if err != nil { // unreachable: values are JSON, and the engine has valid probes only
+	if err != nil { // unreachable: values are JSON, and the engine has only valid probes
 		b.config.Logger.Error("state not written", "error", err)
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// BenchmarkStep is one of the two events of an attempt: a look, then a count.
+// BenchmarkStep measures the two events of an attempt: a look, then a count.
 func BenchmarkStep(b *testing.B) {
 	look, count := lookedStarted(running("a")), attempted(running("a"), probe.Success)
 	b.ReportAllocs()

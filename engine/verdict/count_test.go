@@ -13,7 +13,7 @@ func after(v probe.Verdict, last probe.Outcome, run int32) verdict.State {
 	return verdict.State{Instance: "a", Verdict: v, Last: last, Run: run}
 }
 
-// broken returns s after n attempts in a row that could not be made.
+// broken returns s after n consecutive attempts that could not be made.
 func broken(s verdict.State, n int32) verdict.State { s.Errors = n; return s }
 
 func onHold(s verdict.State) verdict.State { s.OnHold = true; return s }

@@ -12,8 +12,7 @@ import (
 
 var defaultDamping = probe.Damping{}.WithDefaults()
 
-// With the defaults of routers, three flaps within minutes damp a target, and a quarter of an hour halves
-// the penalty.
+// With the defaults of routers, three flaps within minutes damp a target, and the penalty is halved in a quarter of an hour.
 func TestATargetIsDampedAboveSuppressAndUsedAgainBelowReuse(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const minute = time.Minute
@@ -51,8 +50,8 @@ func TestATargetIsDampedAboveSuppressAndUsedAgainBelowReuse(t *testing.T) {
 	}
 }
 
-// A limit above which one flap gets is reached by one, and one that is forgotten between two flaps at once
-// would never be.
+// One flap suffices for a suppress limit that it exceeds. Higher limits would never be exceeded if the penalty were removed between
+// flaps that follow each other immediately.
 func TestEachFlapCountsWhateverTheLimits(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -71,8 +70,8 @@ func TestEachFlapCountsWhateverTheLimits(t *testing.T) {
 	}
 }
 
-// TestThePenaltyKeepsItsLaws leads targets with any limits through flaps and times, some of them before
-// the last one, as after a clock was set back.
+// TestThePenaltyKeepsItsLaws subjects targets with arbitrary limits to flaps at arbitrary times, some of them before the previous
+// one, as after the clock was set back.
 func TestThePenaltyKeepsItsLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(24, 39))
 	for range 2_000 {
@@ -80,7 +79,7 @@ func TestThePenaltyKeepsItsLaws(t *testing.T) {
 	}
 }
 
-// FuzzPenalty holds the laws for any limits.
+// FuzzPenalty checks the laws for arbitrary limits.
 func FuzzPenalty(f *testing.F) {
 	f.Add(int64(1), int64(15*time.Minute), int64(time.Hour), int32(2000), int32(750))
 	f.Fuzz(func(t *testing.T, seed, halfLife, most int64, suppress, reuse int32) {
@@ -91,7 +90,7 @@ func FuzzPenalty(f *testing.F) {
 	})
 }
 
-// randomDamping returns valid limits, from one end of their bounds to the other.
+// randomDamping returns valid limits across their whole range.
 func randomDamping(r *rand.Rand) (d probe.Damping) {
 	between := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
 	for {
@@ -104,13 +103,13 @@ func randomDamping(r *rand.Rand) (d probe.Damping) {
 	}
 }
 
-// damped leads a target through flaps, and holds each of them and the decay after it to the laws.
+// damped subjects a target to flaps, and checks the laws for each of them and for the decay after it.
 func damped(t *testing.T, seed int64, d probe.Damping) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var p verdict.Penalty
-	flaps, last := 0, now // since the penalty was zero, and the last of them
+	flaps, last := 0, now // since the penalty was zero; the last one
 	wrong := func(law string) {
 		t.Helper()
 		t.Fatalf("%s: %+v at %v, after %d flaps, by %+v (seed %d)", law, p, now, flaps, d, seed)
@@ -123,7 +122,7 @@ func damped(t *testing.T, seed int64, d probe.Damping) {
 			step = -step
 		}
 		if now = now.Add(step); back {
-			last = now // it may take as long by the new clock
+			last = now // by the new clock, it may take as long again
 		}
 		if isFlap := r.IntN(2) == 0; isFlap {
 			p = verdict.AfterFlap(d, p, now)
@@ -169,8 +168,8 @@ func damped(t *testing.T, seed int64, d probe.Damping) {
 	}
 }
 
-// What a state file says about another clock, or with other limits, or not at all, is brought within
-// those that there are.
+// A penalty in a state file that is from another clock, was subject to other limits, or is invalid, is adjusted to the current
+// limits.
 func TestARestoredPenaltyGetsWithinItsLimits(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, p := range map[string]verdict.Penalty{
@@ -194,8 +193,8 @@ func TestARestoredPenaltyGetsWithinItsLimits(t *testing.T) {
 	}
 }
 
-// A damped target is never in trouble and gets no requests; one that is not there, has ended, or is
-// explained by another one stays so.
+// A damped target is never in trouble and gets no requests. A target that is absent, has ended, or is explained by another one
+// keeps its state.
 func TestADampedTargetIsNotInTroubleAndGetsNoRequests(t *testing.T) {
 	kept := map[probe.TargetState]bool{
 		probe.StateAbsent: true, probe.StateCannotStart: true, probe.StateExited: true, probe.StateUnreachable: true,

@@ -7,22 +7,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// event is something that can happen to a probe.
+// event is an event in the life of a probe.
 type event struct {
 	what eventType
 
-	instance    string // tick: what is looked at
+	instance    string // tick: the instance of the look
 	phase       probe.Phase
 	started     bool
-	young       bool // its initial delay is not over
+	young       bool // the initial delay has not passed
 	managed     bool // tick and result: a driver replaces the instance
 	terminating bool // tick and result
 
 	outcome probe.Outcome // result
-	ours    bool          // result: the engine is the cause of the unknown outcome
-	extra   bool          // result: of an attempt outside the regular times
+	ours    bool          // result: the engine caused the unknown outcome
+	extra   bool          // result: the attempt was outside the regular times
 
-	success, failure int32               // reloaded and trusted: how the thresholds change
+	success, failure int32               // reloaded and trusted: change of the thresholds
 	onError          probe.OnError       // reloaded: 1 changes it
 	compatibility    probe.Compatibility // reloaded: 1 changes it
 	policy           probe.Policy        // reloaded and trusted: 1 changes it
@@ -32,8 +32,8 @@ type event struct {
 type eventType uint8
 
 const (
-	tick      eventType = iota // the instance is looked at
-	result                     // the attempt under way ends
+	tick      eventType = iota // a look at the instance
+	result                     // the attempt in flight finishes
 	reloaded                   // the rule changes
 	replaced                   // the handler changes
 	moved                      // the address changes
@@ -55,7 +55,7 @@ func (e *event) String() string {
 		eventNames[e.what], e.success, e.failure, e.onError != 0, e.compatibility != 0, e.policy != 0)
 }
 
-// change makes the changes of an event to a rule.
+// change applies the changes of an event to a rule.
 func (e *event) change(r *probe.Rule) {
 	r.SuccessThreshold += e.success
 	r.FailureThreshold += e.failure
@@ -64,7 +64,7 @@ func (e *event) change(r *probe.Rule) {
 	r.Policy ^= e.policy
 }
 
-// at returns the instance as it is at an event.
+// at returns the instance at the time of an event.
 func (e *event) at(id string) probe.Instance {
 	in := probe.Instance{Target: "web", ID: id, Phase: e.phase, Since: t0.Add(-time.Minute), Managed: e.managed, Terminating: e.terminating}
 	if e.young {
@@ -94,7 +94,7 @@ func allEvents(kind probe.Kind, instances []string) []event {
 	for _, what := range []eventType{reloaded, trusted} {
 		for _, by := range []int32{1, -1} {
 			all = append(all, event{what: what, failure: by})
-			if kind == probe.Readiness { // that of the others is always 1
+			if kind == probe.Readiness { // for the others it is always 1
 				all = append(all, event{what: what, success: by})
 			}
 		}
@@ -102,7 +102,7 @@ func allEvents(kind probe.Kind, instances []string) []event {
 	return append(all, event{what: reloaded, onError: 1}, event{what: reloaded, compatibility: 1})
 }
 
-// policyEvents returns the changes of the policy of a kind of probe. A startup probe has but one.
+// policyEvents returns the changes of the policy for a kind of probe. A startup probe has only one policy.
 func policyEvents(kind probe.Kind) []event {
 	if kind == probe.Startup {
 		return nil
@@ -110,8 +110,7 @@ func policyEvents(kind probe.Kind) []event {
 	return []event{{what: reloaded, policy: 1}, {what: trusted, policy: 1}}
 }
 
-// ticks returns all looks: what is not known of an instance without a phase or an ID does
-// not vary.
+// ticks returns all looks. Properties that are unknown for an instance without a phase or an ID do not vary.
 func ticks(instances []string) []event {
 	all := []event{{what: tick, phase: probe.Running}, {what: tick, instance: "a"}}
 	for _, id := range instances {
@@ -125,7 +124,7 @@ func ticks(instances []string) []event {
 	return all
 }
 
-// results returns all results. What the engine itself causes is always unknown.
+// results returns all results. A result caused by the engine itself is always unknown.
 func results() (all []event) {
 	for bits := range 8 {
 		e := event{what: result, phase: probe.Running, extra: bits&1 != 0, managed: bits&2 != 0, terminating: bits&4 != 0}

@@ -2,18 +2,16 @@ package verdict
 
 import "github.com/sonde-probe/sonde/probe"
 
-// With the policy "evidence", State.Run has one of two scores, of which it has one at a time. Up to
-// MaxScore it is the score of a probe that has not failed: each failure adds FailureWeight, and
-// each success takes 1 off it, down to 0. Above, it is MaxScore plus the score of a probe that has
-// failed, which changes in the same way, up to MaxScore. At MaxScore the first becomes the second,
-// and at 0 the second the first.
+// With the policy "evidence", State.Run holds one of two scores. Up to MaxScore it is the score of a passing probe: each failure
+// adds FailureWeight, and each success subtracts 1, down to 0. Above MaxScore, it is MaxScore plus the score of a failing probe,
+// which changes in the same way, up to MaxScore. When the first score reaches MaxScore, the probe fails; when the second reaches
+// 0, it passes again.
 //
-// Each is a CUSUM: a sum of log-likelihood ratios with a barrier. So the evidence that a target
-// works again must be as strong as the evidence that it does not.
+// Each score is a CUSUM: a sum of log-likelihood ratios with a barrier. The evidence that a target works again must therefore be
+// as strong as the evidence that it does not.
 const mostEvidence = 2 * probe.MaxScore
 
-// Score returns the score of a state that was counted by the policy "evidence", from 0 to
-// probe.MaxScore; 0 for others.
+// Score returns the score of a state counted by the policy "evidence", from 0 to probe.MaxScore, or 0 for other policies.
 func (s State) Score() int32 {
 	switch {
 	case s.Policy != probe.PolicyEvidence:
@@ -24,8 +22,7 @@ func (s State) Score() int32 {
 	return s.Run
 }
 
-// alarmed reports whether the policy "evidence" has found that the probe fails, and since then not
-// that it passes.
+// alarmed reports whether the probe fails by the policy "evidence".
 func (s *State) alarmed() bool { return s.Policy == probe.PolicyEvidence && s.Run > probe.MaxScore }
 
 // weigh adds an outcome to the score.

@@ -16,11 +16,10 @@ import (
 
 var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three instances")
 
-// TestEveryReachableStateAgreesWithTheKubeletsWorker follows all events from all states
-// that they lead to. Step, and a model of the kubelet's worker that has the differences
-// of byDesign, get the same events. They must publish the same, hold the same, and begin
-// the same attempts. With -all the thresholds are up to 5 and there are three instances,
-// and docs/guarantees.md must have the figures.
+// TestEveryReachableStateAgreesWithTheKubeletsWorker follows all events from all states that they lead to. Step, and a model of
+// the kubelet's worker with the differences of byDesign, get the same events. They must publish the same, hold the same, and
+// begin the same attempts. With -all the thresholds are up to 5 and there are three instances, and docs/guarantees.md must have
+// the resulting figures.
 func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
 	tier.Slow(t)
 	begin := time.Now()
@@ -78,8 +77,7 @@ func checkFigures(t *testing.T, states, transitions int64) {
 	}
 }
 
-// TestEachDifferenceIsNeeded takes one difference after the other away from the model,
-// which then must not agree with Step any more.
+// TestEachDifferenceIsNeeded removes each difference in turn from the model, which then must no longer agree with Step.
 func TestEachDifferenceIsNeeded(t *testing.T) {
 	tier.Slow(t)
 	for i, d := range byDesign {
@@ -101,16 +99,16 @@ func TestEachDifferenceIsNeeded(t *testing.T) {
 // exploration follows the events of one kind of probe.
 type exploration struct {
 	model
-	most   int32 // the greatest threshold
+	most   int32 // maximum threshold
 	events []event
-	visit  func(from, to *pair, e *event) // each transition; may be nil
+	visit  func(from, to *pair, e *event) // called for each transition; may be nil
 
 	states      []pair
-	from        []origin // by state
+	from        []origin // indexed by state
 	transitions int64
 }
 
-// origin is how a state was reached first.
+// origin is how a state was first reached.
 type origin struct {
 	state int
 	event event
@@ -123,12 +121,12 @@ func newExploration(kind probe.Kind) *exploration {
 	return x
 }
 
-// widen explores thresholds up to most, and these instances.
+// widen explores thresholds up to most, and the given instances.
 func (x *exploration) widen(most int32, instances ...string) {
 	x.most, x.events = most, allEvents(x.kind, instances)
 }
 
-// run explores, and returns the first disagreement, with the events that lead to it.
+// run explores all states, and returns the first disagreement, with the events that lead to it.
 func (x *exploration) run() (problem string) {
 	rule := probe.Rule{Kind: x.kind, SuccessThreshold: 1, FailureThreshold: 1, InitialDelay: time.Second}
 	first := pair{rule: rule, worker: kubeletWorker{succeeded: true, rule: rule}}
@@ -170,13 +168,13 @@ func (x *exploration) story(n int, last *event, next *pair, problem string) stri
 
 // pair is the state of both sides.
 type pair struct {
-	rule    probe.Rule // of Step at present
+	rule    probe.Rule // current rule of Step
 	state   verdict.State
-	attempt string // the instance of the attempt under way; empty: none
+	attempt string // instance of the attempt in flight; empty if there is none
 	worker  kubeletWorker
 }
 
-// move gives an event to both sides, and says how they differ, if they do.
+// move applies an event to both sides, and returns how they differ, or "".
 func (x *exploration) move(p *pair, e *event) (problem string) {
 	e.change(&p.rule)
 	switch e.what {
@@ -210,8 +208,7 @@ func (x *exploration) move(p *pair, e *event) (problem string) {
 	return ""
 }
 
-// bound limits what grows for ever and decides no more: a run that is longer than all
-// thresholds.
+// bound limits a value that grows forever without further effect: a run that exceeds all thresholds.
 func (p *pair) bound(enough int32) {
 	if p.state.Errors = 0; p.state.Policy == probe.PolicyRuns {
 		p.state.Run = min(p.state.Run, enough)
@@ -219,9 +216,8 @@ func (p *pair) bound(enough int32) {
 	p.worker.run = min(p.worker.run, enough)
 }
 
-// look lets Step look at an instance, and begins an attempt if it says so. An attempt
-// under way goes on, unless another one begins: its result may be given to Step whatever
-// has happened meanwhile.
+// look passes a look at an instance to Step, and begins an attempt if Step permits one. An attempt in flight continues, unless
+// another one begins: its result may be passed to Step regardless of later events.
 func (p *pair) look(e *event) {
 	in := e.at(e.instance)
 	var next verdict.Next
@@ -231,8 +227,7 @@ func (p *pair) look(e *event) {
 	}
 }
 
-// count gives Step the result of the attempt under way. A failure of the engine itself
-// counts for nothing, whatever the rule says.
+// count passes the result of the attempt in flight to Step. A failure of the engine itself never counts, regardless of the rule.
 func (p *pair) count(e *event) {
 	rule := p.rule
 	if e.ours {
@@ -243,8 +238,7 @@ func (p *pair) count(e *event) {
 	p.attempt = ""
 }
 
-// reload does what the engine does when a probe changes. Only another rule lets the
-// attempt under way go on.
+// reload does what the engine does when a probe changes. The attempt in flight continues only if nothing but the rule changes.
 func (p *pair) reload(what eventType) {
 	switch what {
 	case replaced:
@@ -254,7 +248,7 @@ func (p *pair) reload(what eventType) {
 	}
 }
 
-// resume does what an engine does at its start with the state of the one before.
+// resume does what an engine does when it starts with the state of the previous one.
 func (p *pair) resume(what eventType) (err error) {
 	p.attempt = ""
 	switch what {

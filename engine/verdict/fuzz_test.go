@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// FuzzStep leads one probe through any events and holds each step to the laws.
-// The first four bytes are the rule, every other three an event.
+// FuzzStep subjects one probe to arbitrary events and checks the laws for each step. The first four bytes are the rule, and each
+// further three bytes an event.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{2, 1, 3, 0, 0x0c, 0x71, 0, 0x01, 1, 1, 0x01, 3, 1, 0x01, 3, 1})
 	f.Add([]byte{3, 1, 2, 0, 0x04, 0x31, 0, 0x01, 3, 9, 0x01, 3, 9, 0x04, 0x11, 9, 0x04, 0x32, 9})
@@ -18,7 +18,7 @@ func FuzzStep(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { walkAlong(t, b) })
 }
 
-// TestTheLawsHoldOnRandomWalks is what each test run has of FuzzStep.
+// TestTheLawsHoldOnRandomWalks is the part of FuzzStep that runs in each test run.
 func TestTheLawsHoldOnRandomWalks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := make([]byte, 4+3*100)
@@ -61,7 +61,7 @@ func ruleFrom(b []byte) probe.Rule {
 	return r
 }
 
-// eventFrom makes an event of the bits of two bytes.
+// eventFrom creates an event from the bits of two bytes.
 func eventFrom(what, how byte, now time.Time) verdict.Event {
 	in := probe.Instance{
 		ID:          []string{"a", "b", "c", ""}[what>>1&3],
@@ -76,23 +76,23 @@ func eventFrom(what, how byte, now time.Time) verdict.Event {
 	return verdict.Event{Attempted: true, Instance: in, Outcome: probe.Outcome(how % 4), Extra: how&0x08 != 0}
 }
 
-// walk is one probe on its way through events, with a memory of its own.
+// walk is a walk of one probe through events, with a record of its own.
 type walk struct {
 	t     *testing.T
 	rule  probe.Rule
 	now   time.Time
 	state verdict.State
-	seen  []probe.Outcome // what counted, in this instance, since its last hold
+	seen  []probe.Outcome // outcomes that counted, on this instance, since its last hold
 }
 
-// step is one event and what it did.
+// step is one event and its effect.
 type step struct {
 	rule          probe.Rule
 	event         verdict.Event
 	now           time.Time
 	before, after verdict.State
 	next          verdict.Next
-	seen          []probe.Outcome // with the outcome of this event, if it may count
+	seen          []probe.Outcome // including the outcome of this event, if it may count
 }
 
 func (w *walk) step(e verdict.Event) {
@@ -111,7 +111,7 @@ func (w *walk) step(e verdict.Event) {
 	}
 }
 
-// remember keeps the outcomes in a row that a verdict may rest on.
+// remember records the consecutive outcomes on which a verdict may be based.
 func (w *walk) remember(s *step) {
 	if s.after.Instance != s.before.Instance && s.rule.Compatibility == probe.Mended {
 		w.seen = nil
@@ -133,7 +133,7 @@ func (w *walk) remember(s *step) {
 	}
 }
 
-// counted returns what an outcome counts as, and whether it counts at all.
+// counted returns the outcome as which an outcome counts, and whether it counts at all.
 func counted(s *step) (probe.Outcome, bool) {
 	o, in := s.event.Outcome, s.event.Instance
 	terminating := in.Terminating && s.rule.Kind != probe.Readiness
@@ -150,7 +150,7 @@ func counted(s *step) (probe.Outcome, bool) {
 	return o, true
 }
 
-// laws hold for every step. Each name says what the law forbids or demands.
+// laws hold for every step. Each name states the requirement or the prohibition.
 var laws = map[string]func(step) bool{
 	"an unknown outcome changes nothing but the errors": func(s step) bool {
 		if !s.event.Attempted || s.event.Outcome != probe.Unknown || s.rule.OnError == probe.ErrorFails {
@@ -263,11 +263,10 @@ var laws = map[string]func(step) bool{
 	},
 }
 
-// alarmed reports whether a score is that of a probe that has failed.
+// alarmed reports whether a score is that of a failed probe.
 func alarmed(s verdict.State) bool { return s.Policy == probe.PolicyEvidence && s.Run > probe.MaxScore }
 
-// greatestSum returns the greatest sum of the weights of the last outcomes, of any number: what a
-// CUSUM is without its barrier.
+// greatestSum returns the maximum sum of the weights of the last outcomes, over any number of them: a CUSUM without its barrier.
 func greatestSum(seen []probe.Outcome, failure, success int) (greatest int) {
 	sum := 0
 	for i := len(seen) - 1; i >= 0; i-- {

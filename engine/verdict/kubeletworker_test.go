@@ -5,13 +5,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// difference is something that Sonde does, on purpose, differently from the kubelet.
+// difference is an intentional difference between Sonde and the kubelet.
 type difference struct {
-	k       string // the number in docs/kubelet.md
-	kubelet string // what the kubelet does
-	sonde   string // what Sonde does
+	k       string // number in docs/kubelet.md
+	kubelet string // behavior of the kubelet
+	sonde   string // behavior of Sonde
 	reason  string
-	mended  bool // with compatibility = "kubelet" Sonde does what the kubelet does
+	mended  bool // with compatibility = "kubelet", Sonde behaves like the kubelet
 }
 
 // The indexes of byDesign.
@@ -33,10 +33,9 @@ const (
 	forgetsItsState
 )
 
-// byDesign lists all differences between Step and the kubelet's worker.
-// TestEachDifferenceIsNeeded proves that the two differ in each of them, and
-// TestEveryReachableStateAgreesWithTheKubeletsWorker that they differ in nothing else.
-// docs/states.md shows the table.
+// byDesign lists all differences between Step and the kubelet's worker. TestEachDifferenceIsNeeded proves that the two differ in
+// each of them, and TestEveryReachableStateAgreesWithTheKubeletsWorker that they differ in nothing else. docs/states.md has the
+// table.
 var byDesign = [...]difference{
 	seesChangesInFlight: {k: "K9",
 		kubelet: "while an attempt is under way the worker sees no change, and its result counts, whatever happened meanwhile",
@@ -100,21 +99,20 @@ var byDesign = [...]difference{
 		reason:  "the user wants it so"},
 }
 
-// kubeletWorker is a model of the kubelet's worker of one probe, written from
-// docs/kubelet.md. It shares no code with Step. Without differences it is the kubelet's;
-// with them it is what Sonde does.
+// kubeletWorker is a model of the kubelet's worker of one probe, written from docs/kubelet.md. It shares no code with Step.
+// Without differences it behaves like the kubelet, with them like Sonde.
 type kubeletWorker struct {
-	container string // that is judged; empty before the first
-	published byte   // what is in the results cache: 's', 'f', 'u' for Unknown, 0 for nothing
-	succeeded bool   // the results of the run; true before the first
+	container string // container that is judged; empty before the first
+	published byte   // content of the results cache: 's', 'f', 'u' for Unknown, 0 for nothing
+	succeeded bool   // results of the run; true before the first
 	run       int32
 	onHold    bool
-	left      bool   // the worker has ended
-	down      bool   // published since the container does not run
-	attempt   string // the container of the attempt under way; empty: none
+	left      bool   // the worker has exited
+	down      bool   // published because the container does not run
+	attempt   string // container of the attempt in flight; empty if there is none
 
-	// With the policy "evidence", the two sums that decide: the one that can make the probe fail,
-	// and once it has, the one that can make it pass.
+	// With the policy "evidence", the two sums that decide: the first one can make the probe fail, and after that, the second one
+	// can make it pass.
 	againstTarget, forTarget int
 	failed                   bool
 	policy                   probe.Policy // of the latest attempt that counted
@@ -122,15 +120,15 @@ type kubeletWorker struct {
 	rule probe.Rule // the thresholds
 }
 
-// model is how a worker behaves: like the kubelet's, but for the differences of byDesign.
+// model is the behavior of a worker: that of the kubelet, except for the differences of byDesign.
 type model struct {
 	kind  probe.Kind
-	lacks int // the difference that it has not; none: it has all
+	lacks int // difference that the model lacks; none if it has all
 }
 
 const none = -1
 
-// does reports whether a worker does what Sonde does, and not what the kubelet does.
+// does reports whether a worker behaves like Sonde, rather than like the kubelet, with respect to a difference.
 func (m *model) does(w *kubeletWorker, difference int) bool {
 	return difference != m.lacks && (w.rule.Compatibility == probe.Mended || !byDesign[difference].mended)
 }
@@ -176,7 +174,7 @@ func (m *model) tick(w *kubeletWorker, e *event) {
 	}
 }
 
-// adopt makes the worker judge a container (K34).
+// adopt switches the worker to another container (K34).
 func (m *model) adopt(w *kubeletWorker, container string) {
 	if w.container == container {
 		return
@@ -187,7 +185,7 @@ func (m *model) adopt(w *kubeletWorker, container string) {
 	}
 }
 
-// forget starts the count again.
+// forget restarts the count.
 func (w *kubeletWorker) forget() {
 	w.succeeded, w.run, w.againstTarget, w.forTarget, w.failed, w.policy = true, 0, 0, 0, false, probe.PolicyRuns
 }
@@ -229,7 +227,7 @@ func (m *model) result(w *kubeletWorker, e *event) {
 	w.decide(m, e, succeeded)
 }
 
-// decide publishes what attempts have decided.
+// decide publishes the verdict that attempts have decided.
 func (w *kubeletWorker) decide(m *model, e *event, passes bool) {
 	w.published = letter(passes)
 	managed := e.managed || !m.does(w, holdsOnlyWithDriver)
@@ -241,8 +239,8 @@ func (w *kubeletWorker) decide(m *model, e *event, passes bool) {
 	}
 }
 
-// weigh counts an outcome by the policy "evidence", and reports whether it decides: a failure
-// decides only if the probe has failed.
+// weigh counts an outcome by the policy "evidence", and reports whether it decides. A failure decides only if the probe has
+// failed.
 func (w *kubeletWorker) weigh(succeeded bool) (decided bool) {
 	switch {
 	case w.failed && succeeded:
@@ -263,7 +261,7 @@ func (w *kubeletWorker) weigh(succeeded bool) (decided bool) {
 	return succeeded || w.failed
 }
 
-// threshold returns how long the run has to be.
+// threshold returns the length of a run that decides.
 func (w *kubeletWorker) threshold() int32 {
 	if w.succeeded {
 		return w.rule.SuccessThreshold
@@ -271,7 +269,7 @@ func (w *kubeletWorker) threshold() int32 {
 	return w.rule.FailureThreshold
 }
 
-// letter returns what is published of a probe.
+// letter returns the letter of the published state of a probe.
 func letter(passes bool) byte {
 	if passes {
 		return 's'
@@ -279,7 +277,7 @@ func letter(passes bool) byte {
 	return 'f'
 }
 
-// reload is a change of the configuration.
+// reload models a change of the configuration.
 func (m *model) reload(w *kubeletWorker, r probe.Rule, what eventType) {
 	if !m.does(w, isReloaded) {
 		return
@@ -296,7 +294,7 @@ func (m *model) reload(w *kubeletWorker, r probe.Rule, what eventType) {
 	}
 }
 
-// follow forgets what was counted by another policy than the rule's.
+// follow discards the count of another policy than that of the rule.
 func (w *kubeletWorker) follow() {
 	if w.rule.Policy != w.policy {
 		w.forget()
@@ -304,14 +302,14 @@ func (w *kubeletWorker) follow() {
 	}
 }
 
-// renew starts a new run, and lifts the hold of a probe that failed.
+// renew starts a new run, and ends the hold of a failed probe.
 func (m *model) renew(w *kubeletWorker) {
 	w.forget()
 	w.attempt = ""
 	w.onHold = w.onHold && w.published == 's'
 }
 
-// restart is a restart of the kubelet, or of Sonde's engine.
+// restart models a restart of the kubelet, or of Sonde's engine.
 func (m *model) restart(w *kubeletWorker, r probe.Rule, what eventType) {
 	w.rule = r
 	fresh := kubeletWorker{succeeded: true, rule: r}
@@ -321,7 +319,7 @@ func (m *model) restart(w *kubeletWorker, r probe.Rule, what eventType) {
 		if w.container != "" {
 			w.follow()
 		}
-		if w.rule.Policy == probe.PolicyRuns && w.published != letter(w.succeeded) { // what is stored has not met the threshold
+		if w.rule.Policy == probe.PolicyRuns && w.published != letter(w.succeeded) { // the stored run has not reached the threshold
 			w.run = min(w.run, w.threshold()-1)
 		}
 		return
@@ -339,10 +337,10 @@ func (m *model) restart(w *kubeletWorker, r probe.Rule, what eventType) {
 	*w = fresh
 }
 
-// letterOf returns what the kubelet would have in its cache for a state of Step.
+// letterOf returns the content of the kubelet's cache for a state of Step.
 func letterOf(s verdict.State) byte {
 	if s.Instance == "" {
-		return 0 // nothing was published yet
+		return 0 // nothing has been published yet
 	}
 	return map[probe.Verdict]byte{probe.Undecided: 'u', probe.Passing: 's', probe.Failing: 'f'}[s.Verdict]
 }

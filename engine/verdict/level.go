@@ -5,49 +5,53 @@ import (
 	"time"
 )
 
-// Level watches the level of a number, such as the duration of attempts, against its own recent past, and finds that it has risen. It
-// needs no unit and no distribution. A number is high if it is above 99 % of the usual ones and at least twice their median. Each high
-// number adds LevelWeight to a score and each other takes 1 off it, down to 0, as the policy "evidence" does: a CUSUM of which the
-// probability of mistakes depends only on the share of high numbers, as long as they are independent. At LevelScore the level has risen,
-// and from there back at 0 it is as usual again.
+// Level compares a number, such as the duration of attempts, with its own recent past, and detects that its level has risen. It
+// needs neither a unit nor a distribution. A number is high if it is above the 99th percentile of the usual numbers and at least
+// twice their median. As with the policy "evidence", each high number adds LevelWeight to a score, and each other number
+// subtracts 1, down to 0. This is a CUSUM: as long as the numbers are independent, its error probability depends only on the
+// share of high numbers. When the score reaches LevelScore the level has risen, and when it is back at 0 the level is as usual
+// again.
 //
-// Numbers count as usual once the score is 0 again. Of a risen level that ends, few do: it is found again the next time, and no more if
-// it keeps coming back, as a slow minute in each half hour. One that stays for newUsual is the usual one. The zero Level has seen none. It takes about 1 KiB.
+// Numbers become usual once the score is 0 again. After a risen level, only a few of its numbers do: the level is detected again
+// the next time, but no longer if it recurs regularly, such as a slow minute in each half hour. A level that lasts longer than
+// newUsual becomes the usual one. The zero Level has no numbers. A Level takes about 1 KiB.
 type Level struct {
-	usual, recent counts // recent are those since the score was 0
+	usual, recent counts // recent has the numbers since the score was 0
 	score         int16
 	risen         bool
-	since         time.Time // when the first of recent came
+	since         time.Time // time of the first number in recent
 }
 
 const (
-	// LevelWeight and LevelScore are chosen so that a level that has risen for all numbers is found by the sixth, and that there is one
-	// mistake in 5·10⁹ numbers, if 2 % of the usual ones are high: sonde simulate prints that.
+	// LevelWeight and LevelScore are chosen so that a rise of all numbers is detected at the sixth one, and that there is one
+	// false alarm in 5·10⁹ numbers if 2% of the usual ones are high. sonde simulate prints these figures.
 	LevelWeight = 3
 	LevelScore  = 18
 
-	// minUsual is how many usual numbers are needed first, and maxUsual after how many their counts are halved, so that old ones fade.
+	// minUsual is the minimum number of usual numbers for detection. At maxUsual the counts are halved, so that old numbers fade.
 	minUsual = 256
 	maxUsual = 16_384
 
-	// wellKnown is how many usual numbers show their 99th percentile, also if high ones come in bursts. With fewer, a level has risen at
-	// twice the score.
+	// wellKnown is the number of usual numbers that determine their 99th percentile reliably, even if high ones come in bursts.
+	// With fewer, a rise requires twice the score.
 	wellKnown = 1024
 
-	// episode is how much of a risen level that has ended is usual, in thousandths of what is: four times that are more than 1 %.
+	// episode is the weight with which a risen level that has ended is added to the usual numbers, in thousandths of their count.
+	// Four such levels exceed 1%.
 	episode = 3
 
-	// newUsual is how long a level is risen at the most.
+	// newUsual is the maximum time for which a level counts as risen.
 	newUsual = 24 * time.Hour
 )
 
-// Rise is a level that has risen. The numbers are medians, with an error of up to 9 %.
+// Rise describes a risen level. The numbers are medians, with an error of up to 9%.
 type Rise struct {
 	From, To float64
 	Since    time.Time
 }
 
-// Add adds a number that was read at a time, and reports whether the level is risen now. A number that is not finite is ignored.
+// Add adds a number that was measured at the given time, and reports whether the level is risen now. It ignores NaN and infinite
+// numbers.
 func (l *Level) Add(x float64, at time.Time) (r Rise, isRisen bool) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return l.rise()
@@ -96,15 +100,15 @@ func (l *Level) rise() (Rise, bool) {
 	return Rise{valueOf(l.usual.quantile(50)), valueOf(l.recent.quantile(50)), l.since}, true
 }
 
-// The buckets of counts: four for each doubling from 2⁻²⁴ to 2³⁹, one below for what is smaller, 0 and negative, and what is larger in
-// the last. Of seconds, the smallest is 60 ns.
+// Numbers are counted in buckets: four for each doubling from 2⁻²⁴ to 2³⁹. The first bucket is for smaller, zero and negative
+// numbers; the last one includes larger numbers. In seconds, the smallest number is 60 ns.
 const (
 	perDoubling = 4
 	smallest    = -24
 	buckets     = 64 * perDoubling
 )
 
-// counts are how many numbers were in each bucket.
+// counts has the number of values in each bucket.
 type counts struct {
 	of    [buckets]uint16
 	total uint32
@@ -140,8 +144,8 @@ func (c *counts) merge(other *counts) {
 	c.fade()
 }
 
-// fade halves the counts if there are too many. What is left over of a bucket is added to the next lower one: many buckets with one
-// number each, as those of the highest numbers, do not vanish.
+// fade halves the counts if there are too many. Remainders are carried to the next lower bucket, so that many buckets with one
+// number each, as for the highest numbers, do not vanish.
 func (c *counts) fade() {
 	for c.total >= maxUsual {
 		c.total = 0
@@ -154,12 +158,12 @@ func (c *counts) fade() {
 	}
 }
 
-// isHigh reports whether a bucket is that of a high number.
+// isHigh reports whether numbers in a bucket are high.
 func (c *counts) isHigh(bucket int) bool {
 	return c.total >= minUsual && bucket > c.quantile(99) && bucket >= c.quantile(50)+perDoubling
 }
 
-// quantile returns the bucket in which a percentage of the numbers ends.
+// quantile returns the bucket that contains the given percentile.
 func (c *counts) quantile(percent uint32) int {
 	want, sum := (c.total*percent+99)/100, uint32(0)
 	for i, n := range c.of {

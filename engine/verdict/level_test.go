@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// numbers returns lognormal numbers around a median, of which some are ten times as high.
+// numbers returns a generator of lognormal numbers around a median, some of which are ten times as high.
 func numbers(r *rand.Rand, median float64) func() float64 {
 	return func() float64 {
 		x := median * math.Exp(0.3*r.NormFloat64())
@@ -22,7 +22,7 @@ func numbers(r *rand.Rand, median float64) func() float64 {
 func TestALevelThatRisesIsFoundAndEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		usual, other float64
-		found        int // the last number that finds it; 0: none does
+		found        int // number at which the rise must be detected, at the latest; 0 if it must not be detected
 	}{
 		"ten times":       {0.005, 0.05, 8},
 		"three times":     {0.005, 0.015, 60},
@@ -82,7 +82,7 @@ func TestALevelThatRisesIsFoundAndEnds(t *testing.T) {
 	}
 }
 
-// A level has no mistake of its own in a million numbers, whatever their distribution is, while they are independent.
+// Independent numbers cause no false alarm among a million, whatever their distribution.
 func TestTheUsualLevelHasNotRisen(t *testing.T) {
 	for name, next := range map[string]func(r *rand.Rand) float64{
 		"constant":   func(r *rand.Rand) float64 { return 1 },
@@ -104,7 +104,7 @@ func TestTheUsualLevelHasNotRisen(t *testing.T) {
 	}
 }
 
-// Slow minutes that come again and again are a part of the usual level after the first ones.
+// Slow minutes that recur become part of the usual level after the first ones.
 func TestBurstsBecomeUsual(t *testing.T) {
 	r, now := rand.New(rand.NewPCG(5, 6)), time.Unix(0, 0)
 	var l Level
@@ -126,7 +126,7 @@ func TestBurstsBecomeUsual(t *testing.T) {
 	}
 }
 
-// Laws: counts add up, a quantile is where it says, and no number makes a level forget its bounds.
+// Laws: counts add up, a quantile is at its position, and no number makes a level exceed its bounds.
 func FuzzLevel(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 255}, int64(60))
 	f.Fuzz(func(t *testing.T, numbers []byte, step int64) {

@@ -14,9 +14,9 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Durations of attempts at healthy servers, nginx and redis, recorded over minutes on two processors that five builds shared (the files
-// have microseconds), are no rise: at most one among 10,000 targets in a day with a period of a second, whose day is made of pieces of a
-// trace of up to ten minutes, and whose engine is started again once.
+// Durations of attempts at healthy servers do not count as a rise. They were recorded from nginx and redis, over minutes, on two
+// processors shared with five builds; the files have microseconds. There is at most one false alarm per day among 10,000 targets
+// with a period of a second. Each day consists of pieces of a trace of up to ten minutes, and the engine is restarted once.
 func TestDurationsOfHealthyServersHaveNotRisen(t *testing.T) {
 	var traces [][]float64
 	files, err := filepath.Glob("testdata/latency/*.txt")
@@ -53,7 +53,7 @@ func TestDurationsOfHealthyServersHaveNotRisen(t *testing.T) {
 	}
 }
 
-// mistakesOfADay returns how often a level rises in a day of a healthy target.
+// mistakesOfADay returns the number of false alarms in a day of a healthy target.
 func mistakesOfADay(trace []float64, r *rand.Rand) (n int) {
 	const day = 24 * 60 * 60
 	var l Level

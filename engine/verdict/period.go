@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Period returns the time from one attempt of a probe to the next in a state. Decided says that a
-// run of attempts on the instance has reached its threshold.
+// Period returns the interval between two attempts of a probe in state s. decided means that a run of attempts on the instance
+// has reached its threshold.
 func Period(r probe.Rule, s State, decided bool) time.Duration {
 	switch {
 	case !decided:

@@ -7,13 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Restore returns a state that was saved, for a probe that goes on with it under rule
-// r. The rule may have other thresholds than the one under which the state was saved:
-// a run that they would have ended is one attempt short of them, so that the next
-// equal outcome decides, as it does after a change of a running probe's rule. A run that
-// was counted by another policy starts again.
+// Restore returns a saved state in a form from which a probe can resume under rule r. If the rule has lower thresholds than the
+// one under which the state was saved, a run that already reaches its threshold is shortened to one attempt less, so that the
+// next equal outcome decides, as after a change of a running probe's rule. A run that was counted by another policy is discarded.
 //
-// It returns an error if s is not a state that Step returns for this kind of probe.
+// Restore returns an error if s is not a state that Step can return for this kind of probe.
 func Restore(r probe.Rule, s State) (State, error) {
 	if err := s.check(r.Kind); err != nil {
 		return State{}, err
@@ -30,8 +28,8 @@ func Restore(r probe.Rule, s State) (State, error) {
 	return s, nil
 }
 
-// Settled returns s without what has no effect on later verdicts: the count of unknown
-// outcomes, and how much longer a run is than its threshold.
+// Settled returns s without the parts that do not affect later verdicts: the count of unknown outcomes, and the excess of a run
+// over its threshold.
 func Settled(r probe.Rule, s State) State {
 	s.Errors = 0
 	if s.Policy == probe.PolicyRuns && s.agrees() {
@@ -40,7 +38,7 @@ func Settled(r probe.Rule, s State) State {
 	return s
 }
 
-// agrees reports whether the run has the outcome that is published.
+// agrees reports whether the run has the outcome of the published verdict.
 func (s *State) agrees() bool {
 	switch s.Last {
 	case probe.Success:
@@ -51,11 +49,11 @@ func (s *State) agrees() bool {
 	return false
 }
 
-// threshold returns how long the run has to be for a verdict. Less than 1 acts like 1.
+// threshold returns the length of a run that decides a verdict. A threshold below 1 counts as 1.
 func (s *State) threshold(r *probe.Rule) int32 { return max(1, r.Threshold(s.Last)) }
 
-// check returns why Step cannot have returned s for a probe of a kind, or nil. It
-// allows for all rules of that kind, since the rule of a probe may change.
+// check returns an error if Step cannot have returned s for a probe of kind k. It permits all rules of that kind, since the rule
+// of a probe may change.
 func (s *State) check(k probe.Kind) error {
 	held := k == probe.Startup && s.Verdict != probe.Undecided || k == probe.Liveness && s.Verdict == probe.Failing
 	switch {

@@ -9,9 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestRestoredProbeDecidesAsIfItHadGoneOn saves the states of random walks, restores
-// each under another rule, and holds its verdicts to those of a probe that got the rule
-// while it ran.
+// TestRestoredProbeDecidesAsIfItHadGoneOn saves the states of random walks, restores each under another rule, and compares its
+// verdicts with those of a probe whose rule was changed while it ran.
 func TestRestoredProbeDecidesAsIfItHadGoneOn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	random := func(n int) []byte {
@@ -40,8 +39,7 @@ func TestRestoredProbeDecidesAsIfItHadGoneOn(t *testing.T) {
 	}
 }
 
-// compare gives the same events to a probe that goes on with state a, and to one that
-// goes on with b. They have to publish the same.
+// compare passes the same events to a probe that resumes from state a and to one that resumes from b. Both must publish the same.
 func compare(t *testing.T, r probe.Rule, a, b verdict.State, events []byte) {
 	goneOn, restored := a, b
 	for now := t0; len(events) >= 2; events = events[2:] {
@@ -57,7 +55,7 @@ func compare(t *testing.T, r probe.Rule, a, b verdict.State, events []byte) {
 	}
 }
 
-// walked returns the state after some events.
+// walked returns the state after the given events.
 func walked(r probe.Rule, s verdict.State, events []byte) verdict.State {
 	for now := t0; len(events) >= 2; events = events[2:] {
 		now = now.Add(time.Second)
@@ -66,7 +64,7 @@ func walked(r probe.Rule, s verdict.State, events []byte) verdict.State {
 	return s
 }
 
-// isBelow reports whether another attempt decides at the earliest.
+// isBelow reports whether the run is below its threshold, so that no attempt before the next one can decide.
 func isBelow(r probe.Rule, s verdict.State) bool {
 	switch {
 	case r.Policy == probe.PolicyEvidence:

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// statesFile shows the states of probes. It is written from an exploration.
+// statesFile has the states of probes. It is generated from an exploration.
 const statesFile = "../../docs/states.md"
 
 // TestDocumentShowsTheStatesThatExist compares docs/states.md with the states and
@@ -38,8 +38,8 @@ func TestDocumentShowsTheStatesThatExist(t *testing.T) {
 	}
 }
 
-// A paused target is never in trouble and gets no requests while its instance runs; one that is not
-// there, or has ended, stays so.
+// A paused target is never in trouble, and gets no requests while its instance runs. A target that is absent, or has ended, keeps
+// its state.
 func TestAPausedTargetIsNotInTroubleAndDrains(t *testing.T) {
 	for s := range probe.TargetState(probe.TargetStates) {
 		got, _ := verdict.Conditions{Paused: true}.Fold(probe.Running, s, probe.GatewayReady)
@@ -74,21 +74,21 @@ Not in the diagrams: a probe that is removed has no state. A restart of the engi
 ` + "`resume = \"trust\"`" + `, is like another handler with ` + "`\"verify\"`" + `, and without ` + "`state`" + ` leads back to "no instance".
 `
 
-// diagram is what an exploration of one kind of probe finds, without counts.
+// diagram is the result of exploring one kind of probe, without counts.
 type diagram struct {
 	kind   probe.Kind
 	states map[string]*stateRow
 	arrows map[[2]string]map[string]bool // from and to; the events
 }
 
-// stateRow is what is true in one state.
+// stateRow has the properties of one state.
 type stateRow struct {
 	verdict  probe.Verdict
 	attempts bool
 	waits    map[string]bool
 }
 
-// abstractStates are the states of the diagrams, in their order: the ID and the name.
+// abstractStates are the states of the diagrams, in order: ID and name.
 var abstractStates = [][2]string{
 	{"none", "no instance"},
 	{"stopped", "not running"},
@@ -123,7 +123,7 @@ func newDiagram(t *testing.T, kind probe.Kind) *diagram {
 	return d
 }
 
-// isLeftOut reports whether an event is not in the diagrams.
+// isLeftOut reports whether an event is omitted from the diagrams.
 func isLeftOut(e event) bool {
 	hasInstance := e.what == result || e.what == tick && e.phase != probe.Absent
 	return hasInstance && !e.managed || e.compatibility != 0 || e.onError != 0 || e.what >= trusted
@@ -150,7 +150,7 @@ func (d *diagram) add(from, to *pair, e *event) {
 	}
 }
 
-// label returns what an event is called in a diagram.
+// label returns the label of an event in a diagram.
 func (d *diagram) label(from *verdict.State, e *event) string {
 	isAnother := from.Instance != "" && from.Instance != e.instance
 	succeeded := e.outcome == probe.Success || e.outcome == probe.Warning
@@ -203,7 +203,7 @@ func (d *diagram) write(b *strings.Builder) {
 	}
 }
 
-// codes returns words as code.
+// codes formats words as code.
 func codes(words []string) string {
 	if len(words) == 0 {
 		return "–"
@@ -228,8 +228,8 @@ the test takes away one row after the other, and fails if that makes no differen
 	}
 }
 
-// What a dependency explains is what probes and exits have found: not that a program cannot be
-// started, and nothing of a target that is well.
+// A dependency explains what probes and exits have found, but not that a program cannot be started, and it does not affect a
+// healthy target.
 func TestADependencyExplainsFailures(t *testing.T) {
 	for s := range probe.TargetState(probe.TargetStates) {
 		explained := map[probe.TargetState]bool{

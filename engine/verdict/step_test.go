@@ -70,7 +70,7 @@ func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
 	return verdict.Event{Attempted: true, Instance: i, Outcome: o}
 }
 
-// What follows from most events.
+// Frequent results.
 var (
 	attempt  = verdict.Next{}
 	again    = verdict.Next{}

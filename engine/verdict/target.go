@@ -2,8 +2,8 @@ package verdict
 
 import "github.com/sonde-probe/sonde/probe"
 
-// InstanceState returns the state of a target as its instance has it, and whether its probes
-// decide too: with those, the state is the worst of this one and their ProbeStates.
+// InstanceState returns the state of a target according to its instance, and whether its probes matter as well. If they do, the
+// state of the target is the worst of the returned state and the ProbeStates.
 func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch {
 	case in.Phase == probe.Absent && in.Reason == probe.ReasonNoStart:
@@ -30,8 +30,8 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	return probe.StateReady, true
 }
 
-// goneState returns the state of a target without a next instance. One that was ended because
-// a probe failed has failed, if its driver still has it.
+// goneState returns the state of a target that will have no further instance. If its instance was terminated because a probe
+// failed, and the driver still has the target, the target has failed.
 func goneState(in *probe.Instance) probe.TargetState {
 	switch {
 	case in.Reason == probe.ReasonNoStart:
@@ -44,7 +44,7 @@ func goneState(in *probe.Instance) probe.TargetState {
 	return probe.StateStopped
 }
 
-// waitingState returns the state of a target whose next instance has not started.
+// waitingState returns the state of a target whose next instance has not started yet.
 func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
 	case in.Reason == probe.ReasonNoStart, in.Reason == probe.ReasonResources, in.Reason == probe.ReasonRuntimeNoContainer, in.Reason == probe.ReasonRuntimeNoUnit:
@@ -65,16 +65,16 @@ func waitingState(in *probe.Instance) probe.TargetState {
 	return probe.StateStarting
 }
 
-// Findings are what is known of a probe of a running instance.
+// Findings are the findings of a probe of a running instance.
 type Findings struct {
 	Verdict probe.Verdict
-	Decided bool // it comes from attempts on that instance
+	Decided bool // attempts on that instance decided Verdict
 	Blind   bool // its attempts cannot be made: see Blinds
-	Warns   bool // it passes, and warns: see Warnings; or it fails, and Effect is probe.EffectWarn
+	Warns   bool // it passes but warns: see Warnings; or it fails, and Effect is probe.EffectWarn
 	Effect  probe.Effect
 }
 
-// ProbeState returns the state that one probe of a running instance gives its target. Started says that the instance has
+// ProbeState returns the state of a target according to one probe of its running instance. started means that the instance has
 // started.
 func ProbeState(k probe.Kind, f Findings, started bool) probe.TargetState {
 	v, isWarning := f.Verdict, f.Effect == probe.EffectWarn
@@ -93,9 +93,9 @@ func ProbeState(k probe.Kind, f Findings, started bool) probe.TargetState {
 	return probe.StateReady
 }
 
-// OfDependent returns the state of a target of which the instance and the probes give it one,
-// while a target that it depends on is in trouble: what fails, or cannot be attempted, is
-// unreachable. A target that cannot be started, or has exited for good, is in trouble itself, and one that is degraded works.
+// OfDependent returns the state of a target while a target that it depends on is in trouble, given its own state. A target that
+// fails or cannot be attempted becomes unreachable. A target that cannot be started, or has exited for good, remains in trouble
+// itself, and a degraded target works.
 func OfDependent(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind:
@@ -104,15 +104,16 @@ func OfDependent(own probe.TargetState) probe.TargetState {
 	return own
 }
 
-// Conditions are what is decided about a target beside its instance and its probes. Several may hold at once.
+// Conditions are the conditions of a target that do not follow from its instance and its probes. Several may apply at the same
+// time.
 type Conditions struct {
 	Explained bool // a target that it depends on is in trouble: see OfDependent
-	Damped    bool // it has flapped too often
+	Damped    bool // it flapped too often
 	Paused    bool // an operator works on it, or it is under maintenance
 }
 
-// Fold returns the state of a target and what it is to gateways under the conditions, where its instance, which is in a
-// phase, and its probes give it others.
+// Fold returns the state of a target, and its state for gateways, under the conditions. s and g are the states according to its
+// instance, whose phase is p, and its probes.
 func (c Conditions) Fold(p probe.Phase, s probe.TargetState, g probe.GatewayState) (probe.TargetState, probe.GatewayState) {
 	if c.Explained {
 		s = OfDependent(s)
@@ -126,7 +127,7 @@ func (c Conditions) Fold(p probe.Phase, s probe.TargetState, g probe.GatewayStat
 	return s, g
 }
 
-// ofPaused returns the state of a paused target: paused, unless it is not there, or has ended as an operator wanted.
+// ofPaused returns the state of a paused target: paused, unless the target is absent, or has stopped or completed.
 func ofPaused(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateAbsent, probe.StateStopped, probe.StateCompleted:
@@ -135,8 +136,8 @@ func ofPaused(own probe.TargetState) probe.TargetState {
 	return probe.StatePaused
 }
 
-// gatewayStateOfPaused returns what a paused target is to gateways: it drains while its instance runs, whether or not it
-// is ready, so that neither a group in panic nor the end of a failure brings it requests.
+// gatewayStateOfPaused returns the state of a paused target for gateways. It drains while its instance runs, whether or not it is
+// ready, so that neither a group in panic nor a recovery sends it requests.
 func gatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewayState {
 	if p == probe.Running {
 		return probe.GatewayDraining
@@ -144,8 +145,8 @@ func gatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewaySt
 	return own
 }
 
-// ofDamped returns the state of a damped target: damped, whether it is ready or fails now. It stays unreachable, if another
-// target explains that, and what it is if it is not there or has ended: then it does not flap any more.
+// ofDamped returns the state of a damped target: damped, whether it is currently ready or failing. An unreachable target stays
+// unreachable, and a target that is absent or has ended keeps its state, since it no longer flaps.
 func ofDamped(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind,
@@ -155,7 +156,7 @@ func ofDamped(own probe.TargetState) probe.TargetState {
 	return own
 }
 
-// gatewayStateOfDamped returns what a damped target is to gateways: it is down, unless it drains.
+// gatewayStateOfDamped returns the state of a damped target for gateways: down, unless it drains.
 func gatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
 	if own == probe.GatewayDraining {
 		return own
@@ -163,9 +164,9 @@ func gatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
 	return probe.GatewayDown
 }
 
-// IsFlap reports whether a target has flapped that was ready, no longer is, and would be in a state
-// without damping. It has not if another target explains that, or if its instance was ended, or is
-// restarted, because an operator has asked for that.
+// IsFlap reports whether a target that was ready and no longer is has flapped: without regard to other conditions, its state is
+// one that damping replaces. It has not flapped if another target explains the failure, or if its instance was stopped or
+// restarted at the request of an operator.
 func IsFlap(in *probe.Instance, own probe.TargetState) bool {
 	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop || in.Reason == probe.ReasonRuntimeStop {
 		return false
@@ -173,16 +174,15 @@ func IsFlap(in *probe.Instance, own probe.TargetState) bool {
 	return ofDamped(own) == probe.StateDamped
 }
 
-// ExplainsDependents reports whether a target in a state explains the failures of those that
-// depend on it: it is in trouble, and not just degraded, or unreachable itself, or was stopped.
+// ExplainsDependents reports whether a target in state s explains the failures of its dependents: it is in trouble but not
+// degraded, or unreachable, or it was stopped.
 func ExplainsDependents(s probe.TargetState) bool {
 	return s.InTrouble() && s != probe.StateDegraded || s == probe.StateUnreachable || s == probe.StateStopped
 }
 
-// GatewayState returns what a target with that instance is to gateways. Decided says that it
-// is known whether it is ready, warned that a readiness probe warns, and ejected that requests
-// of gateways have failed. An instance that its driver ends within a grace period, since a
-// probe fails or an operator restarts it, drains like one that is deleted.
+// GatewayState returns the state of a target for gateways. decided means that it is known whether the target is ready, warned
+// that a readiness probe warns, and ejected that requests of gateways failed. An instance that its driver terminates within a
+// grace period, because a probe fails or an operator restarts it, drains like one that is being deleted.
 func GatewayState(in *probe.Instance, ready, decided, warned, ejected bool) probe.GatewayState {
 	isRestarted := in.Managed && (in.Reason == probe.ReasonEnding || in.Reason == probe.ReasonOperatorRestart)
 	switch {
@@ -200,18 +200,18 @@ func GatewayState(in *probe.Instance, ready, decided, warned, ejected bool) prob
 	return probe.GatewayUndecided
 }
 
-// Blinds reports whether a probe is blind after an attempt with that result: the attempts in a
-// row whose outcome was unknown, errors, are as many as failures would decide. An engine that
-// lacks something itself, or is isolated, says so, and makes no target blind.
+// Blinds reports whether a probe is blind after an attempt with the reason why: errors, the number of consecutive unknown
+// outcomes, has reached the number of failures that would decide. A reason that blames the engine never makes a probe blind,
+// since the engine reports its own problems.
 func Blinds(r probe.Rule, errors int32, why probe.Reason) bool {
 	return errors >= r.FailuresToFail() && !why.BlamesEngine()
 }
 
-// Concluded reports whether the attempts that a state has counted are enough for a verdict.
+// Concluded reports whether the attempts counted in a state are enough for a verdict.
 func Concluded(r probe.Rule, s State) bool { return s.decided(&r) }
 
-// Decided reports whether attempts have decided the verdict of a state that was remembered. It
-// may have been the initial one if the run that decided was forgotten.
+// Decided reports whether attempts have decided the verdict of a restored state. It may return false for an initial verdict that
+// attempts confirmed, if the run was discarded.
 func Decided(r probe.Rule, s State) bool {
 	switch {
 	case s.Down:

@@ -57,7 +57,7 @@ func playFile(t *testing.T, file string) {
 	t.Errorf("%s expects something else (run the test with -rewrite and look at the difference):\n%s", file, got)
 }
 
-// play returns the trace with the expectations that the events have.
+// play returns the trace with the actual results in place of the expectations.
 func play(text string) (string, error) {
 	var p player
 	blocks := strings.Split(strings.TrimSpace(text), "\n\n")
@@ -77,14 +77,14 @@ func play(text string) (string, error) {
 	return strings.Join(blocks, "\n\n") + "\n", nil
 }
 
-// player is one probe on its way through a trace.
+// player plays the events of a trace for one probe.
 type player struct {
 	rule     probe.Rule
 	state    verdict.State
-	instance probe.Instance // the one last looked at
+	instance probe.Instance // instance of the last look
 }
 
-// line plays one line and writes what came of it.
+// line plays one line and writes the result.
 func (p *player) line(w *strings.Builder, line string) error {
 	words := strings.Fields(line)
 	switch {
@@ -105,7 +105,7 @@ func (p *player) line(w *strings.Builder, line string) error {
 	return err
 }
 
-// event plays an event and returns what follows, as the trace has it.
+// event plays an event and returns the result in the form of the trace.
 func (p *player) event(now time.Time, name string, words []string) (string, error) {
 	var e verdict.Event
 	var err error
@@ -128,8 +128,7 @@ func (p *player) event(now time.Time, name string, words []string) (string, erro
 	return " -> " + nextText(e, next), nil
 }
 
-// look reads "ID PHASE [since=AT] [started] [managed] [terminating]". A phase goes on
-// from when it was first seen, unless since says otherwise.
+// look parses "ID PHASE [since=AT] [started] [managed] [terminating]". Without since, a phase began when it was first seen.
 func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 	in, e := probe.Instance{Target: "web", Since: now}, verdict.Event{}
 	err := eachWord(words, func(i int, key, value string) (err error) {
@@ -158,7 +157,7 @@ func (p *player) look(now time.Time, words []string) (verdict.Event, error) {
 	return e, err
 }
 
-// attempt reads "OUTCOME [of=ID] [extra]".
+// attempt parses "OUTCOME [of=ID] [extra]".
 func (p *player) attempt(words []string) (verdict.Event, error) {
 	e := verdict.Event{Attempted: true, Instance: p.instance}
 	err := eachWord(words, func(i int, key, value string) error {
@@ -203,7 +202,7 @@ func (p *player) setRule(words []string) error {
 	return p.rule.Check()
 }
 
-// eachWord calls f with the halves of each "key=value" until f returns an error.
+// eachWord calls f with both halves of each "key=value" until f returns an error.
 func eachWord(words []string, f func(i int, key, value string) error) error {
 	for i, word := range words {
 		key, value, _ := strings.Cut(word, "=")
@@ -224,7 +223,7 @@ func parseThreshold(s string) (int32, error) {
 	return int32(n), err
 }
 
-// stateText is a state as a trace has it: "a passing, success 2, hold".
+// stateText formats a state as in a trace: "a passing, success 2, hold".
 func stateText(s verdict.State) string {
 	if s.Instance == "" {
 		s.Instance = "nothing"
@@ -247,7 +246,7 @@ func stateText(s verdict.State) string {
 	return text
 }
 
-// nextText is what follows as a trace has it: "wait until 5s: initial_delay (changed)".
+// nextText formats a result as in a trace: "wait until 5s: initial_delay (changed)".
 func nextText(e verdict.Event, n verdict.Next) string {
 	text := "wait"
 	switch {

@@ -8,19 +8,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The tests in this file have the cases of upstream's worker_test.go, in its order;
-// tests/upstream.md sets both side by side. What the two compatibilities do alike is
-// tested in both.
+// This file covers the cases of upstream's worker_test.go, in the same order; tests/upstream.md has both side by side. Behavior
+// that is the same in both compatibilities is tested in both.
 
-// worker does what the engine does, one attempt after another: a look and, where one is
-// due, an attempt.
+// worker does the work of the engine, one attempt after another: a look and, if one is due, an attempt.
 type worker struct {
 	*testing.T
 	rule  probe.Rule
 	state verdict.State
 }
 
-// attempt looks, and makes an attempt with this outcome if it may.
+// attempt makes a look, and an attempt with the given outcome if it is permitted.
 func (w *worker) attempt(look verdict.Event, o probe.Outcome, now time.Time) verdict.Next {
 	state, next := verdict.Step(w.rule, w.state, look, now)
 	if next.WaitReason == verdict.NotWaiting {
@@ -30,7 +28,7 @@ func (w *worker) attempt(look verdict.Event, o probe.Outcome, now time.Time) ver
 	return next
 }
 
-// expect makes an attempt at t0 and compares what is published after it.
+// expect makes an attempt at t0 and compares the published verdict.
 func (w *worker) expect(step string, look verdict.Event, o probe.Outcome, want probe.Verdict) {
 	w.Helper()
 	next := w.attempt(look, o, t0)
@@ -72,8 +70,8 @@ func thresholds(r probe.Rule, success, failure int32) probe.Rule {
 	return r
 }
 
-// open is a look that lets a probe of the kind attempt: before the start for
-// startup, after it for the others.
+// open returns a look that permits an attempt of a probe of kind k: before the start of the instance for startup probes, and
+// after it for others.
 func open(k probe.Kind, id string) verdict.Event {
 	if k == probe.Startup {
 		return looked(running(id))
@@ -205,10 +203,9 @@ func TestUpstreamStartupProbeDisabledByStarted(t *testing.T) {
 	})
 }
 
-// An engine knows nothing of an instance that started before it did. It begins with the
-// kind's initial verdict, as the kubelet does with its gate
-// ChangeContainerStatusOnKubeletRestart on; with the gate off, which is its
-// default, the kubelet publishes nothing yet.
+// An engine knows nothing about an instance that started before the engine. It begins with the initial verdict of the kind, as
+// does the kubelet if its feature gate ChangeContainerStatusOnKubeletRestart is on. If the gate is off, which is the default, the
+// kubelet publishes nothing yet.
 func TestUpstreamChangeContainerStatusOnKubeletRestart(t *testing.T) {
 	began := map[string]time.Duration{"before the engine": -5 * time.Minute, "after the engine": 5 * time.Minute}
 	for name, r := range kinds {

@@ -2,20 +2,19 @@ package verdict
 
 import "fmt"
 
-// WaitReason says why a probe makes no attempt now.
+// WaitReason is the reason why a probe currently makes no attempts.
 type WaitReason uint8
 
-// Why a probe makes no attempt. NotWaiting is for a probe that is attempted at its
-// regular times.
+// The wait reasons. NotWaiting means that the probe makes attempts at its regular times.
 const (
 	NotWaiting   WaitReason = iota
 	NoInstance              // no instance of the target was reported, or it is absent
 	NotRunning              // the instance does not run
 	InitialDelay            // the instance is younger than the rule's initial delay
 	NotStarted              // the startup probes have not passed yet
-	Started                 // the instance has started, so that its startup probes are not needed
-	Held                    // on hold until there is another instance
-	Finished                // there will be no other instance
+	Started                 // the instance has started, so its startup probes are not needed
+	Held                    // on hold until there is a new instance
+	Finished                // there will be no further instance
 	Preparing               // the handler is not ready; set by an engine, not by Step
 )
 

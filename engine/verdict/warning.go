@@ -2,20 +2,20 @@ package verdict
 
 import "github.com/sonde-probe/sonde/probe"
 
-// minClean is how many successes without a warning in a row end the warnings of a probe, at the least.
+// minClean is the minimum number of consecutive successes without a warning after which a probe no longer warns.
 const minClean = 3
 
-// Warnings are what is remembered of the attempts of a probe that have passed with a warning. Failures neither count nor end a
-// run: the verdict counts them. The zero Warnings has seen none.
+// Warnings is the state derived from the attempts of a probe that passed with a warning. Failures do not affect it: they are
+// counted in the verdict. The zero Warnings is that of a probe without warnings.
 type Warnings struct {
-	Policy probe.Policy // by which Run is counted
-	Warns  bool         // there were enough
-	Run    int32        // outcomes in a row that are against Warns; with the policy "evidence" as State.Run
+	Policy probe.Policy // policy by which Run is counted
+	Warns  bool         // the probe warns
+	Run    int32        // consecutive outcomes that contradict Warns; with the policy "evidence" as State.Run
 }
 
-// After returns the warnings after one more attempt. A probe warns after as many warnings in a row as failures would make it
-// fail, and until as many successes without one, but at least three, and at least as many as make it pass. With the policy
-// "evidence" a warning adds to a score and a success takes off it, as failures and successes do for the verdict.
+// After returns the warnings after another attempt. A probe warns after FailureThreshold consecutive warnings. It ceases to warn
+// after as many consecutive successes without a warning, but at least three, and at least SuccessThreshold. With the policy
+// "evidence", a warning adds to a score and a success subtracts from it, as failures and successes do for the verdict.
 func (w Warnings) After(r *probe.Rule, o probe.Outcome) Warnings {
 	if o != probe.Success && o != probe.Warning {
 		return w

@@ -14,7 +14,7 @@ func TestWhenAProbeWarns(t *testing.T) {
 		rule     probe.Rule
 		before   verdict.Warnings
 		outcomes string
-		want     string // after each: ! it warns
+		want     string // state after each: ! means that it warns
 	}{
 		"three warnings in a row":               {probe.Rule{}, verdict.Warnings{}, "W2 S1 W3", ".....!"},
 		"and three successes":                   {probe.Rule{}, verdict.Warnings{}, "W3 S2 W1 S3", "..!!!!!!."},

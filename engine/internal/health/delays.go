@@ -3,16 +3,14 @@ package health
 import "math/bits"
 
 const (
-	// octaves is how many powers of two of Tolerance are told apart: up to 23 hours.
+	// octaves is the number of powers of two of Tolerance that are distinguished: up to 23 hours.
 	octaves = 23
 
-	// octaveSteps is into how many parts each is divided, so that a delay is known to a
-	// quarter.
+	// octaveSteps is the number of steps per octave, so that the error of a delay is at most a quarter.
 	octaveSteps = 4
 )
 
-// delays remembers when the latest delay of each length ended: so it knows what the
-// longest one since a time was, for any time.
+// delays has the end of the latest delay of each length, from which the longest delay since any given time can be derived.
 type delays [octaves * octaveSteps]int64
 
 // add adds a delay of at least Tolerance.

@@ -1,14 +1,13 @@
-// Package health finds out when the engine itself was stalled: when its process was
-// stopped, its machine frozen, or its processor time used up. Attempts that lost time
-// in this way must not fail, and an engine that keeps losing time must not restart
-// anything.
+// Package health detects when the engine itself was stalled: when its process was stopped, its machine was frozen, or its CPU
+// time was used up. Attempts that lost time because of a stall must not fail, and an engine that keeps losing time must not
+// restart anything.
 //
-// It has no clock and no goroutine: the caller passes the time, in nanoseconds, to each
-// call. A Monitor may be used by several goroutines, an Isolation by one at a time.
+// It has no clock and starts no goroutine: the caller passes the time, in nanoseconds, to each call. A Monitor is safe for
+// concurrent use by multiple goroutines, an Isolation is not.
 //
-//	health.go     Monitor: finds stalls, and publishes the health of the engine
+//	health.go     Monitor: detects stalls, and publishes the health of the engine
 //	score.go      the health score
-//	delays.go     the longest delay since a time
+//	delays.go     the longest delay since a given time
 //	isolation.go  Isolation: whether the engine is cut off from its targets
 package health
 
@@ -17,36 +16,34 @@ import (
 	"time"
 )
 
-// Tolerance is how late the loop may look at the clock. More is a stall. A loop on an
-// idle machine is some 0.1 ms late, one that shares its processors with several busy
-// programs a few milliseconds.
+// Tolerance is the maximum delay of the loop that does not count as a stall. On an idle machine the loop is about 0.1 ms late,
+// next to several busy programs on the same processors a few milliseconds.
 const Tolerance = int64(10 * time.Millisecond)
 
-// Monitor compares the times at which the engine's loop looks at the clock with those at
-// which it should have. The zero Monitor expects nothing.
+// Monitor compares the times at which the engine's loop reads the clock with the times at which it should. The zero Monitor
+// expects nothing.
 type Monitor struct {
 	mu     sync.Mutex // guards the fields below
 	lost   int64
 	stalls uint64
-	due    int64 // when the loop looks at the clock again, at the latest; 0: nothing is expected
+	due    int64 // when the loop reads the clock again, at the latest; 0 if nothing is expected
 	delays delays
 	score  score
 
 	namesIsolatedUntil, isolatedUntil int64
 }
 
-// State is what a Monitor has found out.
+// State is the state of a Monitor.
 type State struct {
 	Score         int    // from 0 for a healthy engine to MaxScore
-	Lost          int64  // time lost to stalls in all, in nanoseconds
-	Stalls        uint64 // how many there were
+	Lost          int64  // total time lost to stalls, in nanoseconds
+	Stalls        uint64 // number of stalls
 	NamesIsolated bool
 	Isolated      bool
 }
 
-// Await says that the loop looks at the clock at now, and will do so again at due at the
-// latest: when it wakes up, or at once while it works. It returns the time that was lost to
-// stalls in all.
+// Await records that the loop reads the clock at now, and will do so again no later than due: its next wake-up, or now while it
+// works. It returns the total time lost to stalls.
 func (m *Monitor) Await(now, due int64) (lost int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,8 +52,8 @@ func (m *Monitor) Await(now, due int64) (lost int64) {
 	return m.lost
 }
 
-// Observe accounts for a stall that has ended. Others than the loop call it: after a stall
-// they may run before the loop does. It returns the time that was lost to stalls in all.
+// Observe accounts for a stall that has just ended. It is for callers other than the loop, which may run before the loop after a
+// stall. It returns the total time lost to stalls.
 func (m *Monitor) Observe(now int64) (lost int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,8 +74,8 @@ func (m *Monitor) observe(now int64) {
 	m.score.lost(now, late)
 }
 
-// Worked says that the loop has worked without looking at what is ready for a time that
-// ends at now. What became ready meanwhile was delayed by that much at most.
+// Worked records that, until now, the loop worked for length without checking for ready descriptors. Descriptors that became
+// ready in that time were delayed by at most length.
 func (m *Monitor) Worked(now, length int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,22 +84,22 @@ func (m *Monitor) Worked(now, length int64) {
 	}
 }
 
-// Longest returns the longest delay that ended after since, whether it was a stall or
-// work, rounded up by a quarter at most.
+// Longest returns the longest delay that ended after since, whether caused by a stall or by work, rounded up by at most a
+// quarter.
 func (m *Monitor) Longest(since int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.delays.longest(since)
 }
 
-// Blame says that an attempt could not be made at now, for a reason that is the engine's.
+// Blame records that an attempt could not be made at now, for a reason of the engine.
 func (m *Monitor) Blame(now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.score.blame(now)
 }
 
-// SetIsolated says until when the engine counts as cut off from names, and from all.
+// SetIsolated sets until when the engine counts as cut off from names, and from all targets.
 func (m *Monitor) SetIsolated(namesUntil, until int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +113,7 @@ func (m *Monitor) Score(now int64) int {
 	return m.score.at(now)
 }
 
-// State returns what is known at now.
+// State returns the state at now.
 func (m *Monitor) State(now int64) State {
 	m.mu.Lock()
 	defer m.mu.Unlock()

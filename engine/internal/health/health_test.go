@@ -16,8 +16,8 @@ const (
 func TestALoopThatIsLateWasStalled(t *testing.T) {
 	cases := []struct {
 		name   string
-		due    int64 // after begin; 0: never
-		now    int64 // likewise
+		due    int64 // relative to begin; 0: never
+		now    int64 // relative to begin
 		lost   int64
 		stalls uint64
 	}{
@@ -87,7 +87,7 @@ func TestTheLongestDelayIsRoundedUpByAQuarterAtMost(t *testing.T) {
 }
 
 func TestTheScoreCountsSecondsThatWereNotClean(t *testing.T) {
-	type stall struct{ end, length int64 } // end after begin
+	type stall struct{ end, length int64 } // end is relative to begin
 	repeat := func(n int, every, length int64) (all []stall) {
 		for i := range int64(n) {
 			all = append(all, stall{(i + 1) * every, length})
@@ -97,7 +97,7 @@ func TestTheScoreCountsSecondsThatWereNotClean(t *testing.T) {
 	cases := []struct {
 		name   string
 		stalls []stall
-		at     int64 // after begin
+		at     int64 // relative to begin
 		want   int
 	}{
 		{"no stall", nil, second, 0},

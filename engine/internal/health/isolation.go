@@ -3,25 +3,25 @@ package health
 import "slices"
 
 const (
-	// minAwaited is how many answers must be missing before the engine counts as cut off,
-	// and minPeers of how many different hosts. Fewer may well have failed together.
+	// minAwaited is the minimum number of missing responses for the engine to count as cut off, and minPeers the minimum number
+	// of hosts that they come from. Fewer may well have failed together.
 	minAwaited = 10
 	minPeers   = 4
 
-	// maxOfPeer is how many awaited attempts of one Peer are remembered, and maxAwaited how
-	// many in all: more of a Peer, or of others, make no difference to minAwaited.
+	// maxOfPeer bounds the awaited attempts that are recorded for one Peer, and maxAwaited those in total. More would not affect
+	// minAwaited.
 	maxOfPeer  = minAwaited - minPeers + 1
 	maxAwaited = minPeers * maxOfPeer
 
-	// peers is how many Peers there are: four hosts are one Peer less in 0.15 % of cases.
+	// peers is the number of Peers. With four hosts, the probability that two of them share a Peer is 0.15%.
 	peers = 4096
 )
 
-// Peer is a hash of a host: of an address or a name. The zero Peer is this machine, whose
-// answers say nothing about the network.
+// Peer is a hash of a host, which is an address or a name. The zero Peer is this machine, whose responses are no evidence about
+// the network.
 type Peer uint16
 
-// PeerOf returns the Peer of a host that is another machine.
+// PeerOf returns the Peer of a host other than this machine.
 func PeerOf(host string) Peer {
 	h := uint32(2166136261) // FNV-1a
 	for i := range len(host) {
@@ -30,25 +30,25 @@ func PeerOf(host string) Peer {
 	return Peer((h^h>>16)%peers) + 1
 }
 
-// Isolation finds out whether the engine is cut off: whether none of many attempts is answered,
-// of probes whose attempts before were. A failure without an answer is ignored then. The zero
-// Isolation is not cut off. Times are in nanoseconds on the caller's clock, and positive.
+// Isolation determines whether the engine is cut off: whether many attempts get no response although the previous attempts of the
+// same probes got one. Failures without a response are then ignored. The zero Isolation is not cut off. Times are in nanoseconds
+// on the caller's clock, and positive.
 type Isolation struct {
-	members int   // probes whose latest attempt was answered, or ignored
-	worked  int64 // when the network is known to have worked last
+	members int   // probes whose latest attempt got a response or was ignored
+	worked  int64 // when the network is last known to have worked
 	awaited awaited
-	until   int64 // the engine is cut off until then, or the next answer
-	ended   int64 // when it was cut off last
+	until   int64 // when the isolation ends, unless a response arrives earlier
+	ended   int64 // when the last isolation was ended by a response
 }
 
-// awaited are attempts that should be answered, and were not, nor was one that began later.
+// awaited has the attempts that should have got a response, but have not, nor has any later attempt.
 type awaited struct {
 	peers [maxAwaited]Peer // 0 where there is no attempt
 	keys  [maxAwaited]uint32
 	began [maxAwaited]int64
 }
 
-// add adds an attempt of a probe with a key, unless it makes no difference.
+// add adds an attempt of the probe with the given key, unless the limits are reached.
 func (a *awaited) add(key uint32, p Peer, now int64) {
 	index, ofPeer := -1, 0
 	for k, other := range a.peers {
@@ -64,8 +64,7 @@ func (a *awaited) add(key uint32, p Peer, now int64) {
 	}
 }
 
-// remove removes the attempts that had begun at a time, and reports whether there was one,
-// or none is left.
+// remove removes the attempts that began at or before at. It reports whether there were any, or none are left.
 func (a *awaited) remove(at int64) bool {
 	removed, left := false, false
 	for k, p := range a.peers {
@@ -80,7 +79,7 @@ func (a *awaited) remove(at int64) bool {
 	return removed || !left
 }
 
-// areMany reports whether enough attempts had begun at a time.
+// areMany reports whether enough of the attempts began at or before at.
 func (a *awaited) areMany(at int64) bool {
 	count, different := 0, 0
 	var seen [minPeers]Peer
@@ -96,22 +95,21 @@ func (a *awaited) areMany(at int64) bool {
 	return count >= minAwaited && different == minPeers
 }
 
-// Join says that a probe was answered.
+// Join records that a probe has got a response.
 func (i *Isolation) Join() { i.members++ }
 
-// Leave says that a probe that has joined has failed by an attempt that counts, or is removed.
-// With few that are left the engine is not cut off.
+// Leave records that a probe that has joined has failed an attempt that counts, or was removed. If too few probes are left, the
+// engine is no longer cut off.
 func (i *Isolation) Leave() {
 	if i.members--; i.members < minAwaited {
 		i.until = 0
 	}
 }
 
-// Begin says that an attempt begins at now of a probe that has joined. The key is the probe's.
+// Begin records that an attempt of a probe that has joined begins at now.
 func (i *Isolation) Begin(key uint32, p Peer, now int64) { i.awaited.add(key, p, now) }
 
-// Withdraw takes back the Begin of a probe, if there was one: its attempt was answered, or has
-// ended without a sign whether an answer came.
+// Withdraw cancels the Begin of a probe, if any: its attempt got a response, or ended without evidence about one.
 func (i *Isolation) Withdraw(key uint32) {
 	for k, other := range i.awaited.keys {
 		if other == key {
@@ -120,10 +118,9 @@ func (i *Isolation) Withdraw(key uint32) {
 	}
 }
 
-// Answer says that an attempt which began at began was answered at now. The answer says
-// nothing about attempts that began later, however late it is: it may have been sent before
-// the network failed, and have waited for a processor since then. So the network is known
-// to have worked in the middle of the attempt, and no later.
+// Answer records that an attempt that began at began got a response at now. A late response is no evidence about attempts that
+// began after it: the response may have been sent before the network failed, and processed late. The network is therefore known
+// to have worked in the middle of the attempt, but not later.
 func (i *Isolation) Answer(began, now int64) {
 	i.worked = max(i.worked, began+(now-began)/2)
 	if i.awaited.remove(began) && now < i.until {
@@ -131,30 +128,30 @@ func (i *Isolation) Answer(began, now int64) {
 	}
 }
 
-// Silence is an attempt that has failed without an answer.
+// Silence is an attempt that failed without a response.
 type Silence struct {
 	Began       int64
 	Timeout     int64
-	WasAnswered bool  // the probe's attempt before was answered
-	Repeated    bool  // the probe's attempt before was not answered, and this one shows that the network has worked
-	CutOffFor   int64 // for how long the engine counts as cut off because of it
+	WasAnswered bool  // the probe's previous attempt got a response
+	Repeated    bool  // the probe's previous attempt got no response, but this one shows that the network has worked
+	CutOffFor   int64 // how long the engine counts as cut off because of it
 }
 
-// Judgement is what becomes of the result of a Silence.
+// Judgement is the decision on the result of a Silence.
 type Judgement uint8
 
-// The judgements, by precedence if there are two about one Silence.
+// The judgements. If there are two for one Silence, the greater one takes precedence.
 const (
-	Counts Judgement = iota // against its target
-	Later                   // nothing yet: judge it again when Timeout has passed since Began
-	CutOff                  // not at all, since the engine is cut off
+	Counts Judgement = iota // it counts against its target
+	Later                   // undecided: judge it again when Timeout has passed since Began
+	CutOff                  // it does not count, since the engine is cut off
 )
 
-// Judge judges an attempt at now. The engine is cut off if the network is not known to
-// have worked in the second half of this attempt, or of its timeout, and many have been
-// waiting for a quarter of the timeout; or if it counts as cut off, or was since the attempt
-// began. What fails before its timeout is judged when that has passed, unless so few probes
-// are answered that there will be no evidence. A Silence that is Repeated counts in any case.
+// Judge judges an attempt at now. The engine is cut off if the network is not known to have worked in the second half of this
+// attempt, or of its timeout, and many attempts have been waiting for a quarter of the timeout. It also counts as cut off until
+// the end of an earlier isolation, and for attempts that began before such an isolation ended. A failure before its timeout is
+// judged when the timeout has passed, unless too few probes get responses for any evidence to be expected. A Silence that is
+// Repeated always counts.
 func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	if s.Repeated {
 		return Counts
@@ -173,5 +170,5 @@ func (i *Isolation) Judge(s Silence, now int64) Judgement {
 	return Counts
 }
 
-// Until returns when the engine no longer counts as cut off; 0 if it does not at all.
+// Until returns when the engine no longer counts as cut off, or 0 if it is not cut off.
 func (i *Isolation) Until() int64 { return i.until }

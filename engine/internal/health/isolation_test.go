@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// peer is the n-th of up to 64 Peers.
+// peer returns the n-th of up to 64 Peers.
 func peer(n int) Peer { return Peer(n%64) + 1 }
 
-// cutOff returns an Isolation with an answer at 100, and attempts that began after it,
-// one at each of the times from 101 on, of probes of so many peers.
+// cutOff returns an Isolation with a response at 100, and with attempts that began at 101, 102 and so on, of probes of the given
+// number of peers.
 func cutOff(attempts, peers int) *Isolation {
 	i := &Isolation{}
 	for range attempts {
@@ -127,7 +127,7 @@ func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 		t.Errorf("nine are awaited: got %v", got)
 	}
 	i.Begin(10, peer(10), 111)
-	i.Withdraw(9) // it is withdrawn already
+	i.Withdraw(9) // already withdrawn
 	if got := i.Judge(silence, 250); got != CutOff {
 		t.Errorf("ten are awaited: got %v", got)
 	}
@@ -146,15 +146,14 @@ func TestManyAttemptsOfOnePeerDoNotHideOthers(t *testing.T) {
 	}
 }
 
-// traffic is attempts, one after each interval, that are answered after a time while the
-// network works, and have the same timeout.
+// traffic is a sequence of attempts at a fixed interval, with the same timeout, which get a response after a fixed time while the
+// network works.
 type traffic struct {
 	interval, takes, timeout int64
 }
 
-// play plays traffic of 64 peers, whose network fails at a time, until that is twice as long
-// ago as an attempt may take. It returns what is judged of each silent attempt at its
-// timeout, by when it began. The silent peer is silent from the beginning.
+// play simulates traffic to 64 peers whose network fails at failsAt, until twice the timeout later. It returns the judgement on
+// each silent attempt at its timeout, by the time at which the attempt began. The silent peer never responds.
 func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
 	i, judged := &Isolation{}, map[int64]Judgement{}
 	for range 64 {
@@ -175,8 +174,8 @@ func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
 	return judged
 }
 
-// A network may fail while answers that came before wait for a processor, or for a busy
-// name server. What they say about the network is not the time at which they are noticed.
+// A network may fail while responses that arrived before wait for a processor, or for a busy name server. What they reveal about
+// the network does not depend on when they are processed.
 func TestLateAnswersDoNotHideThatTheNetworkHasFailed(t *testing.T) {
 	const ms, failsAt = int64(1e6), int64(5e9)
 	for _, interval := range []int64{1, 5, 12, 20} {
@@ -198,7 +197,7 @@ func TestATargetThatIsSilentCountsHoweverSlowTheOthersAre(t *testing.T) {
 			tr := traffic{interval * ms, takes * ms, 900 * ms}
 			const ends = int64(10e9)
 			for began, got := range tr.play(ends, 7) {
-				if began > tr.takes+tr.interval && began < ends-tr.timeout && got != Counts { // answers come by then
+				if began > tr.takes+tr.interval && began < ends-tr.timeout && got != Counts { // responses arrive by then
 					t.Errorf("each %d ms, answered after %d ms: an attempt at %d ms: got %v", interval, takes, began/ms, got)
 				}
 			}
@@ -243,7 +242,7 @@ func TestPeersAreSpread(t *testing.T) {
 		}
 		seen[p] = true
 	}
-	if len(seen) < 850 { // of 887 on average
+	if len(seen) < 850 { // 887 on average
 		t.Errorf("1,000 addresses have %d peers", len(seen))
 	}
 }

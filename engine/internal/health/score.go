@@ -3,43 +3,41 @@ package health
 import "time"
 
 const (
-	// MaxScore is the score of an engine that is not well for a long time (as many steps
-	// as DefaultLANConfig.AwarenessMaxMultiplier has in github.com/hashicorp/memberlist).
+	// MaxScore is the score of an engine that has been unhealthy for a long time (as many steps as
+	// DefaultLANConfig.AwarenessMaxMultiplier in github.com/hashicorp/memberlist).
 	MaxScore = 8
 
-	// second is what the score counts: one that is not clean raises it by one, and a
-	// clean one that follows another lowers it by one.
+	// second is the unit of the score: an unhealthy second raises it by one, and a healthy second that follows another one lowers
+	// it by one.
 	second = int64(time.Second)
 
-	// lostShare is the part of a second, one in so many, that the engine may lose in it
-	// before the second is not clean.
+	// lostShare limits the time that the engine may lose in a healthy second, to 1/lostShare of it.
 	lostShare = 10
 
-	// hiccup and hiccupShare say that of a stall up to a length one part in so many counts: beside four busy programs
-	// a processor, a loop is late by 20 to 40 ms several times a second, which no attempt fails for.
+	// Of a stall of up to hiccup, only 1/hiccupShare counts: next to four busy programs per processor, a loop is late by 20 to 40
+	// ms several times a second, which makes no attempt fail.
 	hiccup      = int64(50 * time.Millisecond)
 	hiccupShare = 3
 )
 
-// score counts the seconds in which the engine was not well, as the local health score of
-// Lifeguard does (https://arxiv.org/abs/1707.00788). It is computed when it is read, so
-// that an idle engine has nothing to do.
+// score counts unhealthy seconds, like the local health score of Lifeguard (https://arxiv.org/abs/1707.00788). It is computed
+// when it is read, so that an idle engine has nothing to do.
 type score struct {
 	value   int
-	changed int64 // when it was raised last
+	changed int64 // when it was last raised
 	window  window
-	blamed  int64 // when an attempt raised it last
+	blamed  int64 // when an attempt last raised it
 }
 
-// window is a second or a longer stall, and what was lost in it.
+// window is a second or a longer stall, and the time lost in it.
 type window struct {
 	start  int64
 	lost   int64
-	raised int64 // by how much it has raised the score
+	raised int64 // by how much the window has raised the score
 }
 
-// at returns the score at now. The first second after it was raised does not lower it, so
-// that trouble in every second adds up.
+// at returns the score at now. The first second after an increase does not lower the score, so that a problem in every second
+// accumulates.
 func (s *score) at(now int64) int {
 	clean := (now - s.changed) / second
 	return max(0, s.value-int(min(max(0, clean-1), MaxScore)))
@@ -50,8 +48,7 @@ func (s *score) raise(now int64, by int64) {
 	s.changed = now
 }
 
-// lost adds a stall that has ended at now. It raises the score by one for each second of
-// which a notable part was lost.
+// lost adds a stall that ended at now. It raises the score by one for each second of which a notable part was lost.
 func (s *score) lost(now, length int64) {
 	w := &s.window
 	if now-w.start >= second {
@@ -70,7 +67,7 @@ func (s *score) lost(now, length int64) {
 	}
 }
 
-// blame raises the score for an attempt that could not be made, once a second.
+// blame raises the score because an attempt could not be made, at most once per second.
 func (s *score) blame(now int64) {
 	if s.blamed == 0 || now-s.blamed >= second {
 		s.blamed = now

@@ -1,41 +1,39 @@
 package schedule
 
-// Lane is what an attempt needs while it is in flight.
+// Lane is the kind of resource that an attempt in flight occupies.
 type Lane uint8
 
 const (
-	NonBlocking Lane = iota // a descriptor and some hundred bytes
+	NonBlocking Lane = iota // a descriptor and a few hundred bytes
 	Fast                    // a goroutine, for a short time
-	First                   // a goroutine, for a time that is not known: no attempt of the probe has ended
+	First                   // a goroutine, for an unknown time: no attempt of the probe has finished yet
 	Slow                    // a goroutine, probably until its timeout
 	lanes
 )
 
 const (
-	// NonBlockingPerWorker is how many non-blocking attempts may be in flight for
-	// each one that needs a goroutine: they cost that much less.
+	// NonBlockingPerWorker is the number of non-blocking attempts that may be in flight for each attempt that needs a goroutine,
+	// since they are cheaper by that factor.
 	NonBlockingPerWorker = 16
 
-	// slowShare is the part of the goroutines, one in so many, that slow attempts leave
-	// to others: when half of the targets hang, the other half must not wait for them.
-	// First attempts leave half of that to fast ones, since they may hang.
+	// Slow attempts leave 1/slowShare of the goroutines to others: if half of the targets hang, the other half must not wait for
+	// them. First attempts leave half of that share to fast ones, since they may hang as well.
 	slowShare = 4
 )
 
 // limiter caps concurrent attempts and queues the rest, one FIFO per lane.
 type limiter[A any] struct {
 	concurrency int                       // limit of workers
-	workers     int                       // in flight in the other lanes
+	workers     int                       // in flight in all other lanes
 	nonBlocking int                       // in flight in the lane NonBlocking
-	queues      [lanes]queue[queuedProbe] // probes that are due
+	queues      [lanes]queue[queuedProbe] // due probes
 	handoffs    [lanes]queue[A]           // attempts that turned out to need a goroutine
 }
 
-// queuedProbe is a probe's place in a queue. It has lost it if its entry has another
-// ticket.
+// queuedProbe is a probe's place in a queue. The place is void if the probe's entry has another ticket.
 type queuedProbe struct{ key, ticket uint32 }
 
-// admits reports whether an attempt in a lane may start now.
+// admits reports whether an attempt in lane l may start now.
 func (c *limiter[A]) admits(l Lane) bool {
 	reserve := c.concurrency / slowShare
 	switch l {
@@ -60,7 +58,7 @@ func (c *limiter[A]) count(l Lane, n int) {
 	}
 }
 
-// queued returns how many attempts wait.
+// queued returns the number of waiting attempts.
 func (c *limiter[A]) queued() int {
 	n := 0
 	for l := range lanes {

@@ -7,28 +7,27 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// model is the obvious slow Schedule: it keeps lists, and searches them for
-// everything that it is asked.
+// model is a slow but obviously correct Schedule: it keeps lists, and searches them in each call.
 type model struct {
 	counters
 	concurrency int
 	interval    int64
 	began       int64
 	probes      []*modelProbe
-	granted     []int64 // when the pacer was asked by the attempts that it gave a time
+	granted     []int64 // times at which attempts asked the pacer and got a time
 	waiting     []*modelWait
-	places      []Lane // of the attempts in flight
+	places      []Lane // lanes of the attempts in flight
 }
 
 type modelProbe struct {
 	key          uint32
 	times        Times
 	nonBlocking  bool
-	at           int64 // when it is due; none where it is not
+	at           int64 // due time; none if it is not due
 	isExtra      bool
 	isAsked      bool
 	isTriggered  bool
-	wasTriggered []bool // of each attempt
+	wasTriggered []bool // for each attempt
 	isPaced      bool
 	isClose      bool
 	due          int64
@@ -39,7 +38,7 @@ type modelProbe struct {
 	shed         bool
 }
 
-// modelWait waits for a place in a lane: a probe that is due, or an attempt.
+// modelWait is a due probe or an attempt that waits for a place in a lane.
 type modelWait struct {
 	lane    Lane
 	probe   *modelProbe
@@ -98,7 +97,7 @@ func (m *model) admits(l Lane) bool {
 		return others < 16*m.concurrency
 	case Fast:
 		return workers < m.concurrency
-	case First: // an eighth is left to fast ones, and one place at least if a quarter is one
+	case First: // an eighth is left to fast ones, and at least one place if a quarter is one
 		left := m.concurrency / 4
 		for left > 1 && 2*left > m.concurrency/4+1 {
 			left--
@@ -108,7 +107,7 @@ func (m *model) admits(l Lane) bool {
 	return workers < m.concurrency-m.concurrency/4
 }
 
-// first returns the probe that is due first, the one with the lowest key of several.
+// first returns the probe that is due first, and of several the one with the lowest key.
 func (m *model) first() (first *modelProbe) {
 	for _, p := range m.probes {
 		if p.at != none && (first == nil || p.at < first.at || p.at == first.at && p.key < first.key) {
@@ -160,7 +159,7 @@ func (m *model) admit(p *modelProbe, due, now int64) (start bool, at int64) {
 	return true, 0
 }
 
-// pace counts all attempts that were given a time at the rate, from the first one.
+// pace counts, at the rate, all attempts that got a time, beginning with the first one.
 func (m *model) pace(now, due int64, times Times) int64 {
 	ideal := int64(0)
 	for _, asked := range m.granted {
@@ -272,7 +271,7 @@ func (m *model) trigger(p *modelProbe, now int64, byHandler bool) int64 {
 	return now
 }
 
-// gap returns how long an attempt follows the one before it at least.
+// gap returns the minimum time between an attempt and the previous one.
 func (p *modelProbe) gap(byHandler bool) int64 {
 	if slices.Contains(p.wasTriggered[max(0, len(p.wasTriggered)-2):], true) && !byHandler && p.times.Period > 10*int64(probe.MinPeriod) {
 		return p.times.Period / 10
@@ -280,7 +279,7 @@ func (p *modelProbe) gap(byHandler bool) int64 {
 	return int64(probe.MinPeriod)
 }
 
-// take takes the first that waits in a lane, an attempt or else a probe.
+// take removes the first entry that waits in a lane: an attempt or a probe.
 func (m *model) take(l Lane, attempt bool) *modelWait {
 	if !m.admits(l) {
 		return nil

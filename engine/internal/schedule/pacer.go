@@ -2,19 +2,19 @@ package schedule
 
 import "time"
 
-// pacerBurst is how far extra attempts may run ahead of the rate: those that are
-// due within it of each other start together.
+// pacerBurst is how far extra attempts may run ahead of the rate. Attempts whose due times are within pacerBurst of each other
+// start together.
 const pacerBurst = 50 * time.Millisecond
 
 // pacer spreads extra attempts by the generic cell rate algorithm.
 type pacer struct {
-	interval int64 // between two attempts in the long run
-	burst    int64 // how much earlier than at that rate an attempt may start
+	interval int64 // average time between two attempts
+	burst    int64 // how much earlier than at the average rate an attempt may start
 	ideal    int64 // when the next attempt would start without a burst
 }
 
-// next returns when an attempt that is due at now may start: when the rate allows
-// it, or at the probe's regular time if that comes first.
+// next returns when an attempt that is due at now may start: as soon as the rate permits, or at the probe's regular time if that
+// is earlier.
 func (p *pacer) next(now, regular int64) int64 {
 	at := max(now, p.ideal-p.burst)
 	if regular <= at {

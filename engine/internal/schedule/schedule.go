@@ -1,13 +1,11 @@
-// Package schedule decides when attempts start: which probe is due, how many
-// attempts may be in flight, how fast first attempts follow each other, and which
-// attempts an overloaded engine skips.
+// Package schedule decides when attempts start: which probe is due, how many attempts may be in flight, how fast first attempts
+// follow each other, and which attempts an overloaded engine skips.
 //
-// It is a plain data structure. It has no clock, no lock and no goroutine: the
-// caller passes the time, in nanoseconds, to each call, and makes one call at a
-// time. Its test compares it with a slow model that is obviously right.
+// It is a plain data structure without a clock, locks or goroutines: the caller passes the time, in nanoseconds, to each call,
+// and makes one call at a time. Its test compares it with a slow but obviously correct model.
 //
-//	schedule.go  Schedule: what is due, and what becomes of it
-//	limiter.go   the limit on attempts in flight, with a queue per lane
+//	schedule.go  Schedule: the due times of probes, and the steps of an attempt
+//	limiter.go   the limit on attempts in flight, with one queue per lane
 //	pacer.go     the rate of extra attempts
 //	times.go     the regular times of a probe
 package schedule
@@ -20,38 +18,33 @@ import (
 )
 
 const (
-	// maxEarly is how much earlier than due a non-blocking attempt may start, so
-	// that attempts which are due close together start together: waking up costs
-	// as much as such an attempt. Only attempts at regular times start early.
-	// Beside HAProxy's checks at 2,000 a second 5 ms came to 1.13 of their CPU, 10
-	// ms to 1.05 and 20 ms to 0.95.
+	// maxEarly is how much earlier than due a non-blocking attempt may start, so that attempts with close due times start
+	// together: waking up costs as much as such an attempt. Only attempts at regular times start early. Compared with HAProxy's
+	// checks at 2,000 per second, 5 ms resulted in 1.13 times the CPU time, 10 ms in 1.05 and 20 ms in 0.95.
 	maxEarly = 20 * time.Millisecond
 
-	// earlyShare is the part of a period, one in so many, that maxEarly is at most.
+	// An attempt starts early by at most 1/earlyShare of its period.
 	earlyShare = 50
 
-	// minShedAfter and shedShare say how late an attempt must be for Start to skip it: by one
-	// part in so many of its period.
+	// Start may skip an attempt that is late by more than minShedAfter and by more than 1/shedShare of its period.
 	minShedAfter = 100 * time.Millisecond
 	shedShare    = 50
 
-	// triggerShare is the part of a period, one in so many, that an attempt which Trigger's
-	// caller has asked for follows the one before at least, if one of the two before was asked
-	// for likewise: who asks for each request that fails must not make a load generator of the
-	// probe.
+	// An attempt requested by a caller of Trigger other than the handler follows the previous one after at least 1/triggerShare
+	// of the period, if one of the previous two was requested in the same way: a caller that triggers an attempt for each failed
+	// request must not turn the probe into a load generator.
 	triggerShare = 10
 )
 
-// Schedule holds the probes by key, each with the time at which its next attempt
-// is due. An attempt goes through it in this order: At or Extra makes the probe due,
-// Pop returns it, Admit lets it start, wait or queue, Start counts it as in flight,
-// Finish and Release end it, and Next gives the time of the following one.
+// Schedule has the probes by key, each with the due time of its next attempt. An attempt passes through these steps: At or Extra
+// makes the probe due, Pop returns it, Admit lets it start, wait or queue, Start counts it as in flight, Finish and Release end
+// it, and Next sets the time of the following attempt.
 //
-// A is the caller's type for an attempt in flight, which Handoff keeps in a queue.
+// A is the caller's type for an attempt in flight, which Handoff can queue.
 type Schedule[A any] struct {
 	counters
 
-	began    int64 // nothing is late for the time before it
+	began    int64 // time before it does not count as lateness
 	timeline timeline.Timeline
 	pacer    pacer
 	limiter  limiter[A]
@@ -61,18 +54,18 @@ type Schedule[A any] struct {
 
 // counters count attempts that were not made at their regular times.
 type counters struct {
-	Overrun uint64 // skipped: the probe's attempt before was still in flight
+	Overrun uint64 // skipped: the probe's previous attempt was still in flight
 	Late    uint64 // skipped: the engine was more than a period late
 	Shed    uint64 // skipped: the engine was late, and the probe was passing
 }
 
-// entry is what the schedule knows about one probe.
+// entry is the schedule's state of one probe.
 type entry struct {
 	times  Times
 	due    int64  // of the attempt in flight, or of the latest one
-	ticket uint32 // of its place in a queue; each key counts on, also for other probes
+	ticket uint32 // of its place in a queue; counts on for each key, even if the key is reused
 	flags  flags
-	queue  Lane // that it has its place in, if it is queued
+	queue  Lane // lane in whose queue it has its place, if queued is set
 }
 
 type flags uint16
@@ -80,15 +73,15 @@ type flags uint16
 const (
 	nonBlocking flags = 1 << iota // attempts need no goroutine
 	extra                         // the next attempt is not at a regular time
-	asked                         // likewise, and the probe's handler has asked for it
-	triggered                     // likewise, and somebody else has
-	spaced                        // somebody else has asked for one of the latest two attempts
-	fading                        // likewise, and not for the latest one
-	paced                         // the pacer has given the next attempt its time
+	asked                         // an extra attempt that the probe's handler requested
+	triggered                     // an extra attempt that another caller requested
+	spaced                        // another caller requested one of the latest two attempts
+	fading                        // spaced, but the latest attempt was not requested
+	paced                         // the pacer has set the time of the next attempt
 	close                         // the next regular time may be less than a period after an attempt that counted
 	queued                        // waits in the limiter
 	inflight                      // an attempt is in flight
-	again                         // likewise, and another attempt was asked for
+	again                         // inflight, and another attempt was requested
 	known                         // an attempt has finished
 	fast                          // the latest attempt finished well within its timeout
 	shed                          // the latest attempt was shed
@@ -104,7 +97,7 @@ func (e *entry) set(f flags, on bool) {
 	}
 }
 
-// mayStart reports whether an attempt that is due at a time may start now.
+// mayStart reports whether an attempt that is due at due may start at now.
 func (e *entry) mayStart(due, now int64) bool {
 	if due > now && e.is(nonBlocking) && !e.is(extra) {
 		now += min(int64(maxEarly), e.times.Period/earlyShare)
@@ -131,8 +124,8 @@ func (e *entry) workerLane() Lane {
 	return Slow
 }
 
-// New returns a Schedule without probes. Concurrency limits the attempts in flight
-// that need a goroutine. StartRate limits extra attempts per second.
+// New returns a Schedule without probes. concurrency limits the attempts in flight that need a goroutine. startRate limits extra
+// attempts per second.
 func New[A any](concurrency, startRate int) *Schedule[A] {
 	return &Schedule[A]{
 		limiter: limiter[A]{concurrency: concurrency},
@@ -140,11 +133,10 @@ func New[A any](concurrency, startRate int) *Schedule[A] {
 	}
 }
 
-// Begin says that attempts start from now on: what was due earlier is late since
-// then.
+// Begin starts the schedule: lateness of attempts that were due earlier counts from now.
 func (s *Schedule[A]) Begin(now int64) { s.began = now }
 
-// Add adds a probe and returns its key. It is not due.
+// Add adds a probe and returns its key. The probe is not due yet.
 func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 	if n := len(s.free); n > 0 {
 		key, s.free = s.free[n-1], s.free[:n-1]
@@ -157,9 +149,8 @@ func (s *Schedule[A]) Add(times Times, withoutBlocking bool) (key uint32) {
 	return key
 }
 
-// Configure changes a probe's regular times. WithoutBlocking says that its attempts never
-// block, so that they need no goroutine of their own. The time at which the probe is next
-// due stays the same.
+// Configure changes a probe's regular times. withoutBlocking means that its attempts never block, so that they need no goroutine
+// of their own. The due time of the probe does not change.
 func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e := &s.entries[key]
 	if e.times.Period != 0 && e.times.Period != times.Period {
@@ -169,9 +160,8 @@ func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e.set(nonBlocking, withoutBlocking)
 }
 
-// Replan returns the regular time of the attempt after one that began at a time, if Configure has
-// changed the period because of how that ended. After a failure it is a whole period away, so
-// that another one counts.
+// Replan returns the regular time of the attempt after one that began at began, if Configure changed the period because of the
+// result of that attempt. After a failure it is a whole period later, so that another failure counts.
 func (s *Schedule[A]) Replan(key uint32, began int64, failed bool) (planned int64) {
 	e := &s.entries[key]
 	if !failed {
@@ -191,16 +181,15 @@ func (s *Schedule[A]) Remove(key uint32) {
 	s.free = append(s.free, key)
 }
 
-// At makes a probe due at one of its regular times.
+// At schedules a probe at one of its regular times.
 func (s *Schedule[A]) At(key uint32, at int64) {
 	s.entries[key].set(extra|asked|triggered|paced, false)
 	s.timeline.Set(key, at)
 }
 
-// Extra makes a probe due at a time of its own, as the first attempt on an
-// instance is. The pacer may delay it, to the probe's next regular time at most. An
-// attempt that starts at a regular time, or after one has passed while it waited, is
-// the regular attempt of that time.
+// Extra schedules a probe at any other time, for example for the first attempt on an instance. The pacer may delay it, but not
+// beyond the probe's next regular time. An attempt that starts at a regular time, or for which a regular time has passed while it
+// waited, is the regular attempt of that time.
 func (s *Schedule[A]) Extra(key uint32, at int64) {
 	e := &s.entries[key]
 	e.set(extra, true)
@@ -208,20 +197,19 @@ func (s *Schedule[A]) Extra(key uint32, at int64) {
 	s.timeline.Set(key, at)
 }
 
-// Cancel makes a probe not due.
+// Cancel unschedules a probe.
 func (s *Schedule[A]) Cancel(key uint32) { s.timeline.Remove(key) }
 
-// IsDue reports whether a probe is due at some time.
+// IsDue reports whether a probe has a due time.
 func (s *Schedule[A]) IsDue(key uint32) bool {
 	_, ok := s.timeline.Due(key)
 	return ok
 }
 
-// First returns when the first probe is due; math.MaxInt64 when none is.
+// First returns the first due time, or math.MaxInt64 if no probe is scheduled.
 func (s *Schedule[A]) First() (at int64) { return s.timeline.Next() }
 
-// Pop returns the probe that is due first and when it is due, if that is now or so
-// soon that its attempt may start early. It is no longer due.
+// Pop returns the probe that is due first and its due time, if it is due at now or may start early. It unschedules the probe.
 func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 	key, due, ok = s.timeline.First()
 	if !ok || !s.entries[key].mayStart(due, now) {
@@ -231,11 +219,9 @@ func (s *Schedule[A]) Pop(now int64) (key uint32, due int64, ok bool) {
 	return key, due, true
 }
 
-// Admit decides whether the attempt of a probe that Pop has returned may start now;
-// due is the time that Pop returned. If start is false and at is 0, the lane of the
-// attempt is full: attempts of one lane share a limit. The probe is queued, and
-// NextQueued returns it when a place is free. If at is not 0, attempts at extra times
-// come too fast, and the probe is due again at that time.
+// Admit decides whether the attempt of a probe that Pop has returned may start now; due is the time returned by Pop. If start is
+// false and at is 0, the attempt's lane is full, since the attempts of a lane share a limit; the probe is queued, and NextQueued
+// returns it when there is room. If at is not 0, the rate of extra attempts is too high, and the probe is due again at that time.
 func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	e := &s.entries[key]
 	if e.is(extra) && !e.is(paced) {
@@ -250,7 +236,7 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	if e.is(queued) && e.queue == l {
 		return false, 0
 	}
-	e.set(queued, false) // or it waits in a lane that is no longer its own
+	e.set(queued, false) // or it waits in a lane that it no longer belongs to
 	if s.limiter.admits(l) {
 		return true, 0
 	}
@@ -261,23 +247,21 @@ func (s *Schedule[A]) Admit(key uint32, due, now int64) (start bool, at int64) {
 	return false, 0
 }
 
-// Started is what Start has decided.
+// Started is the decision of Start.
 type Started struct {
-	Lane     Lane          // to be given to Release
-	Lateness time.Duration // from when the attempt was due
-	Next     int64         // the regular time of the attempt after it
+	Lane     Lane          // to be passed to Release
+	Lateness time.Duration // delay since the attempt was due
+	Next     int64         // regular time of the following attempt
 	Counts   bool          // a failure counts
 }
 
-// Start counts the attempt of an admitted probe as in flight. It skips the attempt,
-// makes the probe due at its next regular time, and returns false when the attempt is late
-// and may be shed: so an engine that has too much to do keeps its time with the others,
-// and one that was stopped does not attempt everything at once when it goes on. It never
-// sheds extra attempts, nor two in a row: a probe's period is doubled at most.
+// Start counts the attempt of an admitted probe as in flight. If the attempt is late and mayShed is true, Start skips it,
+// schedules the probe at its next regular time, and returns false. An engine with too much work can thus keep the remaining
+// attempts on time, and an engine that was stopped does not make all attempts at once when it resumes. Extra attempts are never
+// skipped, nor are two attempts in a row, so that a probe's period at most doubles.
 //
-// Failing means that the latest attempt that counted has failed. Failures count at
-// regular times, and for attempts that the handler has asked for; but only if they are
-// due a period or more after the failure that counted before.
+// failing means that the latest attempt that counted has failed. Failures count at regular times, and for attempts requested by
+// the handler, but only if they are due at least one period after the previous failure that counted.
 func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st Started, ok bool) {
 	e := &s.entries[key]
 	late := max(0, now-e.due)
@@ -308,16 +292,16 @@ func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st St
 	return st, true
 }
 
-// Release frees an attempt's place in a lane. It is called once for each Start,
-// when the attempt has ended, whether or not its answer counts.
+// Release frees an attempt's place in a lane. Call it once for each Start, after the attempt has finished, whether or not its
+// result counts.
 func (s *Schedule[A]) Release(l Lane) { s.limiter.release(l) }
 
-// Drop says that the answer of a probe's attempt in flight will not count, so that
-// another attempt may start before it has ended.
+// Drop records that the result of a probe's attempt in flight will not count, so that another attempt may start before that
+// attempt has finished.
 func (s *Schedule[A]) Drop(key uint32) { s.entries[key].set(inflight, false) }
 
-// Finish says that a probe's attempt has ended, and whether it was fast: an attempt
-// that has used up its timeout is expected to do so again.
+// Finish records that a probe's attempt has finished, and whether it was fast. An attempt that used up its timeout is expected to
+// do so again.
 func (s *Schedule[A]) Finish(key uint32, wasFast bool) {
 	e := &s.entries[key]
 	e.set(inflight, false)
@@ -325,13 +309,11 @@ func (s *Schedule[A]) Finish(key uint32, wasFast bool) {
 	e.set(fast, wasFast)
 }
 
-// Forget says that earlier attempts of a probe say nothing about its next one: it has
-// another target or handler.
+// Forget records that earlier attempts of a probe do not predict its next one, since its target or handler has changed.
 func (s *Schedule[A]) Forget(key uint32) { s.entries[key].set(known, false) }
 
-// Next makes a probe due after an attempt that has ended, and returns when: at the
-// regular time that Start has returned, or, when that has passed, at the next one; at
-// once, when Trigger has asked for it.
+// Next schedules a probe after an attempt has finished, and returns the due time: the regular time planned that Start returned
+// or, if that has passed, the next regular time; or as soon as possible, if Trigger requested an attempt.
 func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 	e := &s.entries[key]
 	byHandler := e.is(asked)
@@ -342,7 +324,7 @@ func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 		e.ask(byHandler)
 		e.set(again, false)
 		return at
-	case e.is(again): // the attempt that was asked for is the regular one
+	case e.is(again): // the requested attempt is the regular one
 		at = max(planned, e.earliest(now, true))
 		e.set(again, false)
 	case at < now:
@@ -353,12 +335,10 @@ func (s *Schedule[A]) Next(key uint32, planned, now int64) (at int64) {
 	return at
 }
 
-// Trigger makes a probe due at now as an extra attempt, or, when an attempt is in
-// flight, after it. The regular times stay as they are. ByHandler means that the
-// probe's handler asks for the attempt: its failure counts. Two attempts are
-// probe.MinPeriod apart at least, and those that somebody else asks for in a row a tenth of
-// the period, see triggerShare.
-// At is 0 when the due time has not changed.
+// Trigger schedules an extra attempt of a probe at now or, if an attempt is in flight, after it. The regular times do not change.
+// byHandler means that the probe's handler requests the attempt: its failure counts. Attempts are at least probe.MinPeriod apart,
+// and consecutive attempts requested by others a tenth of the period, see triggerShare. Trigger returns 0 if the due time has not
+// changed.
 func (s *Schedule[A]) Trigger(key uint32, now int64, byHandler bool) (at int64) {
 	e := &s.entries[key]
 	byHandler = byHandler || e.is(asked)
@@ -377,14 +357,13 @@ func (s *Schedule[A]) Trigger(key uint32, now int64, byHandler bool) (at int64) 
 	return at
 }
 
-// ask notes who has asked for the next attempt.
+// ask records who requested the next attempt.
 func (e *entry) ask(byHandler bool) {
 	e.set(asked, byHandler)
 	e.set(triggered, !byHandler)
 }
 
-// slack returns how long an attempt that is due anyway may come after one that is asked for,
-// and be as good.
+// slack returns how much later than a requested attempt a scheduled one may be and still serve as its replacement.
 func slack(byHandler bool) int64 {
 	if byHandler {
 		return 0
@@ -392,8 +371,7 @@ func slack(byHandler bool) int64 {
 	return int64(probe.MinPeriod)
 }
 
-// earliest returns when another attempt that the handler or somebody else asks for may be
-// due, at now or later.
+// earliest returns the earliest due time, not before now, of another attempt requested by the handler or by another caller.
 func (e *entry) earliest(now int64, byHandler bool) int64 {
 	gap := int64(probe.MinPeriod)
 	if e.is(spaced) && !byHandler {
@@ -402,8 +380,7 @@ func (e *entry) earliest(now int64, byHandler bool) int64 {
 	return max(now, e.due+gap)
 }
 
-// NextQueued returns the probe that has waited longest in a lane, if an attempt in
-// that lane may start.
+// NextQueued returns the probe that has waited longest in a lane, if an attempt in that lane may start.
 func (s *Schedule[A]) NextQueued(l Lane, now int64) (key uint32, ok bool) {
 	for s.limiter.admits(l) {
 		q, ok := s.limiter.queues[l].pop()
@@ -417,7 +394,7 @@ func (s *Schedule[A]) NextQueued(l Lane, now int64) (key uint32, ok bool) {
 		e.set(queued, false)
 		switch {
 		case e.is(inflight):
-		case e.lane() != l: // Configure or Forget has changed it
+		case e.lane() != l: // changed by Configure or Forget
 			s.timeline.Set(q.key, now)
 		default:
 			return q.key, true
@@ -426,9 +403,8 @@ func (s *Schedule[A]) NextQueued(l Lane, now int64) (key uint32, ok bool) {
 	return 0, false
 }
 
-// Handoff moves a non-blocking attempt in flight to a lane of attempts that need a
-// goroutine. Where there is no free place the attempt waits until NextHandoff returns
-// it, and ok is false.
+// Handoff moves a non-blocking attempt in flight to a lane of attempts that need a goroutine. If that lane is full, the attempt
+// waits until NextHandoff returns it, and ok is false.
 func (s *Schedule[A]) Handoff(key uint32, a A) (l Lane, ok bool) {
 	s.limiter.release(NonBlocking)
 	l = s.entries[key].workerLane()
@@ -440,8 +416,8 @@ func (s *Schedule[A]) Handoff(key uint32, a A) (l Lane, ok bool) {
 	return l, true
 }
 
-// NextHandoff returns the attempt that has waited longest in a lane since Handoff,
-// if it may start. It has its place in the lane then.
+// NextHandoff returns the attempt that has waited longest in a lane since Handoff, if it may start. It then has its place in the
+// lane.
 func (s *Schedule[A]) NextHandoff(l Lane) (a A, ok bool) {
 	if !s.limiter.admits(l) {
 		return a, false
@@ -452,8 +428,8 @@ func (s *Schedule[A]) NextHandoff(l Lane) (a A, ok bool) {
 	return a, ok
 }
 
-// InFlight returns how many attempts are in flight.
+// InFlight returns the number of attempts in flight.
 func (s *Schedule[A]) InFlight() int { return s.limiter.workers + s.limiter.nonBlocking }
 
-// Queued returns how many attempts wait for one in flight to end.
+// Queued returns the number of attempts that wait for an attempt in flight to finish.
 func (s *Schedule[A]) Queued() int { return s.limiter.queued() }

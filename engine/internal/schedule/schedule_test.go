@@ -11,8 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// pair drives a Schedule and the model with the same calls. It stands for an engine
-// with a virtual clock.
+// pair makes the same calls to a Schedule and to the model. It simulates an engine with a virtual clock.
 type pair struct {
 	t        testing.TB
 	rng      *rand.Rand
@@ -30,8 +29,8 @@ type inflightAttempt struct {
 	id      int
 	lane    Lane
 	next    int64
-	counts  bool // its probe waits for its result
-	waiting bool // for NextHandoff
+	counts  bool // its probe waits for the result
+	waiting bool // waits for NextHandoff
 }
 
 func newPair(t testing.TB, seed uint64, concurrency, startRate int) *pair {
@@ -41,7 +40,7 @@ func newPair(t testing.TB, seed uint64, concurrency, startRate int) *pair {
 	}
 }
 
-// same fails unless both have answered the same.
+// same fails unless both have returned the same.
 func (p *pair) same(call string, got, want any) {
 	p.t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
@@ -49,7 +48,7 @@ func (p *pair) same(call string, got, want any) {
 	}
 }
 
-// key returns a random probe's.
+// key returns the key of a random probe.
 func (p *pair) key() uint32 { return p.keys[p.rng.IntN(len(p.keys))] }
 
 func (p *pair) params() (times Times, nonBlocking bool) {
@@ -76,7 +75,7 @@ func (p *pair) remove() {
 	p.keys = append(p.keys[:i], p.keys[i+1:]...)
 }
 
-// drop gives up a probe's attempt in flight.
+// drop drops the attempt in flight of a probe.
 func (p *pair) drop(key uint32) {
 	for i := range p.attempts {
 		if f := &p.attempts[i]; f.counts && f.key == key {
@@ -89,7 +88,7 @@ func (p *pair) drop(key uint32) {
 
 // start starts an admitted probe.
 func (p *pair) start(key uint32) {
-	if p.rng.IntN(8) == 0 { // its state does not allow an attempt
+	if p.rng.IntN(8) == 0 { // the probe's state does not permit an attempt
 		return
 	}
 	mayShed, failing := p.rng.IntN(2) == 0, p.rng.IntN(2) == 0
@@ -110,7 +109,7 @@ func (p *pair) pop() bool {
 		return false
 	}
 	p.same("Pop", []any{key, due}, []any{want.key, wantDue})
-	if p.rng.IntN(10) == 0 { // its handler is not ready
+	if p.rng.IntN(10) == 0 { // the handler is not ready
 		p.extra(key, p.now+int64(100*time.Millisecond))
 		return true
 	}
@@ -135,7 +134,7 @@ func (p *pair) extra(key uint32, at int64) {
 	m.at, m.isExtra, m.isAsked, m.isTriggered, m.isPaced = at, true, false, false, false
 }
 
-// end ends an attempt in flight, and starts what has waited for it.
+// end finishes an attempt in flight, and starts attempts that have waited for it.
 func (p *pair) end() {
 	if len(p.attempts) == 0 {
 		return
@@ -161,7 +160,7 @@ func (p *pair) end() {
 	}
 }
 
-// startWaiting starts what waits for a place in a lane.
+// startWaiting starts the probes and attempts that wait for a place in a lane.
 func (p *pair) startWaiting(l Lane) {
 	for {
 		id, ok := p.s.NextHandoff(l)
@@ -188,7 +187,7 @@ func (p *pair) startWaiting(l Lane) {
 	}
 }
 
-// handoff makes an attempt in flight one that needs a goroutine.
+// handoff hands an attempt in flight over to the workers.
 func (p *pair) handoff() {
 	for i := range p.attempts {
 		if f := &p.attempts[i]; f.lane == NonBlocking && f.counts && !f.waiting {
@@ -232,7 +231,7 @@ func (p *pair) call() {
 	case 3:
 		p.at(key, p.s.Times(key).after(p.now))
 	case 4:
-		p.drop(key) // another instance
+		p.drop(key) // the instance changes
 		p.extra(key, p.now+p.rng.Int64N(int64(time.Second)))
 	case 5:
 		p.drop(key)
@@ -253,7 +252,7 @@ func (p *pair) call() {
 	p.compare()
 }
 
-// compare compares what both say without being changed.
+// compare compares the results of calls that do not change the state.
 func (p *pair) compare() {
 	first, wantAt := p.m.first(), int64(math.MaxInt64)
 	if first != nil {

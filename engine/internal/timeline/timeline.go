@@ -1,23 +1,19 @@
-// Package timeline orders what is due. It is a plain data structure: no
-// goroutine, no lock and no clock; the caller brings now.
+// Package timeline orders keys by due time. It is a plain data structure without goroutines, locks or a clock: the caller
+// supplies the current time.
 package timeline
 
 import "math"
 
-// Timeline is a 4-ary min-heap of due times with one entry for each key. A due
-// time is in nanoseconds on a clock of the caller's choice; negative ones are
-// fine. Of keys with equal due times the lowest is first, so that the order is
-// deterministic.
+// Timeline is a 4-ary min-heap of due times with one entry per key. A due time is in nanoseconds on a clock of the caller's
+// choice, and may be negative. Of keys with equal due times the lowest is first, so that the order is deterministic.
 //
-// Set and Remove take O(log n), the others O(1). Keys are slot numbers: the
-// memory used grows with the highest key ever set, 4 bytes for each, and with
-// the most keys ever held at once, 16 bytes for each.
+// Set and Remove take O(log n), the other methods O(1). Keys are slot numbers: memory use grows with the highest key ever set, 4
+// bytes per key, and with the maximum number of keys held at once, 16 bytes per key.
 //
-// The zero Timeline is empty and ready for use. It is not safe for concurrent
-// use by multiple goroutines.
+// The zero Timeline is empty and ready for use. It is not safe for concurrent use by multiple goroutines.
 type Timeline struct {
 	heap []entry
-	pos  []uint32 // pos[key] is one more than key's index in heap; 0 means absent
+	pos  []uint32 // pos[key] is key's index in heap plus one; 0 means absent
 }
 
 type entry struct {
@@ -29,7 +25,7 @@ func (e entry) before(f entry) bool {
 	return e.due < f.due || e.due == f.due && e.key < f.key
 }
 
-// Set makes key due at due, whether or not it had a due time before.
+// Set sets the due time of key, and replaces an existing one.
 func (tl *Timeline) Set(key uint32, due int64) {
 	if int(key) >= len(tl.pos) {
 		tl.pos = append(tl.pos, make([]uint32, int(key)+1-len(tl.pos))...)
@@ -42,7 +38,7 @@ func (tl *Timeline) Set(key uint32, due int64) {
 	tl.settle(i, entry{due, key})
 }
 
-// Remove forgets key. It does nothing when key has no due time.
+// Remove removes key. It does nothing if key has no due time.
 func (tl *Timeline) Remove(key uint32) {
 	if int(key) >= len(tl.pos) || tl.pos[key] == 0 {
 		return
@@ -56,8 +52,7 @@ func (tl *Timeline) Remove(key uint32) {
 	}
 }
 
-// First returns the key that is due first and its due time; ok is false when there
-// is none.
+// First returns the key that is due first and its due time; ok is false if the Timeline is empty.
 func (tl *Timeline) First() (key uint32, due int64, ok bool) {
 	if len(tl.heap) == 0 {
 		return 0, 0, false
@@ -65,7 +60,7 @@ func (tl *Timeline) First() (key uint32, due int64, ok bool) {
 	return tl.heap[0].key, tl.heap[0].due, true
 }
 
-// Next returns when the key that is due first is due; math.MaxInt64 when there is none.
+// Next returns the first due time, or math.MaxInt64 if the Timeline is empty.
 func (tl *Timeline) Next() int64 {
 	if len(tl.heap) == 0 {
 		return math.MaxInt64
@@ -73,7 +68,7 @@ func (tl *Timeline) Next() int64 {
 	return tl.heap[0].due
 }
 
-// Due returns when key is due; ok is false when it has no due time.
+// Due returns the due time of key; ok is false if it has none.
 func (tl *Timeline) Due(key uint32) (due int64, ok bool) {
 	if int(key) >= len(tl.pos) || tl.pos[key] == 0 {
 		return 0, false
@@ -81,16 +76,14 @@ func (tl *Timeline) Due(key uint32) (due int64, ok bool) {
 	return tl.heap[tl.pos[key]-1].due, true
 }
 
-// settle puts e where it belongs on the path through index i, whose entry it
-// replaces.
+// settle moves e to its place on the path through index i, whose entry it replaces.
 func (tl *Timeline) settle(i int, e entry) {
 	i = tl.rise(i, e)
 	i = tl.sink(i, e)
 	tl.put(i, e)
 }
 
-// rise moves the ancestors of i that come after e down, and returns the index
-// that this leaves free.
+// rise moves ancestors of i that sort after e down, and returns the index that becomes free.
 func (tl *Timeline) rise(i int, e entry) int {
 	for i > 0 {
 		parent := (i - 1) / arity
@@ -103,8 +96,7 @@ func (tl *Timeline) rise(i int, e entry) int {
 	return i
 }
 
-// sink moves the descendants of i that come before e up, and returns the index
-// that this leaves free.
+// sink moves descendants of i that sort before e up, and returns the index that becomes free.
 func (tl *Timeline) sink(i int, e entry) int {
 	for {
 		child := tl.firstChild(i)
@@ -116,9 +108,8 @@ func (tl *Timeline) sink(i int, e entry) int {
 	}
 }
 
-// arity is how many children an entry has. Four fit into one cache line, which
-// makes the heap half as deep as a binary one for the same number of misses at
-// each level.
+// arity is the number of children of an entry. Four fit into one cache line, so the heap is half as deep as a binary one with the
+// same number of cache misses per level.
 const arity = 4
 
 // firstChild returns the index of the child of i that is due first, or -1.

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// pop removes the first key that is due at or before now, and returns it with its due
-// time.
+// pop removes the first key that is due at or before now, and returns it with its due time.
 func pop(tl *Timeline, now int64) (key uint32, due int64, ok bool) {
 	key, due, ok = tl.First()
 	if !ok || due > now {
@@ -20,7 +19,7 @@ func pop(tl *Timeline, now int64) (key uint32, due int64, ok bool) {
 	return key, due, true
 }
 
-// model is the obvious slow timeline.
+// model is a slow but obviously correct Timeline.
 type model map[uint32]int64
 
 func (m model) first() (key uint32, ok bool) {
@@ -43,7 +42,7 @@ func (m model) pop(now int64) (uint32, int64, bool) {
 	return key, due, true
 }
 
-// pair drives a Timeline and the model with the same operations.
+// pair performs the same operations on a Timeline and on the model.
 type pair struct {
 	t     testing.TB
 	tl    Timeline
@@ -84,7 +83,7 @@ func (p *pair) compare(key uint32) {
 	}
 }
 
-// drain pops all that is left, which shows that the whole heap is in order.
+// drain pops all remaining keys, which verifies the order of the whole heap.
 func (p *pair) drain() {
 	p.t.Helper()
 	for p.pop(math.MaxInt64) {
@@ -172,7 +171,7 @@ func TestSetAndRemoveAllocateNothingOnceGrown(t *testing.T) {
 	}
 }
 
-// FuzzTimeline reads three bytes as one operation: what, which key, when.
+// FuzzTimeline interprets three bytes as one operation, its key and its time.
 func FuzzTimeline(f *testing.F) {
 	f.Add([]byte{0, 1, 5, 0, 2, 3, 0, 1, 1, 2, 0, 4, 1, 2, 0})
 	f.Add([]byte{0, 9, 5, 0, 3, 5, 0, 6, 5, 2, 0, 5, 2, 0, 5})
@@ -194,7 +193,7 @@ func FuzzTimeline(f *testing.F) {
 	})
 }
 
-// BenchmarkPopSet is one attempt of one of a million probes.
+// BenchmarkPopSet measures the cost of one attempt of one of a million probes.
 func BenchmarkPopSet(b *testing.B) {
 	const n, period = 1_000_000, 10_000_000_000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -10,7 +10,7 @@ const (
 	reasonClosed    probe.Reason = "plugin.closed"    // the plugin was unloaded
 	reasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
 	reasonStart     probe.Reason = "plugin.start"     // no instance could be started
-	ReasonStarting  probe.Reason = "plugin.starting"  // the start of an instance, or the check of settings, is still running
+	ReasonStarting  probe.Reason = "plugin.starting"  // an instance or a check of settings took over half of the timeout
 	ReasonBusy      probe.Reason = "plugin.busy"      // waiting for an instance or a processor took too much of the attempt's time
 	reasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
 

@@ -11,7 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Client libraries read on a goroutine of their own. One that dials by itself finds a network in the module.
+// Client libraries read in a separate goroutine. A library that dials by itself uses the network inside the
+// module.
 func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
 	port := Serve(t, func(c net.Conn) { io.Copy(c, c) })
 	way := With(Load(t, Build(t, "./testdata/sdk")))

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// localErrors are no evidence about the target: this machine could not dial.
+// localErrors are unrelated to the target: this machine could not dial.
 var localErrors = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
 
 // isApart returns false: outside WebAssembly, package net reaches the target.

@@ -118,8 +118,8 @@ func hostError(op string, result int32) error {
 	return e
 }
 
-// localErrors are no evidence about the target: a grant is missing, a limit was reached, or the
-// attempt was cancelled.
+// localErrors are unrelated to the target: a grant is missing, a limit was reached, or the attempt
+// was cancelled.
 var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENOSPC, syscall.ECONNABORTED}
 
 // systemReason returns "": the errors that it handles occur only outside WebAssembly.

@@ -138,10 +138,10 @@ func networkReason(err error) string {
 	return systemReason(err)
 }
 
-// localReasons are the reasons of errors that are no evidence about the target.
+// localReasons are the reasons of errors that are unrelated to the target.
 var localReasons = []string{"", "tcp.source", "engine.resources", "engine.network", "engine.permission", "engine.resolver", "engine.clock", "engine.stopped"}
 
-// notTarget reports whether an error is no evidence about the target.
+// notTarget reports whether an error is unrelated to the target.
 func notTarget(err error) bool {
 	var known *Error
 	if errors.As(err, &known) {

@@ -210,7 +210,7 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 
 // record adapts the number of instances after a call. If the call returned or the plugin is at
 // fault, record counts it, and suspends the probe or the plugin after too many faults. Other calls
-// are no evidence about the plugin.
+// do not count for or against the plugin.
 func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	p := h.plugin
 	switch more, fewer := resizing(r); {

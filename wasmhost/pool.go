@@ -133,8 +133,8 @@ func (p *pool) queued(l lane) (n int) {
 // capacity returns the maximum number of live instances at present.
 func (p *pool) capacity() int { return min(p.allowed, p.live+p.room()) }
 
-// lend returns an instance, or nil if the caller must start one. ok is false if the caller's lane
-// may not have one now. Must be called with mu held.
+// lend returns an instance, or nil if the caller must start one. ok is false if no instance is
+// available to the caller's lane now. The caller holds mu.
 func (p *pool) lend(l lane) (i *sandbox.Instance, ok bool) {
 	n := len(p.idle)
 	lent := p.live - n

@@ -307,7 +307,7 @@ func structOf(status int, header map[string]string, body []byte) *starlarkstruct
 		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
+		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is not part of the text
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}

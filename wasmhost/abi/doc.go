@@ -101,8 +101,8 @@
 // or, for unix, a path. An empty host is the target's own address; a port is a number or the name
 // of one of the target's ports. The options for tls are those of start_tls; for other networks they
 // are empty. A timeout of 0 means the attempt's deadline. A destination that is not granted returns
-// -ENOTCAPABLE. At most 8 addresses of a name are tried, in order; the returned error is the first
-// one that is evidence about the target.
+// -ENOTCAPABLE. At most 8 addresses of a name are tried, in order; if all fail, the returned error
+// is the first one that concerns the target.
 //
 //	start_tls(fd, opts_ptr, opts_len) -> 0
 //

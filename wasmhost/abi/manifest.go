@@ -22,7 +22,7 @@ type Manifest struct {
 	ABI      int       `json:"abi"`                // version of package abi: 1; required
 	SDK      string    `json:"sdk,omitempty"`      // name and version of the SDK, such as "go 1.0"
 	Doc      string    `json:"doc,omitempty"`      // one sentence: what it probes
-	Grants   Grants    `json:"grants,omitzero"`    // what the plugin needs; shown to the operator, never granted automatically
+	Grants   Grants    `json:"grants,omitzero"`    // shown to the operator, never granted automatically
 	Settings []Setting `json:"settings,omitempty"` // in the order in which they are documented
 }
 

@@ -119,7 +119,7 @@ func (s *server) start(conn net.Conn) {
 	g := s.conns
 	g.working.Go(func() {
 		defer conn.Close()
-		stop := context.AfterFunc(g.ctx, func() { _ = conn.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(g.ctx, func() { _ = conn.Close() }) // unblocks reads and writes
 		defer stop()
 		s.handle(g.ctx, conn)
 	})
@@ -160,7 +160,7 @@ func (d *datagram) SetDeadline(time.Time) error { return nil }
 // plugins whose settings can expect an echo. stop stops the server and waits for its goroutines.
 func Echo() (port uint16, stop func(), err error) {
 	s, err := serve(func(_ context.Context, conn net.Conn) {
-		_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
+		_, _ = io.Copy(conn, conn) // until the other side or the kit closes the connection
 	})
 	if err != nil {
 		return 0, nil, err
@@ -173,7 +173,7 @@ func closeAtOnce(context.Context, net.Conn) {}
 
 // silent reads everything and sends nothing.
 func silent(_ context.Context, conn net.Conn) {
-	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit ends it
+	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit closes the connection
 }
 
 // garbage responds with pseudo-random bytes, always the same ones.
@@ -242,16 +242,16 @@ func relayTo(address string, r relay) behaviour {
 			return
 		}
 		defer real.Close()
-		stop := context.AfterFunc(ctx, func() { _ = real.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(ctx, func() { _ = real.Close() }) // unblocks reads and writes
 		defer stop()
 		var asking sync.WaitGroup
 		asking.Go(func() {
-			_, _ = io.Copy(real, conn) // until one side ends it
+			_, _ = io.Copy(real, conn) // until one side closes its connection
 			closeWrite(real)
 		})
 		r.respond(ctx, conn, real)
 		_ = conn.Close()
-		_ = real.Close() // which ends the copying
+		_ = real.Close() // unblocks the copying
 		asking.Wait()
 	}
 }

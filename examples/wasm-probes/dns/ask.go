@@ -21,7 +21,7 @@ import (
 const (
 	maxDatagram = 64 << 10 // the format allows no longer message
 	maxRecords  = 256      // records that are read
-	maxStrays   = 100      // datagrams that are no response to the query
+	maxStrays   = 100      // datagrams that do not belong to the query
 	maxAliases  = 16       // CNAME records between the name and the records
 )
 
@@ -44,7 +44,7 @@ type answer struct {
 	answers, authorities, additionals uint16 // numbers of records, from the header
 }
 
-// errStray means that a message is no response to the query: it is a late response to an earlier
+// errStray means that a message does not belong to the query: it is a late response to an earlier
 // query, or a forged one.
 var errStray = errors.New("the answer is to another question")
 

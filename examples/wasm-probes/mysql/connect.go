@@ -78,7 +78,7 @@ var reasons = map[uint16]string{
 	1045: "mysql.auth",
 	1698: "mysql.auth", // the account does not authenticate by password
 	1820: "mysql.auth", // the password has expired
-	1862: "mysql.auth", // expired, too
+	1862: "mysql.auth", // expired
 	3118: "mysql.auth", // locked, MySQL
 	4151: "mysql.auth", // locked, MariaDB
 	1049: "mysql.database",

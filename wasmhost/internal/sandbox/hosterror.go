@@ -17,7 +17,7 @@ type HostError struct {
 	Errno  abi.Errno
 	Reason probe.Reason // empty if the plugin itself is at fault
 	Detail string
-	Local  bool // this machine is at fault: the error is no evidence about the target
+	Local  bool // this machine is at fault: the error is unrelated to the target
 }
 
 // errLimit is the panic value that ends a guest that continues after it reached a limit.

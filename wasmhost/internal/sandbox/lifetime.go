@@ -24,7 +24,7 @@ type lifetime struct {
 }
 
 // maxInterruptDelay is the maximum delay after the deadline at which a call is expected to be
-// interrupted. A longer delay is a stall of this process, and no evidence about the guest.
+// interrupted. A longer delay is a stall of this process, for which the guest is not to blame.
 const maxInterruptDelay = abi.Grace / 2
 
 // errStopped is the panic value that ends a guest that continues to run after its stop.

@@ -12,7 +12,7 @@ import (
 )
 
 // Account returns a user for servers that refuse to run as root. It returns nil, which means the
-// test's user, unless that is root. Tests that call it run in .ci/run only.
+// test's user, unless that is root. Tests that call it run in .ci/run, not in make test.
 func Account(t testing.TB, name string) *syscall.Credential {
 	t.Helper()
 	tier.CI(t)
@@ -70,7 +70,7 @@ func give(t testing.TB, owner *syscall.Credential, path string) {
 	}
 }
 
-// Run runs a program as an account. Tests that call it run in .ci/run only.
+// Run runs a program as an account. Tests that call it run in .ci/run, not in make test.
 func Run(t testing.TB, owner *syscall.Credential, name string, args ...string) {
 	t.Helper()
 	tier.Needs(t, name)

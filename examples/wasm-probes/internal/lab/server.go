@@ -28,7 +28,7 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// Start starts a server. If the program is a name on PATH, the calling test runs in .ci/run only.
+// Start starts a server. If the program is a name on PATH, the calling test runs in .ci/run, not in make test.
 func Start(t testing.TB, s *Server) *Server {
 	t.Helper()
 	if filepath.Base(s.Name) == s.Name {

@@ -1,5 +1,5 @@
 // Package linetest tests the line plugins, which are the same probe in several languages, against
-// real servers. Its tests run in .ci/run only, since they need compilers.
+// real servers. Its tests run in .ci/run, not in make test, since they need compilers.
 package linetest
 
 import (

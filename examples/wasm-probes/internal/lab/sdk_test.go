@@ -34,8 +34,8 @@ func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
 	}
 }
 
-// The numbers of math/rand that a plugin in Go does not seed differ between attempts, although each
-// starts with the same memory, and connections know their addresses after they were closed.
+// Unseeded numbers of math/rand in a Go plugin differ between attempts, although each attempt
+// starts with the same memory. Connections return their addresses even after they were closed.
 func TestUnseededNumbersDifferBetweenAttempts(t *testing.T) {
 	port := Serve(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	a := With(Load(t, Build(t, "./testdata/sdk"))).Must(t, fmt.Sprintf(`{"port": %q}`, port))

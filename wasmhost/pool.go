@@ -56,9 +56,9 @@ const (
 	maxStarting = 4
 )
 
-// newPool returns a pool of at most limit instances, which it closes with close. It starts at most
-// room() more instances at any time; room is called with the pool locked. reclaim is called before
-// a caller waits: it frees memory if other pools use more than their share.
+// newPool returns a pool of at most limit instances, which it closes with close. At any time
+// callers may start at most room() more instances; room is called with the pool locked. reclaim is
+// called before a caller waits: it frees memory if other pools use more than their share.
 func newPool(limit int, room func() int, reclaim func(), close func(*sandbox.Instance)) *pool {
 	return &pool{limit: limit, allowed: limit, room: room, reclaim: reclaim, close: close}
 }
@@ -275,7 +275,8 @@ func (p *pool) closeOldest() bool {
 }
 
 // growPause is the time after a shrink or a grow for which grow does nothing. Otherwise callers
-// that return instances quickly would undo a shrink by callers that compete for the processors.
+// that return instances quickly would undo a shrink that was caused by callers that compete for the
+// processors.
 const growPause = time.Second
 
 // grow doubles the number of allowed instances, up to the limit, if shrink has lowered it.
@@ -291,8 +292,8 @@ func (p *pool) grow() {
 	}
 }
 
-// shrink halves the number of allowed instances, from the number that is lent now: they compete for
-// the processors.
+// shrink limits the pool to half as many instances as are lent now, because these compete for the
+// processors.
 func (p *pool) shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"net"
 )
 
-// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits for
-// bytes, other goroutines run.
+// Conn is a connection made by the host. It implements net.Conn and can be passed to libraries:
+// while it waits for bytes, other goroutines run.
 type Conn struct {
 	net.Conn
-	host string // that was dialled, with its port
+	host string // the dialled host with its port
 	gone bool   // closed or held
 }
 
@@ -28,7 +28,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// StartTLS makes a TLS client's handshake. All bytes received before must have been read.
+// StartTLS performs a TLS handshake as the client. All bytes received before must have been read.
 func (c *Conn) StartTLS(t TLS) error {
 	if err := c.handshake(context.Background(), t); err != nil {
 		return connError("tls", err)

@@ -11,15 +11,15 @@ import (
 	"unsafe"
 )
 
-// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits for
-// bytes, other goroutines run.
+// Conn is a connection made by the host. It implements net.Conn and can be passed to libraries:
+// while it waits for bytes, other goroutines run.
 type Conn struct {
 	fd            int32
 	network       string
 	gone          bool     // closed or held
-	local, remote net.Addr // nil until they are asked for
+	local, remote net.Addr // nil until first requested
 
-	file   *os.File // by which it waits in the runtime's poller; nil until there was another goroutine
+	file   *os.File // used to wait in the runtime's poller; nil until a read needs that
 	readBy time.Time
 }
 
@@ -46,12 +46,13 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	}
 }
 
-// alone is how many goroutines there are when an attempt has only its own. A read that lets the host wait is much
-// cheaper than one in the runtime's poller. It stops the only thread, which nobody notices then.
+// alone is the number of goroutines at the start of an attempt. While there are no others, a read waits in the
+// host, which is much cheaper than to wait in the runtime's poller. It blocks the only thread, but no other
+// goroutine needs it.
 var alone int
 
-// polled returns the file by which reads wait in the runtime's poller: from the first read on beside which there is
-// another goroutine, or a timer of the attempt's context. Until then it is nil.
+// polled returns the file by which reads wait in the runtime's poller. It returns nil until the first read during
+// which there is another goroutine or a timer of the attempt's context.
 func (c *Conn) polled() (*os.File, error) {
 	switch {
 	case c.file != nil:
@@ -68,7 +69,7 @@ func (c *Conn) polled() (*os.File, error) {
 	return c.file, c.file.SetReadDeadline(c.readBy)
 }
 
-// error returns an error of a file as package net would have it.
+// error converts an error of a file to an error as package net would return it.
 func (c *Conn) error(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -109,14 +110,14 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// SetDeadline makes reads and writes fail at a time; the zero time removes that deadline.
+// SetDeadline sets the time after which reads and writes fail; the zero time removes the deadline.
 // The attempt's own deadline always applies.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(deadlineRead|deadlineWrite, t) }
 
-// SetReadDeadline is SetDeadline for reads.
+// SetReadDeadline is like SetDeadline, for reads only.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(deadlineRead, t) }
 
-// SetWriteDeadline is SetDeadline for writes.
+// SetWriteDeadline is like SetDeadline, for writes only.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(deadlineWrite, t) }
 
 func (c *Conn) setDeadline(which int32, t time.Time) error {
@@ -138,7 +139,7 @@ func (c *Conn) setDeadline(which int32, t time.Time) error {
 	return nil
 }
 
-// StartTLS makes a TLS client's handshake. All bytes received before must have been read.
+// StartTLS performs a TLS handshake as the client. All bytes received before must have been read.
 func (c *Conn) StartTLS(t TLS) error {
 	if n := hostStartTLS(c.fd, t.options()); n < 0 {
 		return hostError("tls", n)
@@ -152,10 +153,12 @@ func (c *Conn) Info(what Info) string {
 	return string(b)
 }
 
-// RemoteAddr returns the peer's network address, also after Close if it was asked for before.
+// RemoteAddr returns the peer's network address. After Close it is available only if it was
+// requested before.
 func (c *Conn) RemoteAddr() net.Addr { return c.addr(&c.remote, InfoRemote) }
 
-// LocalAddr returns the local network address, also after Close if it was asked for before.
+// LocalAddr returns the local network address. After Close it is available only if it was requested
+// before.
 func (c *Conn) LocalAddr() net.Addr { return c.addr(&c.local, InfoLocal) }
 
 func (c *Conn) addr(known *net.Addr, what Info) net.Addr {

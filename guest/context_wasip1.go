@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// lazyContext is the context of an attempt. It asks for the time only when a caller does, and
-// starts a timer only when one waits for its end or derives a context from it: most plugins
+// lazyContext is the context of an attempt. It queries the time only when a caller requests the
+// deadline, and starts a timer only when a caller waits for Done or derives a context: most plugins
 // leave the deadline to the host.
 type lazyContext struct {
-	deadline time.Time // zero until a caller has asked for it
+	deadline time.Time // zero until first requested
 	once     sync.Once
 	timer    context.Context
 	cancel   context.CancelFunc
@@ -22,7 +22,7 @@ func (l *lazyContext) start() context.Context {
 	return l.timer
 }
 
-// end returns the attempt's deadline. There is one thread only, so it needs no lock.
+// end returns the attempt's deadline. It needs no lock, because there is only one thread.
 func (l *lazyContext) end() time.Time {
 	if l.deadline.IsZero() {
 		l.deadline = time.Now().Add(time.Duration(hostRemaining()))
@@ -47,10 +47,11 @@ func (l *lazyContext) Err() error {
 // Value returns nil, except for keys of package context.
 func (l *lazyContext) Value(key any) any { return l.start().Value(key) }
 
-// timed reports that the context of the attempt has a timer, by which a library may close a connection.
+// timed is true if the context of the attempt has a timer, which a library may use to close a
+// connection.
 var timed bool
 
-// stop ends the context with its attempt.
+// stop cancels the context at the end of the attempt.
 func (l *lazyContext) stop() {
 	if l.cancel != nil {
 		l.cancel()

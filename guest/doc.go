@@ -1,6 +1,6 @@
-// Package guest is the Go SDK for Sonde plugins. A plugin is one WebAssembly file that
-// makes probe attempts in a sandbox. The SDK has no dependencies, and the Go toolchain is
-// enough to build a plugin.
+// Package guest is the Go SDK for Sonde plugins. A plugin is a WebAssembly file that makes probe
+// attempts in a sandbox. The SDK has no dependencies, and a plugin can be built with the Go
+// toolchain alone.
 //
 // # A plugin
 //
@@ -45,25 +45,26 @@
 //
 //	go run . -o line.wasm
 //
-// That compiles the package for WebAssembly and adds the manifest to the file: the
-// plugin's name, and the schema of its settings, which Sonde uses to check configurations.
-// Without -o it prints the manifest.
+// This compiles the package for WebAssembly and adds the manifest to the file: the plugin's name
+// and the schema of its settings, with which Sonde validates configurations. Without -o it prints
+// the manifest.
 //
-// A host initialises a plugin and calls it for each attempt, instead of running main.
-// That is why the plugin registers in init, and why Main does nothing in a host.
+// A host does not run main: it initialises the plugin and calls its exported functions for each
+// attempt. Therefore the plugin must register in init, and Main does nothing in a host.
 //
 // # Connections
 //
-// Target.Dial connects, and Target.DialPort to a port of the settings, with TLS if these have it. The connection
-// is for the plugin's own code and for libraries, whose dial hooks Target.DialContext fits: while it waits, other
-// goroutines run. It is cheapest while there are none, and no timer of the attempt's context. A
-// plugin can only reach what its operator grants; by default that is the probe's target.
+// Target.Dial connects to an address. Target.DialPort connects to a port from the settings, with TLS if the
+// settings configure it. Both the plugin's own code and libraries can use the connection; Target.DialContext fits
+// their dial hooks. While a read waits, other goroutines run. Reads are cheapest while there are no other
+// goroutines and no timer of the attempt's context. A plugin can reach only destinations that its operator
+// grants; by default that is the probe's target.
 //
-// A library that connects by itself, by package net, finds a network inside the module, which
-// reaches nothing: the attempt is Unknown, and says so.
+// A library that dials with package net uses a simulated network inside the module, which reaches
+// nothing. The attempt is then Unknown, with a detail that names the cause.
 //
 // # Testing
 //
-// Outside of WebAssembly the package uses the operating system's network, so that go test
-// can test a plugin's logic against a real server: see Trial.
+// Outside WebAssembly the package uses the operating system's network, so that go test can test a
+// plugin's logic against a real server: see Trial.
 package guest

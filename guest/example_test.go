@@ -18,7 +18,7 @@ type settings struct {
 	Slow time.Duration `sonde:"slow" default:"500ms" doc:"a response that takes longer is a warning"`
 }
 
-// Prepare checks more than the types. It is optional.
+// Prepare validates the settings. It is optional.
 func (s *settings) Prepare() error {
 	if s.Slow <= 0 {
 		return &guest.FieldError{Field: "slow", Problem: "must be greater than 0"}
@@ -48,12 +48,12 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return guest.Succeed(string(response[:n]))
 }
 
-// A plugin registers itself in init. Its main function is func main() { guest.Main() }.
+// A plugin registers itself in init. Its main function only calls guest.Main.
 func Example() {
 	guest.Register(guest.Plugin{Name: "line", Version: "1.0.0", Doc: "asks for a line"}, attempt)
 }
 
-// A plugin's logic is tested without WebAssembly, against a server.
+// A plugin's logic can be tested without WebAssembly, against a server.
 func ExampleTrial() {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,7 @@ func configure() int32 {
 	if err == nil {
 		if k, ok := settings.(Keeper); ok {
 			kept := k.Keep()
-			hostOutput(outputPrepared, unsafe.String(unsafe.SliceData(kept), len(kept))) // an error means that each attempt prepares
+			hostOutput(outputPrepared, unsafe.String(unsafe.SliceData(kept), len(kept))) // if this fails, each attempt calls Prepare
 		}
 		return 0
 	}
@@ -55,14 +55,14 @@ func run() int32 {
 	return int32(r.Outcome)
 }
 
-// keptInput returns what Keep has returned when the settings were checked.
+// keptInput returns the bytes that Keep returned when the settings were checked.
 func keptInput() []byte { return input(inputPrepared) }
 
-// stepRandom makes the numbers of math/rand differ between attempts, which all start with
-// the generator that the runtime has seeded at first: it skips a random number of them.
-// There is no way to seed that generator again.
+// stepRandom makes the numbers of math/rand differ between attempts. All attempts start with the
+// same generator, which the runtime seeded during initialisation and which cannot be reseeded.
+// stepRandom skips a random number of its values.
 func stepRandom() {
-	const most = 64 // some microseconds: a number takes a tenth of one
+	const most = 64 // a few microseconds: a value takes a tenth of a microsecond
 	var n uint8
 	hostRandom((*byte)(unsafe.Pointer(&n)), int32(unsafe.Sizeof(n)))
 	for range n % most {
@@ -70,7 +70,7 @@ func stepRandom() {
 	}
 }
 
-// schemaOf returns nothing: the manifest is made outside of WebAssembly.
+// schemaOf returns nil: the manifest is created outside WebAssembly.
 func schemaOf[S any]() []setting { return nil }
 
 // setting is a part of the manifest.

@@ -15,13 +15,13 @@ import (
 	"syscall"
 )
 
-// localErrors say nothing about a target: this machine could not dial.
+// localErrors are unrelated to the target: this machine could not dial.
 var localErrors = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
 
-// isApart returns false: outside of WebAssembly, package net reaches the target.
+// isApart returns false: outside WebAssembly, package net reaches the target.
 func isApart(error) bool { return false }
 
-// systemReason returns the reason of an error that only occurs outside of WebAssembly.
+// systemReason returns the reason of an error that occurs only outside WebAssembly, or "".
 func systemReason(err error) string {
 	var (
 		dns     *net.DNSError
@@ -47,7 +47,7 @@ func systemReason(err error) string {
 	return ""
 }
 
-// host simulates a host for one probe. One attempt at a time uses it.
+// host simulates a host for one probe. It must be used by one attempt at a time.
 type host struct {
 	endpoint
 	open    []*Conn // of this attempt
@@ -103,7 +103,7 @@ func (h *host) resolveAddress(network, address string) (system, full string, err
 	return network, net.JoinHostPort(name, port), nil
 }
 
-// connError returns an error of connecting to the target.
+// connError returns an *Error for a failure to connect to the target.
 func connError(op string, err error) error {
 	e := &Error{Op: op, Reason: reasonOf(err), Err: err}
 	if e.Reason == "" && !notTarget(err) {
@@ -148,7 +148,7 @@ func (h *host) held(key string) (*Conn, bool) {
 	return c, true
 }
 
-// end closes the connections that the attempt has left open.
+// end closes the connections that the attempt left open.
 func (h *host) end() {
 	for _, c := range h.open {
 		c.Close()

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// The functions of the host, as wasmhost/abi describes them.
+// The functions of the host; see wasmhost/abi.
 
 //go:wasmimport sonde_v1 input
 func hostInput(kind int32, buf *byte, limit int32) int32
@@ -62,7 +62,7 @@ func hostHold(fd int32, key string) int32
 //go:wasmimport sonde_v1 held
 func hostHeld(key string, flags int32) int32
 
-// The numbers of wasmhost/abi.
+// The constants of wasmhost/abi.
 const (
 	inputSettings = 1
 	inputTarget   = 2
@@ -81,11 +81,11 @@ const (
 	deadlineWrite = 2
 )
 
-// scratch is the buffer that the host writes to, for one call at a time.
+// scratch is the buffer to which the host writes, for one call at a time.
 var scratch = make([]byte, 4<<10)
 
-// ask calls f with larger and larger buffers until its answer fits. The answer is valid
-// until the next call.
+// ask calls f with larger and larger buffers until the result fits. The result is valid until the
+// next call of ask.
 func ask(f func(buf *byte, limit int32) int32) ([]byte, int32) {
 	for {
 		n := f(unsafe.SliceData(scratch), int32(len(scratch)))
@@ -101,7 +101,7 @@ func input(kind int32) []byte {
 	return b
 }
 
-// hostError returns the error of a negative result, with the host's description.
+// hostError returns the error for a negative result, with the host's description.
 func hostError(op string, result int32) error {
 	e := &Error{Op: op, Err: syscall.Errno(-result)}
 	if e.Err == syscall.ETIMEDOUT {
@@ -118,14 +118,15 @@ func hostError(op string, result int32) error {
 	return e
 }
 
-// localErrors say nothing about a target: a grant is missing, or a limit was reached.
+// localErrors are unrelated to the target: a grant is missing, a limit was reached, or the attempt
+// was cancelled.
 var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENOSPC, syscall.ECONNABORTED}
 
-// systemReason returns the reason of an error that only occurs outside of WebAssembly.
+// systemReason returns "": the errors that it handles occur only outside WebAssembly.
 func systemReason(error) string { return "" }
 
-// isApart reports whether an error is of package net, which has a network of its own inside a module. Connections that
-// the host has made have other errors.
+// isApart reports whether an error comes from the simulated network that package net has inside a module. Connections
+// made by the host have other errors.
 func isApart(err error) bool {
 	op, lookup, ours := (*net.OpError)(nil), (*net.DNSError)(nil), (*Error)(nil)
 	return !errors.As(err, &ours) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &lookup))
@@ -134,7 +135,7 @@ func isApart(err error) bool {
 // host calls the host's functions.
 type host struct {
 	endpoint
-	unmeasured bool // nobody asks for numbers about this attempt
+	unmeasured bool // nothing uses numbers about this attempt
 }
 
 func (*host) dial(ctx context.Context, network, address string, secure TLS) (*Conn, error) {
@@ -150,7 +151,7 @@ func (*host) dial(ctx context.Context, network, address string, secure TLS) (*Co
 	return &Conn{fd: fd, network: network}, nil
 }
 
-// millisecondsOf returns the time that ctx leaves, as the timeout of dial: 0 means the
+// millisecondsOf returns the time until ctx's deadline, as the timeout of dial: 0 means the
 // attempt's own deadline.
 func millisecondsOf(ctx context.Context) (int32, error) {
 	if err := ctx.Err(); err != nil {
@@ -187,7 +188,7 @@ func (*host) hold(key string, c *Conn) error {
 	}
 	c.gone = true
 	if c.file != nil {
-		_ = c.file.Close() // the host has the connection, and no descriptor of this number
+		_ = c.file.Close() // the host holds the connection, and has already closed the descriptor
 	}
 	return nil
 }

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads JSON. With package encoding/json a plugin would be a third larger, and a
-// third slower to load. Strings without escape sequences share the memory of the text: in a plugin,
-// memory is most of what reading takes.
+// reader reads JSON. With package encoding/json a plugin would be a third larger and load a third
+// more slowly. Strings without escape sequences alias the text, because allocation is most of the
+// cost of reading in a plugin.
 type reader struct {
-	text string // that is not read yet
+	text string // the unread rest
 }
 
 var errJSON = errors.New("not JSON")
@@ -110,9 +110,9 @@ func (r *reader) string() (string, error) {
 	if !r.next('"') {
 		return "", errJSON
 	}
-	var b []byte // nil until there is an escape sequence
+	var b []byte // nil until the first escape sequence
 	for end := -1; ; {
-		if end < 0 { // otherwise it is the next quote
+		if end < 0 { // otherwise end is the next quote
 			end = strings.IndexByte(r.text, '"') // in a plugin, loops over bytes take long
 		}
 		if end < 0 {
@@ -131,7 +131,7 @@ func (r *reader) string() (string, error) {
 		left := len(r.text)
 		r.text = r.text[n+1:]
 		b = r.escape(b)
-		end -= left - len(r.text) // below 0 if that quote is a part of the escape sequence
+		end -= left - len(r.text) // negative if that quote was part of the escape sequence
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A string is read as package encoding/json reads it.
+// Strings are decoded in the same way as by package encoding/json.
 func TestStringsOfSettingsAreRead(t *testing.T) {
 	for _, text := range []string{
 		``, `plain`, `☃`, `\\`, `\"`, `\"\"`, `a\"b`, `\\\"`, `a\\`, `\n\t\r\b\f\/`, `\u0041`, `\u00e9x`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`,

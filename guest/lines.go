@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// appendLine appends a line as wasmhost/abi describes: a key, =, and a value with escaped
-// line ends. It omits an empty value.
+// appendLine appends a line in the format of wasmhost/abi: a key, =, and a value with escaped line
+// ends. It appends nothing if the value is empty.
 func appendLine(b []byte, key, value string) []byte {
 	if value == "" {
 		return b
@@ -59,7 +59,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// endpointOf reads the lines of the target.
+// endpointOf parses the lines of the target.
 func endpointOf(text string) (e endpoint) {
 	eachLine(text, func(key, value string) {
 		switch key {

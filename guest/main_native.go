@@ -11,8 +11,8 @@ import (
 	"runtime/debug"
 )
 
-// Main is called by a plugin's main function. It prints the plugin's manifest as JSON or,
-// with -o, builds the plugin: go run . -o redis.wasm. A host never calls it.
+// Main must be called by a plugin's main function. It prints the plugin's manifest as JSON or, with
+// -o, builds the plugin: go run . -o redis.wasm. A host never calls it.
 func Main() {
 	out := flag.String("o", "", "compile the plugin to this `file`")
 	flag.Parse()
@@ -22,7 +22,7 @@ func Main() {
 	}
 }
 
-// warmUp does nothing outside of WebAssembly.
+// warmUp does nothing outside WebAssembly.
 func warmUp() {}
 
 func write(out string) error {
@@ -41,11 +41,11 @@ func write(out string) error {
 	return os.WriteFile(out, withManifest(module, text), 0o644)
 }
 
-// compile builds the running program again, for WebAssembly. The same sources give the
-// same bytes in any directory.
+// compile builds the running program for WebAssembly. The same sources produce the same bytes in
+// any directory.
 func compile() ([]byte, error) {
-	// A new directory: go build does not rewrite a file that is up to date, and that one
-	// would have the manifest of an earlier build.
+	// Build in a new directory: go build does not rewrite a file that is up to date, which would
+	// contain the manifest of an earlier build.
 	dir, err := os.MkdirTemp("", "sonde-guest-")
 	if err != nil {
 		return nil, err

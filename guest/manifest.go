@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The manifest, as wasmhost/abi describes it.
+// manifest is the manifest described in wasmhost/abi.
 type manifest struct {
 	Name     string    `json:"name"`
 	Version  string    `json:"version,omitempty"`
@@ -131,7 +131,7 @@ func typeOf(t reflect.Type) string {
 	return ""
 }
 
-// defaultOf parses the default in a tag: as in HCL, strings without quotes.
+// defaultOf parses the default in a tag, which is written as in HCL, but strings without quotes.
 func defaultOf(kind, text string) (any, error) {
 	switch kind {
 	case "string":
@@ -153,7 +153,7 @@ func defaultOf(kind, text string) (any, error) {
 	return m, json.Unmarshal([]byte(text), &m)
 }
 
-// check returns an error about the first wrong setting in values, and adds the defaults.
+// check returns an error about the first invalid setting in values, and adds the defaults.
 func check(values map[string]any, schema []setting, path string) error {
 	known := make(map[string]bool)
 	for _, s := range schema {
@@ -184,7 +184,7 @@ func check(values map[string]any, schema []setting, path string) error {
 	return nil
 }
 
-// nanoseconds replaces the text of a duration by its number of nanoseconds.
+// nanoseconds replaces the text of a duration with its number of nanoseconds.
 func nanoseconds(values map[string]any, name string) error {
 	text, ok := values[name].(string)
 	if !ok {

@@ -22,8 +22,7 @@ const (
 	Failure
 )
 
-// String returns the outcome as Sonde writes it in JSON and metrics, such as
-// "success".
+// String returns the name of the outcome in JSON and metrics, such as "success".
 func (o Outcome) String() string {
 	if o < Unknown || o > Failure {
 		o = Unknown
@@ -41,7 +40,7 @@ type Result struct {
 	// needs no reason.
 	Reason string
 
-	// Detail is a text for people, at most 4 KiB of UTF-8; the rest is cut.
+	// Detail is a text for people, in UTF-8. It is truncated to 4 KiB.
 	Detail string
 }
 
@@ -54,13 +53,12 @@ func Warn(reason, detail string) Result { return Result{Warning, reason, detail}
 // Fail returns a Failure.
 func Fail(reason, detail string) Result { return Result{Failure, reason, detail} }
 
-// FailWith returns the result of an attempt that ended with an error. Errors of the
-// connection have reasons of their own, such as "tcp.refused" and "tcp.timeout"; for any
-// other error the result has the given reason. The result is a Failure, or Unknown when
-// the attempt could not be made, for example because a grant is missing or a limit was
-// reached.
+// FailWith returns the result of an attempt that ended with an error. Connection errors have their
+// own reasons, such as "tcp.refused" and "tcp.timeout"; for any other error the result has the
+// given reason. The result is a Failure, or Unknown if the attempt could not be made, for example
+// because a grant is missing or a limit was reached.
 func FailWith(reason string, err error) Result {
-	if isApart(err) { // the host knows the reason
+	if isApart(err) { // the host sets the reason
 		return Result{Outcome: Unknown, Detail: "the plugin connected by itself, which reaches nothing from a module: give its library t.DialContext: " + err.Error()}
 	}
 	r := Result{Failure, reason, err.Error()}
@@ -73,13 +71,13 @@ func FailWith(reason string, err error) Result {
 	return r
 }
 
-// Problem returns an error with a reason of its own, which FailWith uses instead of the one that it is given.
+// Problem returns an error with its own reason, which takes precedence over the reason given to FailWith.
 func Problem(reason, text string) error { return &Error{Reason: reason, detail: text} }
 
 // Error is an error of a connection, or a Problem. It is a net.Error.
 type Error struct {
 	Op     string // the operation: "dial tcp :6379"; empty for a Problem
-	Reason string // a stable code: "tcp.refused"; empty when the plugin itself is at fault
+	Reason string // a stable code: "tcp.refused"; empty if the plugin itself is at fault
 	Err    error  // a syscall.Errno, os.ErrDeadlineExceeded or an error of a library
 	detail string // the host's description
 }
@@ -111,8 +109,8 @@ func timedOut(err error) bool {
 		errors.As(err, &late) && late.Timeout()
 }
 
-// reasonOf returns the reason of an error of the connection, or "". The codes are those of
-// the built-in handlers.
+// reasonOf returns the reason of a connection error, or "". The codes are those of the built-in
+// handlers.
 func reasonOf(err error) string {
 	if known := (*Error)(nil); errors.As(err, &known) && known.Reason != "" {
 		return known.Reason
@@ -140,10 +138,10 @@ func networkReason(err error) string {
 	return systemReason(err)
 }
 
-// localReasons are the reasons of errors that say nothing about the target.
+// localReasons are the reasons of errors that are unrelated to the target.
 var localReasons = []string{"", "tcp.source", "engine.resources", "engine.network", "engine.permission", "engine.resolver", "engine.clock", "engine.stopped"}
 
-// notTarget reports whether an error says nothing about the target.
+// notTarget reports whether an error is unrelated to the target.
 func notTarget(err error) bool {
 	var known *Error
 	if errors.As(err, &known) {

@@ -33,12 +33,12 @@ func tagOf(f reflect.StructField) (tag, bool) {
 	return t, true
 }
 
-// structs has the names of the settings of the structs seen until now, by reflect.Type: each a map[string]int to
-// the index of its field. Register looks its settings up, so that they are in the image that attempts start
-// from.
+// structs caches the settings of structs by reflect.Type: each value is a map[string]int from the name of a
+// setting to the index of its field. Register fills the cache for its settings, so that the image that attempts
+// start from contains them.
 var structs sync.Map
 
-// fieldsOf returns the settings of a struct, and looks those of its blocks up.
+// fieldsOf returns the settings of a struct, and caches them and those of its blocks.
 func fieldsOf(t reflect.Type) map[string]int {
 	if known, ok := structs.Load(t); ok {
 		return known.(map[string]int)
@@ -62,9 +62,9 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return found
 }
 
-// decode reads the JSON of settings into a struct and ignores unknown settings. The host
-// has checked them against the schema, so that an error means that the manifest does not
-// belong to this program.
+// decode decodes the JSON of settings into a struct and ignores unknown settings. The host has
+// validated them against the schema, so an error means that the manifest does not match this
+// program.
 func decode(text string, into any) error {
 	r := reader{text: text}
 	if err := r.object(reflect.ValueOf(into).Elem(), ""); err != nil {
@@ -76,7 +76,7 @@ func decode(text string, into any) error {
 	return nil
 }
 
-// object reads the settings of one block; path is the block's name and a dot.
+// object decodes the settings of one block. path is the block's name and a dot.
 func (r *reader) object(v reflect.Value, path string) error {
 	fields := fieldsOf(v.Type())
 	return r.members(func(name string) error {
@@ -94,8 +94,8 @@ var (
 	mapType      = reflect.TypeFor[map[string]string]()
 )
 
-// setting reads one value. Path is that of its block. It allocates little: in a plugin, that is most of
-// what the settings take.
+// setting decodes one value. path is that of its block. It allocates little, because allocation is most
+// of the cost of settings in a plugin.
 func (r *reader) setting(v reflect.Value, path, name string) (err error) {
 	if r.null() {
 		v.SetZero()

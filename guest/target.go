@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Target is the probed target, and gives one attempt access to the network and to the
-// host. Its methods may be called until the attempt ends.
+// Target is the probed target. It gives one attempt access to the network and the host. Its methods
+// may be called until the attempt ends.
 type Target[S any] struct {
 	Name     string            // a unique path, "shop/web"
 	Address  string            // IP address or host name; empty if the target has none
 	Ports    map[string]uint16 // named ports; read-only
-	Settings *S                // of the probe; shared by its attempts, read-only
+	Settings *S                // of the probe; read-only
 
 	host *host
 }
@@ -34,25 +34,25 @@ const (
 	MaxKey   = 63      // of Hold's key
 )
 
-// Dial connects. The network is tcp, tls, udp or unix, and the address host:port or, for
-// unix, a path. An empty host is the target's own address; the port is a number or the
-// name of one of the target's ports: ":6379", ":redis". Dial returns at ctx's deadline at
-// the latest. An error is an *Error.
+// Dial connects to an address. The network is tcp, tls, udp or unix. The address is host:port or,
+// for unix, a path. An empty host is the target's own address; the port is a number or the name of
+// one of the target's ports: ":6379", ":redis". Dial returns at ctx's deadline at the latest.
+// Errors are of type *Error.
 //
-// The Conn fits libraries whose dialer returns a net.Conn, also those that read on a goroutine of
-// their own. A read is cheapest while the attempt has one goroutine and no timer.
+// The Conn can be passed to libraries that use a net.Conn, including those that read in a separate
+// goroutine. A read is cheapest while the attempt has one goroutine and no timer.
 func (t Target[S]) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return t.connection().dial(ctx, network, address, TLS{})
 }
 
-// DialTLS is Dial over tcp followed by a TLS client's handshake, which the host makes: that
-// is much faster than crypto/tls in a plugin.
+// DialTLS is like Dial over tcp followed by a TLS handshake as the client. The host performs the
+// handshake, which is much faster than crypto/tls in a plugin.
 func (t Target[S]) DialTLS(ctx context.Context, address string, c TLS) (*Conn, error) {
 	return t.connection().dial(ctx, "tls", address, c)
 }
 
-// DialPort connects to a port of the target, a number or a name, over tcp or udp, or over TLS if secure is not
-// nil. Protocols in alpn are offered instead of those of secure. Reads and writes fail at ctx's deadline.
+// DialPort connects to a port of the target, given as a number or a name, over tcp or udp, or over TLS if
+// secure is not nil. Protocols in alpn replace those of secure. Reads and writes fail after ctx's deadline.
 func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *TLS, alpn ...string) (*Conn, error) {
 	var config TLS
 	if secure != nil {
@@ -66,12 +66,12 @@ func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *T
 		return nil, err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(deadline) // an error shows in the first read
+		_ = c.SetDeadline(deadline) // the first read returns the same error
 	}
 	return c, nil
 }
 
-// HostPort returns the target's address with a port, a number or a name, as "10.0.0.7:8080".
+// HostPort returns the target's address with a port, given as a number or a name: "10.0.0.7:8080".
 func (t Target[S]) HostPort(port string) string {
 	if n, ok := t.Ports[port]; ok {
 		port = strconv.Itoa(int(n))
@@ -79,42 +79,41 @@ func (t Target[S]) HostPort(port string) string {
 	return net.JoinHostPort(t.Address, port)
 }
 
-// DialContext is Dial with the signature of package net. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
-// pgx and, with a network, the hooks of go-sql-driver/mysql and grpc-go.
+// DialContext is Dial with the signature of net.Dialer.DialContext. It can be used as http.Transport.DialContext, as
+// the Dialer of go-redis, as the DialFunc of pgx and, with a fixed network, in the hooks of go-sql-driver/mysql and
+// grpc-go.
 func (t Target[S]) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := t.Dial(ctx, network, address)
 	if err != nil {
-		return nil, err // and not a net.Conn that is a nil *Conn
+		return nil, err // not a net.Conn with a nil *Conn
 	}
 	return c, nil
 }
 
-// Resolve looks up a host name. It needs a grant; Dial looks up names itself.
+// Resolve looks up a host name. It needs a grant. Dial does not need it: it looks up names itself.
 func (t Target[S]) Resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	return t.connection().resolve(ctx, name)
 }
 
-// Hold hands c to the host, which keeps it open for the probe's next attempt, under a key
-// of 1 to MaxKey bytes: see Held. After that this attempt can no longer use c. Another
-// connection that was held under key before is closed. No unprocessed bytes of c should
-// be left in buffers. If the connection ends, the host starts the next attempt at once.
-// Held connections are closed when the probe is changed or removed, and when an attempt
-// panics.
+// Hold passes c to the host, which keeps it open for the probe's next attempt under a key of 1 to
+// MaxKey bytes: see Held. This attempt can no longer use c. Any other connection that was held
+// under key is closed. No unprocessed bytes of c should be left in buffers. If the peer closes the
+// connection, the host starts the next attempt at once. Held connections are closed when the probe
+// is changed or removed, and when an attempt panics.
 func (t Target[S]) Hold(key string, c *Conn) error { return t.connection().hold(key, c) }
 
-// Held returns the connection that an earlier attempt kept open under key by calling
-// Hold, and whether there is one. The connection is closed when the attempt ends, unless
-// Hold is called for it again.
+// Held returns the connection that an earlier attempt passed to Hold under key, and whether there
+// is one. The connection is closed when the attempt ends, unless it is passed to Hold again.
 func (t Target[S]) Held(key string) (*Conn, bool) { return t.connection().held(key) }
 
-// State returns what the previous attempt of this probe passed to SetState. It is empty in
-// the first attempt, and in the first one after the engine was restarted.
+// State returns the bytes that the previous attempt of this probe passed to SetState. It is empty
+// in the first attempt, and in the first attempt after a restart of the engine.
 func (t Target[S]) State() []byte { return t.connection().state() }
 
 // SetState keeps a copy of at most MaxState bytes for the probe's next attempt.
 func (t Target[S]) SetState(b []byte) error { return t.connection().setState(b) }
 
-// Log writes one log record of at most 4 KiB, also while settings are checked.
+// Log writes one log record of at most 4 KiB. It can also be called while settings are checked.
 func Log(l Level, text string) { new(host).log(l, text) }
 
 // Log writes one log record of at most 4 KiB. The host drops records above its limits.
@@ -131,14 +130,15 @@ func (t Target[S]) Count(name string, value float64) {
 	t.connection().metric(counter, name, value)
 }
 
-// Measure gives the host a number about this attempt, such as how many records an answer had.
-// It is for whoever asks for one attempt, as Prometheus does by /probe; an earlier host ignores it.
+// Measure reports a number about this attempt, such as the number of records in a response. Clients
+// that request a single attempt receive it, such as Prometheus by /probe; earlier hosts ignore it.
 // Names are as in Gauge.
 func (t Target[S]) Measure(name string, value float64) {
 	t.connection().metric(attempt, name, value)
 }
 
-// connection returns the host. A Target that is a plain literal has one without memory.
+// connection returns the host. For a Target that was created as a literal, it returns a new host
+// without state.
 func (t Target[S]) connection() *host {
 	if t.host != nil {
 		return t.host
@@ -164,9 +164,9 @@ const (
 	LogError
 )
 
-// TLS configures a TLS client. The zero value is safe: it requires a certificate for the
-// host that is dialled, from an authority that the engine's machine trusts. A *TLS can be
-// a block of a plugin's settings.
+// TLS configures a TLS client. The zero value is safe: it requires a certificate for the dialled
+// host, from an authority that the engine's machine trusts. A *TLS can be a block of a plugin's
+// settings.
 type TLS struct {
 	ServerName string   `sonde:"server_name" doc:"host name that the certificate must have; default: the host that is dialled"`
 	Verify     *bool    `sonde:"verify" default:"true" doc:"whether the certificate must be valid; false accepts any"`
@@ -176,7 +176,7 @@ type TLS struct {
 	ALPN       []string // protocols to offer, in order of preference
 }
 
-// options returns c as lines, in the form that the host reads.
+// options returns c as lines, in the format that the host reads.
 func (c TLS) options() string {
 	var b []byte
 	b = appendLine(b, "server_name", c.ServerName)
@@ -202,5 +202,5 @@ const (
 	InfoLocal                       // the local address
 	InfoALPN                        // the protocol negotiated by TLS, "h2"
 	InfoTLS                         // the TLS version, "1.3"
-	InfoCertificate                 // of the peer, as lines: sha256=, not_before= and not_after= (seconds since 1970), subject=, issuer=, dns=
+	InfoCertificate                 // the peer's certificate, as lines: sha256=, not_before= and not_after= (seconds since 1970), subject=, issuer=, dns=
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The protocols of a block of settings are offered unless the plugin names others.
+// The protocols of the TLS settings are offered unless the plugin passes others.
 func TestDialPortOffersTheProtocolsOfItsTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.TLS = &tls.Config{NextProtos: []string{"first", "second"}}

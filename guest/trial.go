@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Trial runs one probe of a plugin outside of WebAssembly, to test the plugin's logic
-// against a real server. It uses the operating system's network. Like a host, it keeps
-// state and held connections between attempts, and closes the connections that an attempt
-// leaves open; it has no grants and no limits. Use a Trial on one goroutine.
+// Trial runs one probe of a plugin outside WebAssembly, to test the plugin's logic against a real
+// server. It uses the operating system's network. Like a host, it keeps state and held connections
+// between attempts, and closes the connections that an attempt leaves open; it has no grants and no
+// limits. A Trial must be used by one goroutine only.
 type Trial[S any] struct {
 	attempt  func(context.Context, Target[S]) Result
 	settings *S
 	host     host
 }
 
-// NewTrial returns a probe of a target. Settings are a JSON object with durations as in
-// "1.5s"; they are checked and completed with defaults as in a host. An error about a
-// setting is a *FieldError.
+// NewTrial returns a Trial with a target at address. settings is a JSON object in which durations
+// are written "1.5s". Settings are validated and completed with defaults as in a host. An error
+// about a setting is a *FieldError.
 func NewTrial[S any](attempt func(context.Context, Target[S]) Result, address, settings string) (*Trial[S], error) {
 	values := make(map[string]any)
 	d := json.NewDecoder(strings.NewReader(settings))

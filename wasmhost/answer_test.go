@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// answerEnv makes the test program a server that responds to lines until its input ends,
-// so that its CPU time does not count as the prober's.
+// answerEnv is an environment variable that makes the test program a server that responds to lines
+// until its input ends. In a separate process its CPU time does not count as the prober's.
 const answerEnv = "SONDE_TEST_ANSWER"
 
 func answerLines() error {

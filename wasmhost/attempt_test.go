@@ -170,7 +170,7 @@ func TestOnlyTheTargetsPortsAreGrantedByDefault(t *testing.T) {
 	wantResult(t, attempt(t, handler(t, p, map[string]any{"port": port(elsewhere)}), here, plenty), probe.Success, "")
 }
 
-// A manifest is the plugin author's: its default is no consent of the operator.
+// The plugin's author writes the manifest: a default in it is not consent of the operator.
 func TestADefaultPortIsNotGranted(t *testing.T) {
 	elsewhere := serve(t, mute)
 	module := wat(`(data 0 "tcp%s") (import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
@@ -232,8 +232,8 @@ func TestAPluginThatTrapsForManyTargetsIsSuspended(t *testing.T) {
 	}
 }
 
-// TestOneBadTargetDoesNotSuspendThePlugin attempts a target at whose answer the plugin traps, or does
-// not return, much more often than 100 others.
+// TestOneBadTargetDoesNotSuspendThePlugin attempts one target much more often than 100 others. On its
+// response the plugin traps or does not return.
 func TestOneBadTargetDoesNotSuspendThePlugin(t *testing.T) {
 	tier.Slow(t)
 	const targets = 100
@@ -302,7 +302,8 @@ func TestPluginsSetMetrics(t *testing.T) {
 	}
 }
 
-// What a plugin measures in an attempt is for whoever has asked for it, and is kept nowhere.
+// The numbers that a plugin measures in an attempt are returned only in a trace of that attempt,
+// and are not kept.
 func TestPluginsMeasureAttempts(t *testing.T) {
 	p := load(t, wasmhost.Config{Limits: wasmhost.Limits{Metrics: 2}, Module: wat(`
 		(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32))) (data 0 "lagbeatsBAD") (func $run (result i32)
@@ -312,7 +313,7 @@ func TestPluginsMeasureAttempts(t *testing.T) {
 		i32.const 3 i32.const 8 i32.const 3 f64.const 1 call $metric i32.const %d i32.ne if i32.const 3 return end
 		i32.const 3 i32.const 3 i32.const 4 f64.const 1 call $metric i32.const %d i32.eq)`, -int(abi.ENOTCAPABLE), -int(abi.EINVAL), -int(abi.ENOSPC))})
 	h := handler(t, p, nil)
-	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Warning, "") // nobody has asked
+	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Warning, "") // without a trace
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
 	defer cancel()
 	ctx, trace := probe.WithTrace(ctx)
@@ -419,7 +420,7 @@ func TestAttemptsWaitForAnInstance(t *testing.T) {
 }
 
 func TestAPluginChecksItsSettings(t *testing.T) {
-	// It refuses any settings whose JSON is longer than two bytes.
+	// The module rejects settings whose JSON is longer than two bytes.
 	p := load(t, wasmhost.Config{Module: wat(`%s (data 0 "tls.server_nameis unknown") (func $configure (result i32)
 		i32.const 4 i32.const 0 i32.const 15 call $output drop i32.const 1 i32.const 15 i32.const 10 call $output drop
 		i32.const 1 i32.const 0 i32.const 0 call $input i32.const 2 i32.gt_s) (export "sonde_configure" (func $configure)) %s`, importIO, idle)})
@@ -488,7 +489,7 @@ func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
 		}
 		return p.Stats().ProbeSuspensions > 0
 	})
-	if blamed > 5 { // fewer, where others had the processors for a part of the time
+	if blamed > 5 { // fewer if others had the processors for a part of the time
 		t.Errorf("suspended after %d attempts: those that a stall has cut off count as good", blamed)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// talk is a module that sends PING and expects five bytes, like the built-in handler in
-// the same benchmark.
+// talk is a module that sends PING and expects five bytes, as the built-in handler in this
+// benchmark does.
 const talk = importNet + `(data 32 "PING\n") (func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
 	local.get $fd i32.const 32 i32.const 5 call $write drop
 	local.get $fd i32.const 64 i32.const 16 call $read i32.const 5 i32.ne if i32.const 3 return end

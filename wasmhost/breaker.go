@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// breaker suspends a probe whose attempts mostly trap, and the whole plugin when many of its probes
-// do. The zero value is ready to use.
+// breaker suspends a probe whose attempts mostly trap, and the whole plugin if many of its probes
+// trap. The zero value is ready to use.
 type breaker struct {
-	mu       sync.Mutex // guards what follows, and each probeTraps
-	probes   int        // that have made an attempt, and were not removed
-	trapping int        // whose latest attempt since the plugin was suspended trapped
-	starts   int        // failed starts of instances, in a row
+	mu       sync.Mutex // guards the fields below, and each probeTraps
+	probes   int        // probes that have made an attempt and were not removed
+	trapping int        // probes whose latest attempt trapped, since the last suspension of the plugin
+	starts   int        // consecutive failed starts of instances
 	plugin   suspension
-	ofPlugin uint64 // suspensions
-	ofProbes uint64
+	ofPlugin uint64 // suspensions of the plugin so far
+	ofProbes uint64 // suspensions of single probes so far
 }
 
-// probeTraps is what a breaker knows of one probe. The zero value is ready to use; the methods
-// of one breaker use it.
+// probeTraps is a breaker's record of one probe, used by the methods of that breaker only. The zero
+// value is ready to use.
 type probeTraps struct {
-	counted         bool   // it is one of breaker.probes
-	removed         bool   // it makes no further attempts
-	ofPlugin        uint64 // breaker.ofPlugin at its latest attempt
-	trapping        bool   // its latest attempt trapped
+	counted         bool   // counted in breaker.probes
+	removed         bool   // the probe was removed
+	ofPlugin        uint64 // breaker.ofPlugin at the latest attempt
+	trapping        bool   // the latest attempt trapped
 	since           time.Time
-	attempts, traps int // since then
+	attempts, traps int // since the time in since
 	suspension
 }
 
-// When a probe or a plugin is suspended, and for how long.
+// The thresholds and durations of suspensions.
 const (
-	trapWindow      = time.Minute      // what is counted of a probe: for so long, and for minAttempts
-	minAttempts     = 2 * minTraps     // those of a probe with a long period take longer than a trapWindow
-	minTraps        = 5                // of a probe in a trapWindow, when they are at least half of its attempts
-	maxTraps        = 60               // of a probe in a trapWindow, whatever else was attempted
-	minProbes       = 5                // that trap, when they are at least half of the plugin's probes
-	maxFailedStarts = 5                // of instances, in a row: they suspend the plugin
-	minSuspension   = 10 * time.Second // doubles with each suspension
+	trapWindow      = time.Minute      // a probe's attempts are counted for at least this time, and at least minAttempts
+	minAttempts     = 2 * minTraps     // probes with a long period need more than a trapWindow for them
+	minTraps        = 5                // traps of a probe in a trapWindow that suspend it, if at least half of its attempts trapped
+	maxTraps        = 60               // traps of a probe in a trapWindow that suspend it in any case
+	minProbes       = 5                // trapping probes that suspend the plugin, if they are at least half of its probes
+	maxFailedStarts = 5                // consecutive failed starts of instances that suspend the plugin
+	minSuspension   = 10 * time.Second // the first suspension; each further one is twice as long
 	maxSuspension   = 5 * time.Minute
-	backOffLifetime = 10 * time.Minute // without a suspension; then the next one is a short one
+	backOffLifetime = 10 * time.Minute // time without a suspension after which the next one is minSuspension again
 )
 
-// suspension says how long a probe or a plugin is suspended.
+// suspension is the suspension of a probe or a plugin, with exponential back-off.
 type suspension struct {
 	until   time.Time
-	backOff time.Duration // length of the last one
+	backOff time.Duration // length of the latest suspension
 }
 
-// begin suspends for longer than the last time.
+// begin starts a suspension, twice as long as the previous one, and returns its length.
 func (s *suspension) begin(now time.Time) time.Duration {
 	if now.Sub(s.until) > backOffLifetime {
 		s.backOff = 0
@@ -60,24 +60,24 @@ func (s *suspension) begin(now time.Time) time.Duration {
 
 func (s *suspension) remaining(now time.Time) time.Duration { return max(s.until.Sub(now), 0) }
 
-// remaining returns how long the plugin and one of its probes are still suspended; 0 for
-// what is not.
+// remaining returns the remaining suspensions of the plugin and of one of its probes; 0 means not
+// suspended.
 func (b *breaker) remaining(p *probeTraps, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plugin.remaining(now), p.remaining(now)
 }
 
-// suspensions returns how long the plugin is still suspended, how often it was, and how often single probes
-// were.
+// suspensions returns the remaining suspension of the plugin, and the numbers of suspensions so far of the
+// plugin and of single probes.
 func (b *breaker) suspensions(now time.Time) (remaining time.Duration, plugin, probes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plugin.remaining(now), b.ofPlugin, b.ofProbes
 }
 
-// countStart counts the start of an instance. When that suspends the plugin, it returns for
-// how long, else 0.
+// countStart counts the start of an instance. If it suspends the plugin, it returns the length of
+// the suspension, otherwise 0.
 func (b *breaker) countStart(failed bool, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,8 +91,8 @@ func (b *breaker) countStart(failed bool, now time.Time) time.Duration {
 	return b.suspendPlugin(now)
 }
 
-// count counts an attempt of a probe. When that suspends the plugin or the probe, it
-// returns for how long, else 0.
+// count counts an attempt of a probe. If it suspends the plugin or the probe, it returns the
+// lengths of these suspensions, otherwise 0.
 func (b *breaker) count(p *probeTraps, trapped bool, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *breaker) count(p *probeTraps, trapped bool, now time.Time) (plugin, pro
 	return plugin, probe
 }
 
-// remove says that a probe was removed: the plugin is no longer measured by it.
+// remove removes a probe from the counts.
 func (b *breaker) remove(p *probeTraps) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,8 +141,8 @@ func (b *breaker) remove(p *probeTraps) {
 	p.counted, p.trapping, p.removed = false, false, true
 }
 
-// suspendPlugin suspends the plugin, unless it is already. What was counted until now does
-// not count again.
+// suspendPlugin suspends the plugin and returns for how long, or 0 if it is suspended already. It
+// resets the counts.
 func (b *breaker) suspendPlugin(now time.Time) time.Duration {
 	if b.plugin.remaining(now) > 0 {
 		return 0

@@ -53,7 +53,7 @@ func TestAProbeWithTooManyTrapsIsSuspended(t *testing.T) {
 	t.Error("not suspended")
 }
 
-// One bad target among many says nothing about the plugin, however often it is attempted.
+// One bad target among many must not suspend the plugin, however often it is attempted.
 func TestOnlyAShareOfTheProbesSuspendsThePlugin(t *testing.T) {
 	const probes = 100
 	for name, test := range map[string]struct {
@@ -157,8 +157,8 @@ func TestTrapsInDifferentWindowsDoNotAddUp(t *testing.T) {
 	t.Error("a probe that mostly traps, but did not before, is not suspended")
 }
 
-// However rarely a probe is attempted, it is suspended if it mostly traps, and the plugin if many
-// do.
+// A probe that mostly traps is suspended even if it is rarely attempted, and so is the plugin if
+// many probes trap.
 func TestProbesWithLongPeriodsAreSuspended(t *testing.T) {
 	for _, period := range []time.Duration{15 * time.Second, time.Minute, time.Hour} {
 		var b breaker
@@ -178,7 +178,7 @@ func TestProbesWithLongPeriodsAreSuspended(t *testing.T) {
 	}
 }
 
-// Probes with long periods make no attempt in most windows, and belong to the plugin.
+// Probes with long periods make no attempt in most windows, but count as probes of the plugin.
 func TestProbesWithLongPeriodsCount(t *testing.T) {
 	var b breaker
 	var frequent [minProbes]probeTraps

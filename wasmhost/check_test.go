@@ -99,7 +99,7 @@ func TestErrorsNameTheField(t *testing.T) {
 	good := wasmhost.Config{Module: module}
 	tests := map[string]struct {
 		change func(*wasmhost.Config)
-		field  string // empty: nothing is wrong
+		field  string // empty if the configuration is valid
 	}{
 		"nothing":                     {func(*wasmhost.Config) {}, ""},
 		"no source":                   {func(c *wasmhost.Config) { c.Module = nil }, "source"},
@@ -156,7 +156,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Tables are in no image, nor are references, and passive segments can be dropped.
+// An image contains no tables and no references, and passive segments can be dropped.
 func TestAModuleWhoseStateCannotBeCopiedIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		`(table 1) (func $run (result i32) ref.null func i32.const 1 table.grow 0)`:       "function 0 changes a table, which cannot be undone",
@@ -186,7 +186,8 @@ func TestInspectDescribesAModule(t *testing.T) {
 	}
 }
 
-// A module that needs more memory than its limit to initialize itself is no trap of the plugin: the error names the limit.
+// If a module needs more memory than its limit to initialize itself, that is not a trap of the plugin: the error names
+// the limit.
 func TestAModuleThatNeedsMoreMemoryNamesTheLimit(t *testing.T) {
 	for name, c := range map[string]struct{ limit, want string }{"enough": {"128MiB", ""}, "too little": {"1MiB", "limits.memory is 1MiB, and the module needs more to initialize itself"}} {
 		t.Run(name, func(t *testing.T) {

@@ -2,25 +2,25 @@ package wasmhost
 
 import "context"
 
-// compilation is whether a module is compiled.
+// compilation is the state of a module's compilation.
 type compilation struct {
-	ended    chan struct{} // closed when compiling has ended
-	err      error         // why it failed; set before ended is closed
-	short    chan struct{} // closed when this machine has not let the module compile for long
-	shortage error         // why not; set before short is closed
+	ended    chan struct{} // closed when the compilation has finished
+	err      error         // the error, if it failed; set before ended is closed
+	short    chan struct{} // closed when this machine has lacked the resources for too long
+	shortage error         // the resource error; set before short is closed
 }
 
 func newCompilation() *compilation {
 	return &compilation{ended: make(chan struct{}), short: make(chan struct{})}
 }
 
-// end says that compiling has ended, with an error if it has failed.
+// end records that the compilation has finished, with an error if it failed.
 func (c *compilation) end(err error) {
 	c.err = err
 	close(c.ended)
 }
 
-// lack says that this machine lacks the resources. Only the first call has an effect.
+// lack records that this machine lacks the resources to compile. Only the first call has an effect.
 func (c *compilation) lack(err error) {
 	if c.shortage == nil {
 		c.shortage = err
@@ -28,7 +28,8 @@ func (c *compilation) lack(err error) {
 	}
 }
 
-// state returns nil if the module is compiled, errCompiling, or why it could not be compiled.
+// state returns nil if the module is compiled, errCompiling while it is being compiled, or the
+// error of the compilation.
 func (c *compilation) state() error {
 	select {
 	case <-c.ended:
@@ -38,8 +39,8 @@ func (c *compilation) state() error {
 	}
 }
 
-// wait returns nil when compiling has ended, in whatever way, and an error when this machine lacks
-// the resources for it, or ctx is done.
+// wait returns nil when the compilation has finished, successfully or not. It returns an error if
+// this machine lacks the resources, or when ctx is done.
 func (c *compilation) wait(ctx context.Context) error {
 	select {
 	case <-c.ended:

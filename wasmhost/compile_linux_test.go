@@ -20,8 +20,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// manyValues is a module whose compiler needs 100 MiB: each
-// of its locals may get a new value at the start of each loop.
+// manyValues returns a module that takes 100 MiB to compile: each of its locals may get a new value
+// at the start of each loop.
 func manyValues() []byte {
 	const locals, loops = 1700, 200
 	var names, reads strings.Builder
@@ -42,7 +42,7 @@ func TestACachedModuleNeedsNoChild(t *testing.T) {
 	}
 }
 
-// childFaults returns how many pages the children of this process have used that have ended.
+// childFaults returns the number of page faults of this process's children that have exited.
 func childFaults(t *testing.T) int64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage); err != nil {
@@ -111,7 +111,7 @@ func entryOf(t *testing.T, root string, wasm []byte) *codecache.Entry {
 	return entry
 }
 
-// What would compile in this process, succeeds without a child.
+// Each case would succeed without a child if this process compiled.
 func TestNothingIsCompiledInThisProcess(t *testing.T) {
 	t.Run("code for another processor", func(t *testing.T) {
 		root := filepath.Join(t.TempDir(), "cache")
@@ -129,7 +129,7 @@ func TestNothingIsCompiledInThisProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code[0]++ // of wazero's key, which has the features of the processor
+		code[0]++ // wazero's key, which includes the features of the processor
 		if err := entry.Store(bytes.NewReader(code)); err != nil {
 			t.Fatal(err)
 		}
@@ -174,8 +174,8 @@ func TestAPluginIsCompiledWithoutAPlaceForTemporaryFiles(t *testing.T) {
 	}
 }
 
-// At a reload, both configurations have the module for a while, and what one of them does with
-// the cache concerns the other one.
+// During a reload both configurations have the module loaded, and one must not break the cache for
+// the other.
 func TestPluginsShareTheirCompiledCode(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "cache")
 	var plugins []*wasmhost.Plugin
@@ -185,7 +185,7 @@ func TestPluginsShareTheirCompiledCode(t *testing.T) {
 	if err := plugins[0].Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := loadLater(t, wasmhost.Config{Module: wat("%s", idle+"(func)"), CacheDir: root, CacheSize: 1}) // which makes room
+	other := loadLater(t, wasmhost.Config{Module: wat("%s", idle+"(func)"), CacheDir: root, CacheSize: 1}) // evicts other code
 	for _, p := range append(plugins[1:], other) {
 		if err := p.Wait(t.Context()); err != nil {
 			t.Error(err)

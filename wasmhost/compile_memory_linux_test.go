@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// The race detector needs several times as much memory as the control group has.
+// Excluded under the race detector, which needs several times the memory of the control group.
 
 func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
 	tier.Slow(t)

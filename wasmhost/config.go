@@ -16,13 +16,14 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// Config selects the module to load and what it may do. The zero value of a field means
-// its default.
+// Config selects the module to load, and its grants and limits. The zero value of a field means its
+// default.
 type Config struct {
 	Name string // the plugin's name in logs and errors; default: the name in its manifest
 
-	// Module is the bytes of the module, which are not modified; required. They are run: who can write
-	// the file decides what the engine runs, unless its hash is compared with a known one.
+	// Module is the content of the module's file, which is not modified; required. It is executed:
+	// unless its hash is compared with a known one, anyone who can write the file controls the code
+	// that the engine runs.
 	Module []byte
 
 	Grant   Grant         `hcl:"grant,block" doc:"what the plugin may reach"`
@@ -32,19 +33,19 @@ type Config struct {
 
 	KeepAlive *KeepAlive `hcl:"keepalive,block" doc:"settings of the TCP keepalive packets over connections that the plugin holds between attempts. Without the block none are sent"`
 
-	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
-	// to the user that the process runs as and be inaccessible to others: what it holds is
-	// run. Default: no cache.
+	// CacheDir is a directory for compiled code, created with mode 0700. It must be owned by the
+	// user of this process and inaccessible to others, because its content is executed. Default: no
+	// cache.
 	CacheDir string
 
-	// CacheSize is the maximum size of CacheDir, for all plugins together, in bytes: the
-	// least recently used code is removed first. Default 1 GiB.
+	// CacheSize is the maximum size of CacheDir in bytes, for all plugins together. The least
+	// recently used code is removed first. Default 1 GiB.
 	CacheSize int64
 
 	Logger *slog.Logger // default: no logging
 
-	// Trace is called after each host call of the plugin, for development, concurrently
-	// from all attempts. Default: no tracing.
+	// Trace is called after each host call of the plugin, concurrently from all attempts; it is for
+	// development. Default: no tracing.
 	Trace func(HostCall)
 }
 
@@ -55,28 +56,27 @@ type KeepAlive = dial.KeepAlive
 type HostCall struct {
 	Target   string        // the target's name; empty while an instance starts
 	Function string        // "sonde_v1.dial"
-	Args     []uint64      // as on the stack: of an i32, only the low half is defined
-	Result   int64         // what the plugin received; 0 if the function returns nothing
-	Detail   string        // what went wrong; empty if nothing did
-	Took     time.Duration // including the time that was waited
+	Args     []uint64      // as on the stack: only the low half of an i32 is defined
+	Result   int64         // the value returned to the plugin; 0 if the function returns nothing
+	Detail   string        // description of the error; empty if there was none
+	Took     time.Duration // including waiting time
 }
 
-// Grant is what a plugin may reach. The zero value grants the probe's target only.
+// Grant lists the destinations, variables and names that a plugin may access. The zero value grants
+// the probe's target only.
 type Grant struct {
-	// Dial lists the destinations that the plugin may connect to. Each entry is
-	// "target", the probed target's own address and ports (those it names, and the
-	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp,
-	// tls, udp or unix), a host (an IP address, a CIDR block, a name or a pattern such as
-	// *.internal) and a port (a number, a range 8000-8999, or *); for unix, a path or a
-	// pattern. A symbolic link must not lead to another place than the pattern allows; a path that is no
-	// pattern may be one.
+	// Dial lists the destinations that the plugin may connect to. Each entry is "target", which stands
+	// for the probed target's own address and ports (its named ports, and the setting called port unless
+	// that has the manifest's default), or a URL: a scheme (tcp, tls, udp or unix), a host (an IP
+	// address, a CIDR block, a name or a pattern such as *.internal) and a port (a number, a range
+	// 8000-8999, or *); for unix, a path or a pattern. A symbolic link must not lead outside the
+	// pattern; a path without wildcards may be a symbolic link.
 	//
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//
-	// Link-local addresses, cloud metadata services and multicast need an entry with
-	// that very address. Loopback addresses need an entry with a loopback address or
-	// block, or with the exact host name. Nil means "target"; an empty list means
-	// nothing.
+	// Link-local addresses, cloud metadata services and multicast need an entry with that exact
+	// address. Loopback addresses need an entry with a loopback address or block, or with the exact
+	// host name. Nil means "target"; an empty list grants nothing.
 	Dial []string `hcl:"dial,optional" doc:"destinations that the plugin may connect to. Each is target, which stands for the address and the ports of the probed target, or a URL of a scheme (tcp, tls, udp, unix), a host (an IP address, a network, a name or a pattern such as *.internal) and a port (a number, a range such as 8000-8999, or *). An empty list permits none. Loopback and link-local addresses need an entry of their own" default:"[\"target\"]"`
 	Env  []string `hcl:"env,optional" doc:"environment variables of the engine that the plugin sees" default:"none"`
 	DNS  []string `hcl:"dns,optional" doc:"host names, or patterns such as *.internal, that the plugin may look up" default:"none"`
@@ -87,7 +87,7 @@ func (g Grant) targetOnly() bool {
 	return g.Dial == nil || len(g.Dial) > 0 && !slices.ContainsFunc(g.Dial, func(entry string) bool { return entry != grant.Target })
 }
 
-// Limits bound what a plugin may use. A zero field means its default.
+// Limits bounds the resources of a plugin. A zero field means its default.
 type Limits struct {
 	Memory      int64         `hcl:"memory,optional,nonzero,bytes" doc:"memory of each instance" default:"32MiB" min:"64KiB" max:"4194240KiB"`
 	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes" doc:"size of the module" default:"64MiB" min:"1B" max:"1GiB"`
@@ -117,20 +117,19 @@ const DefaultMemory = 32 << 20
 // DefaultModuleSize is the default of Limits.ModuleSize.
 const DefaultModuleSize = 64 << 20
 
-// DefaultTotalMemory is the limit of the memory of all instances until SetTotalMemory is
-// called.
+// DefaultTotalMemory is the memory limit for all instances together until SetTotalMemory is called.
 const DefaultTotalMemory = sandbox.DefaultTotalMemory
 
-// SetTotalMemory sets how much memory the instances of all plugins in this process may use
-// together, in bytes. Each plugin has a share of half of it, and the rest goes to those that
-// need it first; one instance of each plugin may always start. An attempt without memory for
-// an instance waits for another one to end, and is Unknown with ReasonBusy after half of its
-// timeout; one whose instance may not grow is Unknown with probe.ReasonResources. Lowering
-// the limit takes no memory from instances that run. It may be called at any time.
+// SetTotalMemory sets the maximum memory, in bytes, that the instances of all plugins in this
+// process may use together. Half of it is divided equally among the plugins, and the other half is
+// used on demand; one instance of each plugin may always start. An attempt for which there is no
+// memory for an instance waits until another attempt finishes, and is Unknown with ReasonBusy after
+// half of its timeout. An attempt whose instance is refused growth is Unknown with
+// probe.ReasonResources. Lowering the limit does not affect running instances. SetTotalMemory may
+// be called at any time.
 func SetTotalMemory(bytes int64) { sandbox.SetTotalMemory(bytes) }
 
-// complete sets the fields that are 0 to their defaults, and returns what is wrong with
-// the others.
+// complete sets zero fields to their defaults, and returns an error if another field is invalid.
 func (l *Limits) complete() error {
 	if err := limits.Check(l, "limits.").Err(); err != nil {
 		return err
@@ -144,8 +143,7 @@ func (l *Limits) complete() error {
 	return nil
 }
 
-// complete sets the fields that are not set to their defaults, and returns what is wrong
-// with the others.
+// complete sets unset fields to their defaults, and returns an error if another field is invalid.
 func (c *Config) complete() error {
 	c.CacheSize = cmp.Or(c.CacheSize, 1<<30)
 	if c.Logger == nil {

@@ -20,21 +20,21 @@ import (
 // settingsCheck is the module's own check of a handler's settings. Handlers with the same
 // settings share it.
 type settingsCheck struct {
-	unprepared bool // attempts get nothing that the module has prepared: see Handler.WithoutPrepared
+	unprepared bool // attempts do not receive prepared data: see Handler.WithoutPrepared
 	running    singleflight.Group
-	result     atomic.Pointer[checkResult] // of the latest check; nil until there was one
+	result     atomic.Pointer[checkResult] // of the latest check; nil before the first one
 }
 
 // checkResult is the result of a check.
 type checkResult struct {
-	err      error     // what is wrong with the settings, or an *attemptError: why they could not be checked
-	prepared *prepared // for attempts; nil: nothing
+	err      error     // an error in the settings, or an *attemptError if they could not be checked
+	prepared *prepared // data for attempts; nil if there is none
 }
 
 var errUnchecked = &attemptError{ReasonStarting, errors.New("the settings are not checked yet")}
 
-// state returns nil when the settings are accepted, and the reason why no attempt can be made
-// otherwise.
+// state returns nil if the settings are accepted, or else an error with the reason why no attempt
+// can be made.
 func (c *settingsCheck) state() error {
 	if r := c.result.Load(); r != nil {
 		return r.err
@@ -42,22 +42,22 @@ func (c *settingsCheck) state() error {
 	return errUnchecked
 }
 
-// isUnchecked reports whether an error of a check says nothing about the settings.
+// isUnchecked reports whether err means that the settings could not be checked, so that they may be
+// valid.
 func isUnchecked(err error) bool {
 	unchecked := (*attemptError)(nil)
 	return errors.As(err, &unchecked)
 }
 
-// New makes a handler. Its settings have the names and types of the manifest: string,
-// int64, float64, bool, time.Duration, []string, map[string]string, and map[string]any
-// for a block; those that are absent have their defaults. An error about one setting is a
-// *probe.FieldError.
+// New creates a handler. Its settings have the names and types of the manifest: string, int64,
+// float64, bool, time.Duration, []string, map[string]string, and map[string]any for a block; absent
+// settings have their defaults. An error about one setting is a *probe.FieldError.
 //
-// A module that exports sonde_configure checks settings itself. While it is being compiled, New leaves that to
-// the first attempt, as it does while another check is made, or when the latest one has taken too long: if the
-// module rejects the settings then, each attempt is Unknown with reasonSettings. To get that error from New, call Wait first. While this
-// machine lacks what the check needs, attempts are Unknown with the reason, and each of them checks again: see
-// Handler.Unchecked.
+// A module that exports sonde_configure checks settings itself. New leaves this check to the first attempt while the
+// module is being compiled, while another check runs, or if the latest check timed out: if the module then rejects the
+// settings, each attempt is Unknown with reasonSettings. To get that error from New, call Wait first. While this
+// machine lacks the resources for the check, attempts are Unknown with the cause, and each of them tries the check
+// again: see Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	s, err := settings.New(p.manifest.Settings, values)
 	if err != nil {
@@ -81,14 +81,14 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	return h, nil
 }
 
-// isTransient reports whether a check of settings could not be made, for a reason that is not the
-// module's.
+// isTransient reports whether err means that a check of settings could not be made, through no
+// fault of the module.
 func isTransient(err error) bool {
 	unchecked := (*attemptError)(nil)
 	return errors.As(err, &unchecked) && (unchecked.reason != reasonStart || errors.Is(err, sandbox.ErrStarved))
 }
 
-// Unchecked returns why the module has not checked the settings yet, or nil.
+// Unchecked returns an error if the module could not check the settings yet, or nil.
 func (h *Handler) Unchecked() error {
 	if err := h.checked.state(); isUnchecked(err) {
 		return fmt.Errorf("plugin %s: settings could not be checked now, they may be valid: %s", h.plugin.name, firstLine(err))
@@ -96,7 +96,7 @@ func (h *Handler) Unchecked() error {
 	return nil
 }
 
-// checkInTurn is check after those of other settings.
+// checkInTurn waits for running checks of other settings, then calls check.
 func (h *Handler) checkInTurn() (any, error) {
 	checking := h.plugin.checking
 	if checking.Acquire(h.plugin.closing, 1) != nil {
@@ -106,7 +106,7 @@ func (h *Handler) checkInTurn() (any, error) {
 	return nil, h.check()
 }
 
-// check lets the module check the settings.
+// check makes the module check the settings, and stores the result.
 func (h *Handler) check() error {
 	p := h.plugin
 	if !p.inUse.TryRLock() { // Close waits for it
@@ -121,9 +121,9 @@ func (h *Handler) check() error {
 	return r.err
 }
 
-// accepted returns nil if the module has accepted the settings, and the reason why no attempt can be made
-// otherwise. It waits for a check until half of the time that ctx leaves has passed, while the check goes on:
-// how long it may take is limits.start.
+// accepted returns nil if the module has accepted the settings, or else an error with the reason why no
+// attempt can be made. It waits for a check for at most half of the time until ctx's deadline. The check
+// itself continues for up to limits.start.
 func (h *Handler) accepted(ctx context.Context) error {
 	err := h.checked.state()
 	if isUnchecked(err) {
@@ -142,12 +142,12 @@ func (h *Handler) accepted(ctx context.Context) error {
 	return &attemptError{reasonSettings, err}
 }
 
-// configure asks the module whether it accepts the settings of a handler.
+// configure calls the module's sonde_configure with the settings of a handler.
 func (p *Plugin) configure(h *Handler) *checkResult {
 	if err := p.state(); err != nil {
 		return &checkResult{err: err}
 	}
-	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
+	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take one third of this time
 	defer cancel()
 	l, err := p.borrow(borrowing, laneFirst)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	return p.resultOfCheck(r)
 }
 
-// resultOfCheck returns what the module says of settings.
+// resultOfCheck converts the report of a sonde_configure call to a result.
 func (p *Plugin) resultOfCheck(r sandbox.Report) *checkResult {
 	result := &checkResult{}
 	switch problem := cmp.Or(probe.CleanText(r.Detail, abi.MaxDetail), "is not accepted by the plugin"); {
@@ -184,7 +184,7 @@ func (p *Plugin) resultOfCheck(r sandbox.Report) *checkResult {
 	return result
 }
 
-// hasSetting reports whether a name such as "tls.server_name" is in a schema.
+// hasSetting reports whether a schema has a setting with a name such as "tls.server_name".
 func hasSetting(schema []abi.Setting, name string) bool {
 	first, rest, inBlock := strings.Cut(name, ".")
 	for _, s := range schema {

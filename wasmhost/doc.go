@@ -1,95 +1,92 @@
-// Package wasmhost runs plugins: probe handlers that are WebAssembly modules. A plugin is
-// one file, written in any language, that follows package abi.
+// Package wasmhost runs plugins: probe handlers that are WebAssembly modules. A plugin is a single
+// file, written in any language, that implements the contract in package abi.
 //
-// Load checks a module and compiles it in the background; Plugin.New makes a handler for
-// one set of settings. All handlers of a plugin share its instances. An attempt borrows an
-// instance, runs it and returns it. When all are busy, attempts wait in order of arrival,
-// those first whose target answered last time, for at most half of their timeout: an attempt
-// that got its instance too late would blame the target (TestInstancesAreGrantedInTheOrderOfArrival,
-// TestFastCallersGetInstancesFirst, TestACallerThatStopsWaitingIsSkipped).
+// Load checks a module and compiles it in the background; Plugin.New makes a handler for one set of
+// settings. All handlers of a plugin share its instances. An attempt borrows an instance, runs it
+// and returns it. When all instances are busy, attempts wait for at most half of their timeout: an
+// attempt that got its instance too late would blame the target. Attempts whose target responded
+// last time are served first, and otherwise in order of arrival
+// (TestInstancesAreGrantedInTheOrderOfArrival, TestFastCallersGetInstancesFirst,
+// TestACallerThatStopsWaitingIsSkipped).
 //
-// What follows are promises to operators, each with the tests that hold it.
+// The sections below are promises to operators. Each promise names the tests that verify it.
 //
 // # Pristine state
 //
-// The first instance of a plugin initialises itself: its data, its start function, and
-// _initialize. What it then has in its memory and its globals is the image of the plugin.
-// Each attempt, and each check of settings, starts from the image, whatever was before:
+// The first instance of a plugin initialises itself: its data, its start function, and _initialize.
+// Its memory and globals are then saved as the image of the plugin. Each attempt, and each check of
+// settings, starts from this image, regardless of earlier calls:
 //
-//   - Nothing that one target or probe has sent, or that its settings contain, is in the
-//     memory of a later attempt (TestASecretOfOneTargetIsInNoLaterMemory).
-//   - A plugin remembers what it reports as state, and nothing else
-//     (TestStateIsTheOnlyMemoryBetweenAttempts). What its check of settings prepares
-//     (abi.OutputPrepared) is in the attempts with the same settings, and in no others
-//     (TestAttemptsGetWhatWasPreparedForTheirSettings); it is counted as the plugin's memory
-//     (TestWhatIsPreparedIsBounded).
-//   - An attempt that was stopped, has trapped or has exited does not affect a later one
+//   - The memory of an attempt contains no data from other targets or probes: neither what they
+//     sent nor their settings (TestASecretOfOneTargetIsInNoLaterMemory).
+//   - A plugin retains only the state that it reports (TestStateIsTheOnlyMemoryBetweenAttempts).
+//     The data that its check of settings prepares (abi.OutputPrepared) is passed to attempts with
+//     the same settings only (TestAttemptsGetWhatWasPreparedForTheirSettings); it counts as memory of
+//     the plugin (TestWhatIsPreparedIsBounded).
+//   - An attempt that was stopped, trapped or exited does not affect later attempts
 //     (TestAnInstanceIsGoodAfterItWasKilled).
-//   - Memory that an attempt has grown is given back (TestGrownMemoryIsGivenBack).
+//   - Memory added by memory.grow in an attempt is released after it (TestGrownMemoryIsGivenBack).
 //   - Concurrent attempts share no memory (TestConcurrentInstancesShareNothing).
-//   - The image has no connections and no target's data, since a module that initialises
-//     itself is given neither a target nor settings, and cannot dial
-//     (TestAnInitialisationSeesNoTarget). Random numbers of the host differ between attempts
-//     (TestRandomNumbersDifferBetweenAttempts).
+//   - The image contains no connections and no target data: during its initialisation a module has
+//     neither a target nor settings, and cannot dial (TestAnInitialisationSeesNoTarget). Random
+//     numbers from the host differ between attempts (TestRandomNumbersDifferBetweenAttempts).
 //
-// The image cannot contain tables that change, references that code makes, passive data segments, and globals
-// that are references or vectors: a module with these is rejected (TestAModuleWhoseStateCannotBeCopiedIsRejected).
-// Others initialise themselves once, one instance at a time (TestAModuleIsInitialisedOnce).
+// The image cannot contain mutable tables, references created by code, passive data segments, or mutable globals
+// that hold references or vectors: a module with any of these is rejected
+// (TestAModuleWhoseStateCannotBeCopiedIsRejected). Other modules are initialised once, by one instance at a time
+// (TestAModuleIsInitialisedOnce).
 //
 // # What a plugin can do
 //
-//   - By default a plugin can compute, and connect to the probe's own target: its address, and
-//     the ports that the operator has written (TestOnlyTheTargetsPortsAreGrantedByDefault,
+//   - By default a plugin can compute and connect to the probe's own target: to its address, on the
+//     ports that the operator configured (TestOnlyTheTargetsPortsAreGrantedByDefault,
 //     TestADefaultPortIsNotGranted).
-//   - Grant allows more. Each address is checked right before it is dialled; those of metadata
-//     services, link-local and multicast addresses need an entry of their own
-//     (TestAddressesAreGranted, TestATargetsNameNeverGrantsMetadata).
-//   - A plugin can look up the names that are granted, and no others
-//     (TestNamesAreLookedUpOnlyWhenGranted, TestTheHostResolvesNamesForAPlugin).
-//   - It sees the environment variables that are granted, and no others
-//     (TestAPluginSeesGrantedVariablesOnly).
+//   - Grant allows more. Each address is checked right before it is dialled. Metadata services,
+//     link-local and multicast addresses need an entry of their own (TestAddressesAreGranted,
+//     TestATargetsNameNeverGrantsMetadata).
+//   - A plugin can look up granted host names only (TestNamesAreLookedUpOnlyWhenGranted,
+//     TestTheHostResolvesNamesForAPlugin).
+//   - It sees granted environment variables only (TestAPluginSeesGrantedVariablesOnly).
 //   - It sees no files (TestAPluginSeesNoFiles), and no connections of other attempts
 //     (TestUnknownDescriptorsAreRejected).
 //   - Limits bound its memory, time, traffic, log and host calls
 //     (TestHostileModulesEndWithTheirReason, TestFuelIsLimited, TestTheRecordsOfALogAreBounded).
-//   - Whatever it passes to the host, the host goes on (TestInvalidArgumentsAreHandled).
-//   - An attempt that is cancelled in any of its host calls leaves nothing
+//   - Invalid arguments of a plugin cannot crash the host (TestInvalidArgumentsAreHandled).
+//   - An attempt that is cancelled during a host call leaves no resources behind
 //     (TestAnAttemptIsCancelledAtEachHostCall, TestACancelledAttemptIsUnknown).
-//   - What it reports is cleaned before people see it (TestOutputOfAPluginIsCleaned).
+//   - Its output is sanitized before it is shown (TestOutputOfAPluginIsCleaned).
 //
 // The host dials, makes TLS handshakes and resolves names on a plugin's behalf.
 //
-// A plugin can hold connections between attempts. When a held connection ends, its probe
-// is attempted again at once (Handler.ProbeWaking,
+// A plugin can hold connections between attempts. When a held connection is closed, its probe is
+// attempted again at once (Handler.ProbeWaking,
 // TestTheEndOfAHeldConnectionChangesTheVerdictBeforeTheNextPeriod). One goroutine watches all of a
 // plugin's held connections; Limits.Held bounds their number (TestHeldConnectionsAreBounded).
 //
 // # Memory
 //
-//   - The instances of all plugins together use no more than SetTotalMemory allows, except for
-//     one instance, and the image, of each plugin. That includes their stacks, what the runtime takes for tables,
-//     globals, segments and references, and connections (TestTheSumIsNeverExceeded,
-//     TestGuestsGrowWithinTheBudget, TestWhatTheRuntimeTakesForAnInstanceIsCounted,
-//     TestTheStackOfEachFunctionIsCounted,
+//   - The instances of all plugins together use no more memory than SetTotalMemory allows, except for one
+//     instance and the image of each plugin. The sum includes stacks, connections, and the runtime's memory for
+//     tables, globals, segments and references (TestTheSumIsNeverExceeded, TestGuestsGrowWithinTheBudget,
+//     TestWhatTheRuntimeTakesForAnInstanceIsCounted, TestTheStackOfEachFunctionIsCounted,
 //     TestConnectionsAreCounted).
-//   - When more than half of that is used, a call that waits is counted by what it has changed of its
-//     memory (TestACallThatWaitsIsCountedByWhatItHasChanged,
+//   - When more than half of the total is used, a waiting call is charged only for the memory that it
+//     has changed (TestACallThatWaitsIsCountedByWhatItHasChanged,
 //     TestMoreCallsWaitThanTheirMemoriesHaveRoom; Linux). When it computes again, it may exceed the
-//     sum by the rest; no more calls compute at once than there are slots.
-//   - A plugin can use its share of the memory, also if others have filled it before
-//     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin). It holds up
-//     no others meanwhile (TestNoCallClosesInstancesWithASlot).
-//   - Names that a module or a certificate contains take little memory and time, however long they are
+//     total by the rest of its memory; the number of slots limits how many calls compute at once.
+//   - A plugin can use its share of the memory even if other plugins had filled it
+//     (TestAPluginLeavesTheSharesOfOthers, TestIdleInstancesMakeRoomForAnotherPlugin). It does not
+//     block other plugins meanwhile (TestNoCallClosesInstancesWithASlot).
+//   - Names in a module or a certificate take little memory and time, however long they are
 //     (TestLongNamesTakeNoMemoryWhenACallTraps, TestAHugeNameOfACertificateTakesLittleMemory).
-//   - Unbounded recursion is stopped when its stack has more than 8 MiB. Until the host looks at
-//     the stack again it may be larger, in as many calls as compute at the same time
-//     (TestTheStackIsBounded).
+//   - Unbounded recursion is stopped when its stack exceeds 8 MiB. Until the host next checks the
+//     stack it may be larger, in as many calls as compute at the same time (TestTheStackIsBounded).
 //
 // # Errors
 //
-// Who is to blame for a result follows from how the call of sonde_run has ended. The first row that applies
-// decides (TestTheEndOfACallSaysWhoIsToBlame). Of a fault, the outcome is unknown unless Config.OnTrap says failure,
-// and it counts for the suspension of the probe and of the plugin:
+// The blame for a result follows from how the call of sonde_run ended. The first row that applies decides
+// (TestTheEndOfACallSaysWhoIsToBlame). The outcome of a fault is unknown unless Config.OnTrap is failure; each fault
+// counts towards the suspension of the probe and of the plugin:
 //
 //	returned success or warning                            | as returned        |
 //	returned a number that is not an outcome               | unknown            | plugin.outcome
@@ -114,94 +111,92 @@
 //	exited                                                 | fault              | plugin.exit
 //	trapped                                                | fault              | plugin.trap
 //
-// The tests hold further promises:
+// Further promises:
 //
-//   - Modules that are made to fail end in that way (TestHostileModulesEndWithTheirReason,
+//   - Hostile modules end as the table says (TestHostileModulesEndWithTheirReason,
 //     TestADeniedConnectionIsReported, TestACallThatComputesUntilItsDeadlineFailsNoTarget).
-//   - A shortage of this machine is neither the target's fault nor the plugin's
-//     (TestALackOfDescriptorsOrPortsFailsNoTarget), nor that of settings that cannot be checked
-//     meanwhile (TestSettingsThatCannotBeCheckedNowAreCheckedAgain).
-//   - Others have the processors if a call could not use a notable part of its time
-//     (TestACallWithoutAProcessorIsStarved, TestACallThatTheSystemDoesNotRunIsStarved).
-//   - Who runs away is blamed, also beside others that do and others that return, or by one long
-//     instruction (TestCallsThatRunAwayTogetherAreBlamedInTheEnd,
+//   - A resource shortage of this machine is blamed neither on the target nor on the plugin
+//     (TestALackOfDescriptorsOrPortsFailsNoTarget), and settings that could not be checked during the
+//     shortage are checked again (TestSettingsThatCannotBeCheckedNowAreCheckedAgain).
+//   - "Others had the processors" means that a call could not compute for a notable part of its
+//     time (TestACallWithoutAProcessorIsStarved, TestACallThatTheSystemDoesNotRunIsStarved).
+//   - A runaway call is blamed, even next to other runaway calls and calls that return, and even if
+//     a single long instruction runs (TestCallsThatRunAwayTogetherAreBlamedInTheEnd,
 //     TestALongInstructionDoesNotDelayItsCall).
-//   - A probe whose attempts mostly trap is suspended for a while, and the whole plugin if half
-//     of its probes trap, five or more, or if no instance starts
+//   - A probe whose attempts mostly trap is suspended for a while. The whole plugin is suspended if at
+//     least half of its probes, and at least five, trap, or if no instance starts
 //     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestProbesWithLongPeriodsAreSuspended,
-//     TestOneBadTargetDoesNotSuspendThePlugin,
-//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin). Other plugins go on,
-//     also those of the same module (TestAPluginIsSuspendedWithoutOthersOfItsModule).
+//     TestOneBadTargetDoesNotSuspendThePlugin, TestOnlyAShareOfTheProbesSuspendsThePlugin,
+//     TestFailedStartsSuspendThePlugin). Other plugins continue, including those that share the module
+//     (TestAPluginIsSuspendedWithoutOthersOfItsModule).
 //
 // # Time
 //
 //   - The host counts what a module executes, whatever its code looks like: Load rewrites it
-//     (package module). It adds what the host computes for the module (TestCodeThatGoesOnAsksTheHost,
-//     TestWhatTakesLongIsPaidFor, TestHostFunctionsThatComputeAreChargedAndKeepTheSlot).
-//   - A call that is still running abi.Grace after its deadline is stopped when the host is asked
-//     next (TestHostileModulesEndWithTheirReason, TestRunawayGuestsAreStopped). Code that goes on asks
-//     it again and again (TestCodeThatGoesOnAsksTheHost): "make bench" shows how late it is stopped.
-//   - Calls that compute for long share the processors in turn, plugin by plugin
-//     (TestPluginsGetSlotsInTurn). Where there are two processors or more they leave one to the
-//     engine, also when the host computes for them
-//     (TestGuestsThatLetTheHostComputeShareTheSlots, TestAHandshakeComputesWithASlot,
-//     TestTheMemoryOfACallIsScannedWithItsSlot). A call that
-//     waits takes none from others (TestNoHostFunctionWaitsWithASlot).
-//   - Beside plugins that run away, other plugins make their attempts and the garbage collector runs
-//     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and no verdict of other
-//     probes changes (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
-//   - The start of an instance and a check of settings end soon after Limits.Start has passed, or
-//     Close is called (TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin,
-//     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts that run go on when
-//     Close is called (TestClosingAPluginWaitsForItsAttempts). Attempts share one
-//     initialisation (TestStartsShareAnInitialisation), and blocks of a module that hangs its check
+//     (package module). Work that the host does for the module is added
+//     (TestCodeThatGoesOnAsksTheHost, TestWhatTakesLongIsPaidFor,
+//     TestHostFunctionsThatComputeAreChargedAndKeepTheSlot).
+//   - A call that still runs abi.Grace after its deadline is stopped at its next check-in with the
+//     host (TestHostileModulesEndWithTheirReason, TestRunawayGuestsAreStopped). Running code checks in
+//     again and again (TestCodeThatGoesOnAsksTheHost): "make bench" shows how late a call is stopped.
+//   - Calls that compute for a long time take turns on the processors, plugin by plugin
+//     (TestPluginsGetSlotsInTurn). On machines with two or more processors they leave one to the
+//     engine, even when the host computes for them (TestGuestsThatLetTheHostComputeShareTheSlots,
+//     TestAHandshakeComputesWithASlot, TestTheMemoryOfACallIsScannedWithItsSlot). A waiting call
+//     occupies no processor (TestNoHostFunctionWaitsWithASlot).
+//   - Next to runaway plugins, other plugins make their attempts and the garbage collector runs
+//     (TestRunawayGuestsAreStopped, TestOtherProbesRunBesideHostilePlugins), and the verdicts of
+//     other probes do not change (TestHostilePluginsDoNotChangeVerdictsOfOtherProbes).
+//   - The start of an instance and a check of settings end soon after Limits.Start has elapsed or Close
+//     is called (TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin,
+//     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Running attempts continue
+//     when Close is called (TestClosingAPluginWaitsForItsAttempts). Attempts share one initialisation
+//     (TestStartsShareAnInitialisation); if a check of settings hangs, it is not repeated for each block
 //     (TestACheckThatHangsIsMadeOnce).
 //
 // # Compilation
 //
-//   - On Linux no module takes more than a limited amount of the machine's memory and time to compile
-//     (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly, TestALimitIsNamedByItsError), nor to load
-//     (TestModulesThatTakeTooMuchToLoadAreRejected).
-//   - On Linux this process never compiles by itself (TestNothingIsCompiledInThisProcess): not when
-//     the machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the
-//     cache (TestPluginsShareTheirCompiledCode). It needs no directory for that
-//     (TestAPluginIsCompiledWithoutAPlaceForTemporaryFiles).
-//   - What a runtime could read in two ways is rejected, so that no code hides from the count
+//   - On Linux the memory and time to compile a module are limited
+//     (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly, TestALimitIsNamedByItsError), as they are
+//     to load it (TestModulesThatTakeTooMuchToLoadAreRejected).
+//   - On Linux this process never compiles modules itself (TestNothingIsCompiledInThisProcess): not
+//     when the machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share
+//     the cache (TestPluginsShareTheirCompiledCode). Compilation needs no directory for temporary
+//     files (TestAPluginIsCompiledWithoutAPlaceForTemporaryFiles).
+//   - Modules that a runtime could read in two ways are rejected, so that no code escapes the count
 //     (TestTypesBeyondTheSpecificationAreRejected, TestHiddenCodeIsRejected).
 //
 // On Linux a child process compiles, with limits that grow with the module. The child is this
-// program, started with the argv[0] sonde-compiler; it compiles in the initialization of package
-// compiler, before main. The initialization of packages that Go initializes earlier runs in each
-// child: it should not open files or connect. On other systems, and with Compile.InProcess, this
-// process compiles, without limits.
+// program, started with the argv[0] sonde-compiler; it compiles during the initialization of
+// package compiler, before main. Packages that Go initializes earlier are initialized in each child
+// too: they should not open files or connections. On other systems, and with Compile.InProcess,
+// this process compiles, without limits.
 //
-// DESIGN.md lists the invariants that no single function shows.
+// DESIGN.md lists the invariants that span several functions.
 //
 // # Files
 //
 //	config.go       Config, Grant and Limits, with their defaults and bounds
 //	plugin.go       Plugin: Load, compiling, Close
-//	compilation.go  whether the module is compiled
+//	compilation.go  the state of a module's compilation
 //	configure.go    Plugin.New, and the module's own check of settings
-//	prepared.go     what that check has prepared for attempts
+//	prepared.go     the data that this check prepares for attempts
 //	handler.go      Handler: one attempt
 //	instances.go    borrowing instances from the pool
-//	pool.go         the pool of instances, with a reserve for attempts that end soon
+//	pool.go         the pool of instances, with a reserve for short attempts
 //	breaker.go      suspends a probe after too many errors of its plugin, or the whole plugin
-//	result.go       what the end of a call means for the probe
+//	result.go       the probe's result from the end of a call
 //	reason.go       the reasons that begin with "plugin."
 //	stats.go        Stats, for metrics
 //	inspect.go      ModuleInfo: describing a module without running it
 //
 // # Internal packages
 //
-//	module     reads a module's binary, checks it against package abi, and rewrites it so that what it executes is counted
+//	module     reads a module's binary, checks it against package abi, and rewrites it to count the instructions it executes
 //	grant      decides which addresses and names a plugin may reach
 //	codecache  keeps compiled code in files of a private directory
 //	compiler   compiles a module in a child process, within limits
 //	settings   checks a handler's settings and writes them as JSON
-//	pool       hands out a bounded number of instances, with a reserve
-//	breaker    suspends probes, and plugins, after too many errors
-//	image      makes instances from the state that a module has after its initialisation, and resets them
+//	image      creates instances from the state of a module after its initialisation, and resets them
 //	sandbox    runs instances and provides their host functions
 package wasmhost

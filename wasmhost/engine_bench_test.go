@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// serveApart returns a target that another process serves.
+// serveApart returns a target that is served by another process.
 func serveApart(b *testing.B) probe.Target {
 	b.Helper()
 	program, err := os.Executable()
@@ -43,7 +43,7 @@ func serveApart(b *testing.B) probe.Target {
 	}
 	b.Cleanup(func() {
 		in.Close()
-		_ = cmd.Wait() // the benchmark has ended
+		_ = cmd.Wait() // the benchmark is over
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -56,17 +56,17 @@ func serveApart(b *testing.B) probe.Target {
 	return targetOf(address)
 }
 
-// overloaded is an engine with more attempts due than it can make.
+// overloaded is an engine with more due attempts than it can make.
 type overloaded struct {
 	engine *engine.Engine
 	stop   func()
 }
 
-// concurrency is how many concurrent attempts may need a goroutine or an instance.
+// concurrency is the maximum number of concurrent attempts that need a goroutine or an instance.
 const concurrency = 64
 
-// startEngine starts an engine that probes count targets of one address, each with a
-// handler from next.
+// startEngine starts an engine that probes count targets at one address, each with a handler from
+// next.
 func startEngine(b *testing.B, count int, server probe.Target, next func() probe.Handler) *overloaded {
 	b.Helper()
 	set := make(probe.Set, count)
@@ -81,7 +81,7 @@ func startEngine(b *testing.B, count int, server probe.Target, next func() probe
 	return &overloaded{engine: e, stop: run(b, e, set)}
 }
 
-// attempts returns the number of attempts, and of those that did not succeed.
+// attempts returns the numbers of all attempts and of unsuccessful ones.
 func (c *overloaded) attempts() (all, bad uint64) {
 	for _, a := range c.engine.Stats().Attempts {
 		all += a.Durations.Count()
@@ -92,15 +92,15 @@ func (c *overloaded) attempts() (all, bad uint64) {
 	return all, bad
 }
 
-// sample is what an engine did in one measurement.
+// sample is the result of one measurement of an engine.
 type sample struct {
 	round    int     // of the measurement
 	rate     float64 // attempts per second
-	cost     float64 // microseconds of processor time for each
-	resident float64 // MB at the end, of the process
+	cost     float64 // microseconds of processor time per attempt
+	resident float64 // resident memory of the process at the end, in MB
 }
 
-// measure lets an engine run for d, after a warm-up.
+// measure measures an engine for d, after a warm-up.
 func (c *overloaded) measure(b *testing.B, d time.Duration) sample {
 	b.Helper()
 	time.Sleep(d / 4)
@@ -124,7 +124,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// resident returns this process's resident memory in MB; 0 where it is not known.
+// resident returns this process's resident memory in MB, or 0 if it is unknown.
 func resident() float64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(text))
@@ -138,12 +138,11 @@ func resident() float64 {
 // portable hides a handler's non-blocking attempts, as on systems without epoll.
 type portable struct{ probe.Handler }
 
-// BenchmarkEngine compares a small plugin with the built-in handler that does the same, in
-// non-blocking steps and on goroutines. Each has an engine with 10,000 targets that are due
-// ten times a second, which is more than it can attempt, and 64 goroutines, as many as the
-// plugin has instances. They are measured in turn, so that other load on the machine
-// affects all. The memory is what the process has grown by, including idle instances and
-// the engine itself.
+// BenchmarkEngine compares a small plugin with an equivalent built-in handler, both in non-blocking
+// steps and in goroutines. Each has an engine with 10,000 targets that are due ten times a second,
+// which is more than it can attempt, and 64 goroutines, as many as the plugin has instances. They
+// are measured in turn, so that other load on the machine affects all of them. The memory is the
+// growth of the process, including idle instances and the engine itself.
 func BenchmarkEngine(b *testing.B) {
 	const targets, duration = 10000, time.Second
 	server := serveApart(b)

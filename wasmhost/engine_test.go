@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// TestHostilePluginsDoNotChangeVerdictsOfOtherProbes probes one target in ten with a
-// plugin that never returns, in one way or another.
+// TestHostilePluginsDoNotChangeVerdictsOfOtherProbes probes one target in ten with plugins that
+// never return, each in a different way.
 func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 	tier.Slow(t)
 	const targets, enough = 100, 5
@@ -40,7 +40,7 @@ func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 		target, timeout := server, time.Second
 		target.Name = strconv.Itoa(i)
 		if name(i) == "good" {
-			timeout = plenty // they share the processors with what never ends
+			timeout = plenty // they share the processors with calls that never return
 		}
 		set[probe.ID{Target: target.Name, Kind: probe.Readiness}] = probe.Probe{
 			Rule:   probe.Rule{Period: 200 * time.Millisecond, Timeout: timeout, FailureThreshold: 1},
@@ -67,9 +67,10 @@ func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 	}
 }
 
-// TestAPluginWithHangingTargetsDoesNotStarveOtherProbes has so many hanging targets that
-// most attempts of the plugin would wait for an instance. An attempt that waits has a goroutine of
-// the engine for half of its timeout, so that there are more refusals than such attempts can end.
+// TestAPluginWithHangingTargetsDoesNotStarveOtherProbes has so many hanging targets that most
+// attempts of the plugin would wait for an instance. A waiting attempt occupies a goroutine of the
+// engine for half of its timeout, so the number of refusals must exceed the number of attempts that
+// could have waited.
 func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 	tier.Slow(t)
 	const hanging, atOnce, enough, timeout = 500, 32, 10, time.Second
@@ -103,11 +104,11 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 	t.Logf("%d of the plugin's attempts were refused in %v", refused(), time.Since(began))
 }
 
-// TestHealthyTargetsAreAttemptedBesideHangingOnes probes 500 targets, or 2,000 in make long, that accept
-// connections and never answer, and 100 that answer, with one plugin: with memory for an
-// instance for each, and with so little that the hanging ones would use it up. Once each healthy
-// target has been attempted, attempts at hanging ones last longer than the test: an attempt at a
-// healthy one that waits for them is not made.
+// TestHealthyTargetsAreAttemptedBesideHangingOnes probes 100 healthy targets and 500 hanging ones (2,000
+// in make long), which accept connections and never respond, with one plugin. It runs with memory for an
+// instance per target, and with so little memory that the hanging targets would use it up. Once each
+// healthy target has been attempted, attempts at hanging targets last longer than the test: a healthy
+// attempt that waited for them would not be made.
 func TestHealthyTargetsAreAttemptedBesideHangingOnes(t *testing.T) {
 	tier.Slow(t)
 	const healthy = 100
@@ -163,8 +164,8 @@ func TestHealthyTargetsAreAttemptedBesideHangingOnes(t *testing.T) {
 	}
 }
 
-// made returns how many attempts some probes have had, and how many of them did not
-// succeed.
+// made returns the numbers of all attempts and of unsuccessful ones of the probes that some
+// selects.
 func made(e *engine.Engine, some func(engine.Status) bool) (all, failed uint64) {
 	for s := range e.All() {
 		if some(s) {
@@ -175,7 +176,7 @@ func made(e *engine.Engine, some func(engine.Status) bool) (all, failed uint64) 
 	return all + failed, failed
 }
 
-// fewest returns the least number of successes that one of some probes has had.
+// fewest returns the smallest number of successes among the probes that some selects.
 func fewest(e *engine.Engine, some func(engine.Status) bool) uint64 {
 	least := uint64(math.MaxUint64)
 	for s := range e.All() {

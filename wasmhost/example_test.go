@@ -25,7 +25,7 @@ func ExampleLoad() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := plugin.Wait(ctx); err != nil { // else attempts are Unknown until it is compiled
+	if err := plugin.Wait(ctx); err != nil { // otherwise attempts are Unknown until it is compiled
 		fmt.Println(err)
 		return
 	}

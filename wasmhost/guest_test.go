@@ -40,7 +40,7 @@ func (g *goGuest) load(t testing.TB) *wasmhost.Plugin {
 
 var shared goGuest
 
-// TestMain frees what the tests share.
+// TestMain frees the plugin that the tests share.
 func TestMain(m *testing.M) {
 	if os.Getenv(answerEnv) != "" {
 		if err := answerLines(); err != nil {
@@ -122,7 +122,8 @@ func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 	wantResult(t, got, probe.Failure, probe.ReasonTCPRefused)
 }
 
-// A guest that still runs abi.Grace after its deadline is stopped, and its attempt has another reason.
+// A guest that still runs abi.Grace after its deadline would be stopped, and its attempt would have
+// another reason.
 func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 	tier.Slow(t)
 	tier.NoRace(t)

@@ -18,11 +18,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
-// Handler makes attempts by a plugin with one set of settings. Plugin.New makes it.
-// It is safe for concurrent use by multiple goroutines.
+// Handler runs attempts of a plugin with one set of settings. Plugin.New creates it. It is safe for
+// concurrent use by multiple goroutines.
 //
-// A handler has the state and the held connections of one probe. Where several probes
-// have the same settings, each needs a handler of its own: see ForProbe.
+// A handler has the state and the held connections of one probe. If several probes have the same
+// settings, each needs its own handler: see ForProbe.
 type Handler struct {
 	plugin   *Plugin
 	settings *settings.Settings
@@ -32,7 +32,7 @@ type Handler struct {
 	lane     atomic.Uint32 // the lane of the next attempt
 }
 
-// newHandler returns a handler that has made no attempt.
+// newHandler returns a handler without state; its next attempt is a first attempt.
 func newHandler(p *Plugin, s *settings.Settings, checked *settingsCheck) *Handler {
 	h := &Handler{plugin: p, settings: s, checked: checked, state: p.tenant.NewState()}
 	h.lane.Store(uint32(laneFirst))
@@ -52,25 +52,25 @@ func (h *Handler) ForProbe() probe.Handler {
 	return newHandler(h.plugin, h.settings, h.checked)
 }
 
-// Measures reports that an attempt may measure a number of any name: that is up to the plugin.
+// Measures returns true for any name: the plugin chooses the numbers that it measures.
 func (h *Handler) Measures(string) bool { return true }
 
-// WithoutPrepared returns a handler with the same settings for a test of the plugin. Its attempts do
-// not get what the module has prepared when it checked the settings, as if this machine lacked the
-// memory for that.
+// WithoutPrepared returns a handler with the same settings, for tests of the plugin. Its attempts do
+// not receive the data that the module prepared during its check of settings, as if this machine
+// lacked the memory for it.
 func (h *Handler) WithoutPrepared() *Handler {
 	c := &settingsCheck{unprepared: true}
 	c.result.Store(&checkResult{err: h.checked.state()})
 	return newHandler(h.plugin, h.settings, c)
 }
 
-// Ready is closed when the plugin is compiled, or cannot be. Until then Probe returns Unknown with
-// reasonCompiling at once.
+// Ready returns a channel that is closed when compilation of the plugin has succeeded or failed.
+// Until then Probe returns Unknown with reasonCompiling at once.
 func (h *Handler) Ready() <-chan struct{} { return h.plugin.Ready() }
 
-// Check returns an error when a target lacks the port that the setting called port names, or
-// that is the default of the setting while the plugin may connect to the target only.
-// The error is a *probe.FieldError.
+// Check returns an error if a target lacks the port that the setting called port names. It also
+// returns an error if the plugin may connect to the target only, the setting has its default, and
+// the target does not name that port. The error is a *probe.FieldError.
 func (h *Handler) Check(t probe.Target) error {
 	s := h.settings
 	if s.PortName == "" {
@@ -104,23 +104,24 @@ func (h *Handler) Endpoint(t probe.Target) string {
 	return net.JoinHostPort(t.Address, strconv.Itoa(int(port)))
 }
 
-// Close closes the connections that are held for the probe. Attempts that are running go
-// on, and later attempts hold no connections. It never returns an error.
+// Close closes the connections that are held for the probe. Running attempts continue; later
+// attempts cannot hold connections. It never returns an error.
 func (h *Handler) Close() error {
 	h.state.Close()
 	h.plugin.breaker.remove(&h.traps)
 	return nil
 }
 
-// Probe makes one attempt. It returns at most abi.Grace after ctx is done, and the time
-// that the package's documentation states under "Time".
+// Probe makes one attempt. After ctx is done it returns within abi.Grace, plus the delay described
+// under "Time" in the package documentation.
 func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return h.ProbeWaking(ctx, t, nil)
 }
 
-// ProbeWaking is Probe. It also calls wake when a connection that is held for the probe
-// has ended: once for each connection, and at most once in a second. That works on Linux;
-// on other systems the next attempt finds the connection closed.
+// ProbeWaking makes one attempt as Probe does. It also arranges that wake is called when a
+// connection that is held for the probe is closed by its peer: once for each connection, and at
+// most once a second. This works on Linux only; on other systems the next attempt finds the
+// connection closed.
 func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	p := h.plugin
 	if err := h.unready(ctx); err != nil {
@@ -144,17 +145,17 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	return result
 }
 
-// resizing reports whether a call shows that the pool may have more instances, or that it
-// should have fewer, because calls take the processors from each other: one was stopped that
-// had waited for a processor. One that waited and still returned does not show that: with many
-// hanging calls that need no processor, fewer instances would only keep others waiting. One
-// that was stopped and is to blame shows neither.
+// resizing reports whether the pool may grow or should shrink after a call. A call that returned
+// lets it grow, even if it waited for a processor: with many hanging calls that need no processor,
+// fewer instances would only keep others waiting. A call that was stopped after it had waited for a
+// processor makes it shrink, because calls compete for the processors. A call that was stopped
+// through its own fault changes nothing.
 func resizing(r sandbox.Report) (more, fewer bool) {
 	return r.Ending == sandbox.Returned, r.Ending == sandbox.Stopped && r.Starved && !r.RanAway
 }
 
-// laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
-// half of its time left, is expected to do so again.
+// laneAfter returns the lane of a probe's next attempt. It is laneFast if this attempt succeeded or
+// used less than half of its time, because the next one probably will too.
 func laneAfter(ctx context.Context, r probe.Result, l lease) lane {
 	end, ok := ctx.Deadline()
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
@@ -164,7 +165,7 @@ func laneAfter(ctx context.Context, r probe.Result, l lease) lane {
 	return laneSlow
 }
 
-// attemptError is why an attempt could not be made.
+// attemptError is the error of an attempt that could not be made.
 type attemptError struct {
 	reason probe.Reason
 	err    error
@@ -175,7 +176,7 @@ func (e *attemptError) Unwrap() error { return e.err }
 
 var errCancelled = errors.New("the attempt was cancelled")
 
-// unready returns the reason why no attempt can be made now, or nil.
+// unready returns an error if no attempt can be made now, or nil.
 func (h *Handler) unready(ctx context.Context) error {
 	if err := h.plugin.state(); err != nil {
 		return &attemptError{reasonBroken, err}
@@ -199,17 +200,17 @@ func (p *Plugin) notAttempted(err error) probe.Result {
 	case errors.Is(err, errClosed):
 		return probe.Broken(reasonClosed, "%v", err)
 	}
-	if why.reason != reasonStart { // which startFailed has recorded
-		p.counters.fault(why.reason) // ignores the reasons that are not a plugin's
+	if why.reason != reasonStart { // startFailed has already recorded it
+		p.counters.fault(why.reason) // ignores reasons that are not plugin faults
 	}
 	r := probe.Broken(why.reason, "%s", firstLine(err))
-	r.NoRetry = why.reason == ReasonBusy || why.reason == reasonSuspended // the queue would only get longer
+	r.NoRetry = why.reason == ReasonBusy || why.reason == reasonSuspended // a retry would only lengthen the queue
 	return r
 }
 
-// record adapts the number of instances to what a call shows. It counts a call that has returned,
-// or whose plugin is at fault, and suspends the probe or the plugin if that is too often. Other
-// calls show nothing of the plugin.
+// record adapts the number of instances after a call. If the call returned or the plugin is at
+// fault, record counts it, and suspends the probe or the plugin after too many faults. Other calls
+// do not count for or against the plugin.
 func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	p := h.plugin
 	switch more, fewer := resizing(r); {

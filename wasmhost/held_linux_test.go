@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// keeps is a module that dials and holds a connection, and expects a byte over it in
-// each later attempt.
+// keeps returns a module that dials and holds a connection, and expects a byte over it in each
+// later attempt.
 func keeps(network, address, options string) []byte {
 	return wat(`%s %s (data 128 %q) (data 256 %q) (data 512 %q) (func $run (result i32) (local $fd i32)
 		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s
@@ -33,7 +33,7 @@ func bell() (wake func(), rung <-chan struct{}) {
 	return func() { c <- struct{}{} }, c
 }
 
-// waking makes an attempt that calls wake when a held connection ends.
+// waking makes an attempt that calls wake when a held connection is closed.
 func waking(t *testing.T, h *wasmhost.Handler, target probe.Target, wake func()) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
@@ -41,7 +41,7 @@ func waking(t *testing.T, h *wasmhost.Handler, target probe.Target, wake func())
 	return h.ProbeWaking(ctx, target, wake)
 }
 
-// within waits for something that must happen soon.
+// within fails the test if c does not receive soon.
 func within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -60,7 +60,7 @@ func TestTheEndOfAHeldConnectionWakesItsProbeOnce(t *testing.T) {
 	wake, rung := bell()
 	wantResult(t, waking(t, h, target, wake), probe.Success, "")
 	peer := <-ends
-	if _, err := io.WriteString(peer, "xy"); err != nil { // what comes is no end, and is left for the plugin
+	if _, err := io.WriteString(peer, "xy"); err != nil { // data is not a close, and is left for the plugin
 		t.Fatal(err)
 	}
 	wantResult(t, waking(t, h, target, wake), probe.Success, "")
@@ -137,7 +137,7 @@ func TestTheEndOfAConnectionWakesOnEachNetwork(t *testing.T) {
 	}
 }
 
-// accept takes one connection, and makes its handshake if there is one.
+// accept accepts one connection, and performs the TLS handshake if l uses TLS.
 func accept(l net.Listener) <-chan net.Conn {
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -146,7 +146,7 @@ func accept(l net.Listener) <-chan net.Conn {
 			return
 		}
 		if secure, ok := conn.(*tls.Conn); ok {
-			_ = secure.Handshake() // the client says what went wrong
+			_ = secure.Handshake() // the client reports the error
 		}
 		accepted <- conn
 	}()
@@ -162,7 +162,7 @@ func TestClosingAHeldConnectionDoesNotWakeItsProbe(t *testing.T) {
 	wantResult(t, waking(t, h, target, wake), probe.Success, "")
 	h.Close()
 	within(t, "the end", ended)
-	if err := p.Close(t.Context()); err != nil { // ends the watcher
+	if err := p.Close(t.Context()); err != nil { // stops the watcher
 		t.Fatal(err)
 	}
 	if len(rung) != 0 {

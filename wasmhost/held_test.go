@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// echoes is a module that holds a connection, sends a byte over it and expects it back.
+// echoes returns a module that holds a connection, sends a byte over it and expects it back.
 func echoes() []byte {
 	return wat(`%s %s (data 32 "k") (func $run (result i32) (local $fd i32)
 		i32.const 32 i32.const 1 i32.const 0 call $held local.tee $fd i32.const 0 i32.lt_s if %s local.set $fd end
@@ -49,15 +49,15 @@ func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
 	}
 	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
 	h.Close()
-	<-ended // by the handler's close
+	<-ended // closed by Handler.Close
 	if p.Stats().Held != 0 {
 		t.Errorf("%d held after Close", p.Stats().Held)
 	}
 	wantResult(t, attempt(t, h, target, plenty), probe.Success, "")
-	<-ended // nothing is held for a probe that is gone
+	<-ended // nothing is held for a removed probe
 }
 
-// One probe must not take the connections that all probes may hold together.
+// One probe must not use up the held connections that are allowed for all probes together.
 func TestAProbeHoldsAsManyConnectionsAsAnAttemptMayOpen(t *testing.T) {
 	module := wat(`%s %s (import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 		(func $run (result i32)

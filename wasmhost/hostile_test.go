@@ -119,7 +119,7 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 	}
 }
 
-// What a module does wrong before its first attempt is described, and no instance of it is kept.
+// A fault of a module during its initialisation is described, and its instance is not kept.
 func TestFailedInitialisationsAreDescribed(t *testing.T) {
 	tier.Slow(t)
 	const exit = `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
@@ -157,7 +157,7 @@ func TestFuelIsLimited(t *testing.T) {
 				p := load(t, wasmhost.Config{Module: wat("%s", bad), Limits: wasmhost.Limits{Fuel: limit, HostCalls: 1 << 30}})
 				got := handler(t, p, nil).Probe(t.Context(), probe.Target{Name: "bad"})
 				wantResult(t, got, probe.Unknown, wasmhost.ReasonLimit)
-				const charge = 64 // more than these modules pay at once
+				const charge = 64 // more than the largest charge of these modules
 				if used := p.Stats().Fuel; used <= uint64(limit) || used > uint64(limit)+charge || got.Detail != "limit fuel was reached" {
 					t.Errorf("%d units were used, %d are allowed: %s", used, limit, got.Detail)
 				}
@@ -168,7 +168,7 @@ func TestFuelIsLimited(t *testing.T) {
 	wantResult(t, handler(t, p, nil).Probe(t.Context(), probe.Target{Name: "good"}), probe.Success, "")
 }
 
-// Codes that wazero itself uses are those of a plugin like any other.
+// A plugin may use the exit codes that wazero itself uses.
 func TestAnExitIsShownWithItsCode(t *testing.T) {
 	tier.Slow(t)
 	for _, code := range []uint32{0, 3, 0xefffffff, 0xffffffff} {
@@ -194,12 +194,12 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fib takes hours without a loop.
+// fib computes for hours without a loop.
 const fib = `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
 	local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)`
 
-// A call that computes instead of waiting for its target says nothing about it, whether it is stopped or returns a
-// failure. One that has waited for it does, whatever it computes afterwards.
+// A call that computes instead of waiting for its target does not fail the target, whether it is stopped or
+// returns a failure. A call that has waited for the target does, even if it computes afterwards.
 func TestACallThatComputesUntilItsDeadlineFailsNoTarget(t *testing.T) {
 	tier.Slow(t)
 	for name, test := range map[string]struct {
@@ -226,15 +226,15 @@ func TestACallThatComputesUntilItsDeadlineFailsNoTarget(t *testing.T) {
 				return got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting
 			})
 			if isSlow := got.Reason == "plugin.limit" || got.Reason == "plugin.suspended"; isSlow && test.outcome == probe.Unknown && got.Outcome == probe.Unknown {
-				return // its fuel was used up first on a busy machine, or attempts before were blamed
+				return // on a busy machine its fuel was used up first, or earlier attempts were blamed
 			}
 			wantResult(t, got, test.outcome, "plugin.timeout")
 		})
 	}
 }
 
-// wantStopped makes attempts by a guest that does not end until one is blamed, or its probe is
-// suspended because some are. On a busy machine there may be none: there a call does not have the
+// wantStopped makes attempts with a guest that never returns, until one is blamed or its probe is
+// suspended because some were. On a busy machine none may be blamed: a call may not have the
 // processor for long enough to be at fault.
 func wantStopped(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Duration) {
 	tb.Helper()
@@ -253,7 +253,7 @@ func wantStopped(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Du
 	}
 }
 
-// computes reports whether a goroutine that computes has a processor for most of the time.
+// computes reports whether a computing goroutine has a processor for most of the time.
 func computes(tb testing.TB) bool {
 	const long = 200 * time.Millisecond
 	used := func() time.Duration {
@@ -269,8 +269,8 @@ func computes(tb testing.TB) bool {
 	return used()-before > long*3/4
 }
 
-// TestRunawayGuestsAreStopped runs more guests that do not end than there are processors,
-// beside a garbage collection and another plugin, which they must not hold up.
+// TestRunawayGuestsAreStopped runs more runaway guests than there are processors. They must not
+// block a garbage collection or another plugin.
 func TestRunawayGuestsAreStopped(t *testing.T) {
 	tier.Slow(t)
 	fills := strings.Repeat(`i32.const 0 i32.const 1 i32.const 16777216 memory.fill `, 1000)
@@ -286,7 +286,7 @@ func TestRunawayGuestsAreStopped(t *testing.T) {
 			c := wasmhost.Config{Module: wat("%s", bad)}
 			c.Limits.HostCalls = 1 << 30
 			h := handler(t, load(t, c), nil)
-			wantStopped(t, h, probe.Target{Name: "bad"}, 50*time.Millisecond) // one has been started
+			wantStopped(t, h, probe.Target{Name: "bad"}, 50*time.Millisecond) // an instance has been started
 			ctx, cancel := context.WithCancel(t.Context())
 			var ended sync.WaitGroup
 			for range 2 * runtime.GOMAXPROCS(0) {
@@ -343,8 +343,8 @@ func TestInvalidArgumentsAreHandled(t *testing.T) {
 	}
 }
 
-// callInvalid returns a module that calls a function with invalid arguments, first for a
-// descriptor of dial, then for others.
+// callInvalid returns a module that calls a function with invalid arguments, first with a
+// descriptor from dial, then with others.
 func callInvalid(module string, f abi.Function) []byte {
 	types := strings.NewReplacer("i", "i32 ", "l", "i64 ", "d", "f64 ")
 	var calls strings.Builder
@@ -376,8 +376,8 @@ func callInvalid(module string, f abi.Function) []byte {
 }
 
 func TestUnknownDescriptorsAreRejected(t *testing.T) {
-	// The first attempt returns its descriptor as an unknown outcome; the second one
-	// reads from it, and from others that are not its own.
+	// The first attempt returns its descriptor as an unknown outcome; the second attempt reads from
+	// it, and from other descriptors that are not its own.
 	first := load(t, wasmhost.Config{Module: wat(`%s (func $run (result i32) %s i32.const 1000 i32.sub i32.const 3 i32.add)`, importNet, dial)})
 	target := serve(t, mute)
 	wantResult(t, attempt(t, handler(t, first, nil), target, plenty), probe.Failure, wasmhost.ReasonFailure)

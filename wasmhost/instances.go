@@ -11,27 +11,27 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// lease is an instance that a caller of borrow has, and gives back to release.
+// lease is an instance that borrow lends to a caller until release.
 type lease struct {
 	*sandbox.Instance
 	lane  lane
 	since time.Time
 }
 
-// borrow returns an instance that is ready to run. It waits for one until half of the time
-// that ctx leaves has passed. Each lease needs a release.
+// borrow returns an instance that is ready to run. It waits for at most half of the time until
+// ctx's deadline. Each lease needs a release.
 func (p *Plugin) borrow(ctx context.Context, l lane) (lease, error) {
 	if !p.inUse.TryRLock() {
 		return lease{}, errClosed
 	}
 	i, err := p.getOrStart(ctx, l)
-	if err != nil && !errors.Is(err, errStarting) { // then start releases the lock
+	if err != nil && !errors.Is(err, errStarting) { // otherwise the goroutine of await releases the lock
 		p.inUse.RUnlock()
 	}
 	return i, err
 }
 
-// getOrStart takes an instance out of the pool, or starts one.
+// getOrStart takes an instance from the pool, or starts a new one.
 func (p *Plugin) getOrStart(ctx context.Context, l lane) (lease, error) {
 	began := time.Now()
 	i, waited, err := p.pool.get(ctx, l)
@@ -54,12 +54,13 @@ func (p *Plugin) getOrStart(ctx context.Context, l lane) (lease, error) {
 	return lease{i, l, time.Now()}, nil
 }
 
-// errStarting says that an attempt did not wait for its instance, which another one gets.
+// errStarting means that an attempt stopped waiting for the start of its instance; a later attempt
+// uses the instance.
 var errStarting = errors.New("an instance is being started")
 
-// await calls start on a goroutine of its own, and returns its result. When ctx is done it
-// returns errStarting, and the goroutine gives the instance to the pool: how long a start
-// may take is limits.start, not what is left of an attempt.
+// await calls start in a new goroutine and returns its result. If ctx is done first, await returns
+// errStarting, and the goroutine later puts the instance into the pool: limits.start bounds a
+// start, not the time left in an attempt.
 func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, error)) (*sandbox.Instance, error) {
 	type result struct {
 		instance *sandbox.Instance
@@ -91,7 +92,8 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 	return nil, abandoned(ctx, errStarting)
 }
 
-// abandoned returns why an attempt does not wait any longer for what goes on without it.
+// abandoned returns the error of an attempt that stopped waiting for a start or a check, which
+// continues without it.
 func abandoned(ctx context.Context, waited error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &attemptError{probe.ReasonStopped, errors.Join(errCancelled, waited)}
@@ -99,7 +101,7 @@ func abandoned(ctx context.Context, waited error) error {
 	return &attemptError{ReasonStarting, waited}
 }
 
-// start starts an instance, and records a failure.
+// start starts an instance and records the result.
 func (p *Plugin) start() (i *sandbox.Instance, err error) {
 	began := time.Now()
 	defer func() {
@@ -118,8 +120,8 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 	return i, err
 }
 
-// startFailed records that an instance could not be started. The plugin is not at fault if it is being
-// closed, or if this machine lacks memory, or gave it hardly any processor time.
+// startFailed records a failed start of an instance and returns its error. The plugin is not at fault
+// if it is being closed, or if this machine lacked memory or gave the start hardly any processor time.
 func (p *Plugin) startFailed(took time.Duration, err error) error {
 	if p.closing.Err() != nil {
 		return errClosed
@@ -139,8 +141,7 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 	return &attemptError{reason, err}
 }
 
-// release gives an instance back, after a reset: what a call has left in it, another target
-// must not get.
+// release resets an instance and returns it to the pool: data of one target must not reach another.
 func (p *Plugin) release(l lease) {
 	p.pool.observe(l.lane, time.Since(l.since))
 	i := l.Instance

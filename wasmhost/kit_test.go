@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// These are the parts of plugins that the conformance kit is tested with. They send PING
-// to the target's port "port" and expect it back.
+// The parts of the plugins with which the conformance kit is tested. They send PING to the target's
+// port "port" and expect it back.
 const (
 	kitImports = `(import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
 		(import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
@@ -38,7 +38,7 @@ const (
 	judge   = `i32.const 64 i32.load i32.const 0x474e4950 i32.eq if i32 i32.const 1 else i32.const 3 end`
 	content = `i32.const 1`
 
-	// load returns the number in the probe's state, which count adds 1 to.
+	// load returns the number in the probe's state. count adds 1 to it.
 	kitCount = `(func $load (result i32) i32.const 128 i32.const 0 i32.store i32.const 3 i32.const 128 i32.const 4 call $input drop i32.const 128 i32.load)
 		(func $count i32.const 128 call $load i32.const 1 i32.add i32.store i32.const 3 i32.const 128 i32.const 4 call $output drop)`
 
@@ -106,11 +106,12 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if len(test.failed) == 1 {
-				tier.CI(t) // those with several faults are left
+				tier.CI(t) // make test skips plugins with several faults
 			}
 			module := wat("%s", kitImports+test.wat)
 			failed := rulesFailed(t, module, port)
-			// On a busy machine, bytes that are sent one by one may arrive together, and random ones too late.
+			// On a busy machine, bytes that are sent one by one may arrive together, and random bytes too
+			// late.
 			for tries := 1; tries < 5 && len(failed) < len(test.failed); tries++ {
 				failed = rulesFailed(t, module, port)
 			}
@@ -121,8 +122,8 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	}
 }
 
-// A plugin whose library reads on a goroutine that never ends may succeed at its deadline only, as this one does that
-// waits for more than the response.
+// A plugin may succeed only at its deadline, for example if a goroutine of its library never stops reading. This
+// plugin does so by waiting for more data than the response.
 func TestTheConformanceKitFailsASuccessAtTheDeadline(t *testing.T) {
 	tier.CI(t)
 	port, stop, err := tck.Echo()

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// What instances have used and grown is the system's again when they are closed.
+// The memory of instances, including growth, is returned to the system when they are closed.
 func TestMemoryIsReleased(t *testing.T) {
 	tier.Slow(t)
 	const hoarded = 32 // MB
@@ -19,7 +19,7 @@ func TestMemoryIsReleased(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat("%s", hoard)})
 	h := handler(t, p, nil)
 	before := resident()
-	for range 4 { // the fifth would have it suspended
+	for range 4 { // the fifth trap would suspend the probe
 		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Unknown, "plugin.trap")
 	}
 	if grown := resident() - before; grown > hoarded {

@@ -17,8 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// dialer is a module that dials a network and an address with options, sends x and
-// expects it back.
+// dialer returns a module that dials an address with options, sends x and expects it back.
 func dialer(network, address, options string) []byte {
 	return wat(`(import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
 		(import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
@@ -90,7 +89,7 @@ func TestAConnectionIsUpgradedToTLS(t *testing.T) {
 	server.StartTLS()
 	server.Close()
 	target := serve(t, func(conn net.Conn) {
-		io.ReadFull(conn, make([]byte, 1)) // what is said before
+		io.ReadFull(conn, make([]byte, 1)) // the plaintext before the handshake
 		secure := tls.Server(conn, &tls.Config{Certificates: server.TLS.Certificates})
 		echoBack(secure)
 		secure.Close()

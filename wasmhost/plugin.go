@@ -23,11 +23,11 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// Plugin is a loaded module. Load makes it. It is safe for concurrent use by
-// multiple goroutines.
+// Plugin is a loaded module, created by Load or Share. It is safe for concurrent use by multiple
+// goroutines.
 type Plugin struct {
 	*loaded
-	isShare bool // Share has made it
+	isShare bool // created by Share
 
 	name       string
 	logger     *slog.Logger
@@ -35,10 +35,10 @@ type Plugin struct {
 	breaker    breaker
 	counters   counters
 	closed     atomic.Bool
-	checkHangs atomic.Bool // the latest check of settings has taken too long
+	checkHangs atomic.Bool // the latest check of settings timed out
 }
 
-// loaded is a module with its instances, which a Plugin and its shares use together.
+// loaded is a module with its instances. A Plugin and its shares have it in common.
 type loaded struct {
 	name          string
 	manifest      abi.Manifest
@@ -47,8 +47,8 @@ type loaded struct {
 	onTrap        probe.Outcome
 	baseLogger    *slog.Logger
 	logger        *slog.Logger
-	configures    bool // the module checks settings itself
-	targetOnly    bool // it may connect to the target only
+	configures    bool // the module exports sonde_configure
+	targetOnly    bool // the plugin may connect to the target only
 
 	sandbox  *sandbox.Sandbox
 	pool     *pool
@@ -56,12 +56,12 @@ type loaded struct {
 	prepared *preparedTexts
 	starts   startCounters
 
-	users     atomic.Int64    // plugins that are not closed
-	closing   context.Context // done when the last of them is closed
+	users     atomic.Int64    // open plugins: the one from Load and its shares
+	closing   context.Context // done when the last user is closed
 	cancel    context.CancelFunc
 	compiling sync.WaitGroup
-	inUse     sync.RWMutex        // read-locked while an instance is in use or being started; the last Close locks it for good
-	checking  *semaphore.Weighted // acquired by a check of settings: several that hang would not have half of a processor each
+	inUse     sync.RWMutex        // read-locked while an instance is in use or being started; the last Close locks it permanently
+	checking  *semaphore.Weighted // one check of settings at a time: several hanging checks would get less than half a processor each
 }
 
 var (
@@ -69,11 +69,10 @@ var (
 	errClosed    = errors.New("plugin was unloaded")
 )
 
-// Load reads and checks a module, except for the types of its code, and starts to compile it
-// in the background: see Wait. While the machine lacks the resources for that, it tries again
-// until Close is called.
-// An error about a field of c is a *probe.FieldError; other errors are about the module.
-// Close frees what Load has taken.
+// Load reads and validates a module, except for the types in its code, and starts compiling it in
+// the background: see Wait. If the machine lacks the resources to compile, the compilation is
+// retried until Close is called. An error about a field of c is a *probe.FieldError; other errors
+// are about the module. Close releases the resources of the plugin.
 func Load(c Config) (*Plugin, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -112,18 +111,18 @@ func Load(c Config) (*Plugin, error) {
 	return &Plugin{loaded: p, name: p.name, logger: p.logger, tenant: p.sandbox.Own()}, nil
 }
 
-// Share returns a plugin with another name that uses the code and the instances of p, with the same
-// grants and limits: for blocks of a configuration that run the same interpreter. What suspends a plugin, its
-// log, its metrics, and the limit of held connections are of each one alone, and they take turns at the
-// processors. The memory of the instances is that of p. Each must be closed; p must not have been.
+// Share returns a plugin with another name that uses the code and the instances of p, with the same grants
+// and limits. It is for several blocks of a configuration that run the same interpreter. Each share has its
+// own suspensions, log, metrics, limit of held connections and turn on the processors. The memory of the
+// instances is accounted to p. Each plugin must be closed separately; p must be open.
 func (p *Plugin) Share(name string) *Plugin {
 	p.users.Add(1)
 	logger := p.baseLogger.With("plugin", name)
 	return &Plugin{loaded: p.loaded, isShare: true, name: name, logger: logger, tenant: p.sandbox.NewTenant(logger)}
 }
 
-// closeOldest closes the instance that was unused for longest, unless the plugin is being closed.
-// It returns false if none is idle.
+// closeOldest closes the instance that has been idle for longest. It returns false if no instance
+// is idle or the plugin is being closed.
 func (p *loaded) closeOldest() bool {
 	if !p.inUse.TryRLock() {
 		return false
@@ -132,7 +131,7 @@ func (p *loaded) closeOldest() bool {
 	return p.pool.closeOldest()
 }
 
-// environment returns the variables of this process that have one of the names.
+// environment returns the named variables of this process that are set, as NAME=value.
 func environment(names []string) []string {
 	var env []string
 	for _, name := range names {
@@ -143,7 +142,7 @@ func environment(names []string) []string {
 	return env
 }
 
-// check reads the module's manifest, checks the module, and returns it rewritten.
+// check reads the module's manifest, validates the module, and returns the rewritten module.
 func (p *loaded) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
@@ -161,7 +160,7 @@ func (p *loaded) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	return m.Rewrite()
 }
 
-// compileOrFail compiles the module, and says how that has ended.
+// compileOrFail compiles the module, and logs and records the result.
 func (p *loaded) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
 	start := time.Now()
 	err := p.compile(m, code)
@@ -176,8 +175,8 @@ func (p *loaded) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
 	p.compiled.end(err)
 }
 
-// compile makes the module ready to run. The compiler reads untrusted input: if that makes
-// it panic, compile returns an error.
+// compile makes the module ready to run. The compiler reads untrusted input: if it panics, compile
+// returns an error.
 func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -199,7 +198,8 @@ func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error)
 	return p.compileInChild(m, code)
 }
 
-// loadCached loads the code of the module from the cache, if that has it.
+// loadCached loads the code of the module from the cache. It returns false if the cache has no
+// usable code.
 func (p *loaded) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 	cached := code.Code()
 	if cached == nil {
@@ -208,7 +208,7 @@ func (p *loaded) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 	defer cached.Close()
 	err := p.sandbox.Load(m, cached)
 	if err != nil && !errors.Is(err, sandbox.ErrNoCode) {
-		code.Discard() // it is damaged
+		code.Discard() // the cached code is damaged
 	}
 	p.starts.cacheHit.Store(err == nil)
 	return err == nil
@@ -221,26 +221,26 @@ func (p *loaded) store(code *codecache.Entry, compiled io.Reader) {
 	}
 }
 
-// Pauses before something is tried again for which this machine lacks resources. Tests change them.
+// The pauses before a compilation is retried after a shortage of resources. Tests change them.
 var (
 	minRetryPause = time.Second
 	maxRetryPause = time.Minute
 )
 
-// How long Wait waits for a compiler on a machine that lacks resources for it: for so many tries, or
-// until one fails after this time.
+// Wait gives up on a machine that lacks resources for the compiler after maxWaitTries tries, or
+// after the first try that fails when maxWaitTime has passed.
 const (
 	maxWaitTries = 3
 	maxWaitTime  = time.Minute
 )
 
-// compilerPause is how long the pause after a compiler is at least, as a multiple of how long that ran:
-// a module that needs more memory than is left would take the processors on and on.
+// compilerPause is the minimum pause after a compiler run, as a multiple of the duration of that run:
+// otherwise a module that needs more memory than is available would keep the processors busy.
 const compilerPause = 10
 
-// compileInChild compiles the module in a child process, and loads its code. It tries again until
-// the machine has the resources, or the plugin is closed: this process, which has no limits
-// of its own, never compiles instead.
+// compileInChild compiles the module in a child process, and loads its code. It retries until the
+// machine has the resources or the plugin is closed. This process never compiles instead, because
+// the compiler would have no limits here.
 func (p *loaded) compileInChild(m *module.Rewritten, code *codecache.Entry) error {
 	began, shortest := time.Now(), minRetryPause
 	for tries := 1; ; tries++ {
@@ -261,7 +261,7 @@ func (p *loaded) compileInChild(m *module.Rewritten, code *codecache.Entry) erro
 	}
 }
 
-// pause returns after a time, or when the plugin is closed.
+// pause waits for d, or until the plugin is closed.
 func (p *loaded) pause(d time.Duration) {
 	select {
 	case <-p.closing.Done():
@@ -269,14 +269,14 @@ func (p *loaded) pause(d time.Duration) {
 	}
 }
 
-// tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
+// tryChild compiles the module in a child process, loads the code, and stores it in the cache.
 func (p *loaded) tryChild(m *module.Rewritten, code *codecache.Entry) error {
 	compiled, err := compiler.Compile(p.closing, m.Wasm, compiler.Limits{Memory: p.compileConfig.Memory, CPU: p.compileConfig.Time})
 	if err != nil {
 		return err
 	}
 	defer compiled.Close()
-	if err := p.sandbox.Load(m, compiled); err != nil { // the compiler has accepted the module
+	if err := p.sandbox.Load(m, compiled); err != nil { // the compiler accepted the module, so the module is not at fault
 		return fmt.Errorf("%w: %w", compiler.ErrUnavailable, err)
 	}
 	if _, err := compiled.Seek(0, io.SeekStart); err == nil {
@@ -288,12 +288,13 @@ func (p *loaded) tryChild(m *module.Rewritten, code *codecache.Entry) error {
 // Manifest returns the module's manifest. It must not be changed.
 func (p *Plugin) Manifest() abi.Manifest { return p.manifest }
 
-// Ready is closed when the module is compiled, or cannot be.
+// Ready returns a channel that is closed when compilation has succeeded or failed.
 func (p *Plugin) Ready() <-chan struct{} { return p.compiled.ended }
 
-// Wait returns when the module is compiled, with an error if it cannot be, or when
-// ctx is done. If this machine lacks the resources three times, Wait returns that error, while the
-// plugin goes on trying: Ready tells when it has succeeded.
+// Wait waits until the module is compiled or ctx is done. It returns an error if the module cannot
+// be compiled. If this machine lacks the resources in three tries, or in a try that fails after
+// more than a minute, Wait returns that error while the plugin continues to retry: the channel from
+// Ready is closed when a retry succeeds.
 func (p *Plugin) Wait(ctx context.Context) error {
 	if err := p.compiled.wait(ctx); err != nil {
 		return err
@@ -301,7 +302,7 @@ func (p *Plugin) Wait(ctx context.Context) error {
 	return p.state()
 }
 
-// state returns nil when attempts can be made, and the reason why not otherwise.
+// state returns nil if attempts can be made, or else an error with the cause.
 func (p *Plugin) state() error {
 	err := p.compiled.state()
 	if p.closed.Load() && !errors.Is(err, errCompiling) {
@@ -310,10 +311,10 @@ func (p *Plugin) state() error {
 	return err
 }
 
-// Close cancels the compiler, the starts of instances and the checks of settings, and frees what the
-// plugin uses after these and its attempts have ended. If others share the module, the last Close
-// does that. Later attempts are Unknown. When ctx is done,
-// Close returns early and the rest is freed in the background. Handlers must be closed separately.
+// Close cancels the compiler, the starts of instances and the checks of settings. After these and
+// the running attempts have finished, it frees the plugin's resources. If several plugins share the
+// module, the last Close does all this. Later attempts are Unknown. When ctx is done, Close returns
+// early and the rest is freed in the background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) || p.users.Add(-1) > 0 {
 		return nil

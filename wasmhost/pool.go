@@ -10,23 +10,23 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// pool hands out a bounded number of instances, with a reserve for callers that will give theirs
-// back soon. It lends the most recently used instance first, so that the others become idle and
-// can be closed. It is safe for concurrent use by multiple goroutines.
+// pool lends a bounded number of instances, with a reserve for callers that are expected to return
+// them soon. It lends the most recently used instance first, so that the others expire and can be
+// closed. It is safe for concurrent use by multiple goroutines.
 type pool struct {
 	limit   int
-	room    func() int // how many more instances there is memory for
-	reclaim func()     // asks other pools for memory
+	room    func() int // returns how many more instances fit into memory
+	reclaim func()     // makes other pools release memory
 	close   func(*sandbox.Instance)
 
 	mu       sync.Mutex // guards all below
-	allowed  int        // instances for now, at most limit
+	allowed  int        // current maximum of instances, at most limit
 	resized  time.Time  // when allowed was changed
 	idle     []idleInstance
 	live     int                  // instances that are idle, lent or being started
-	starting int                  // of them, being started
-	waiting  [lanes]list.List     // of chan *sandbox.Instance
-	average  [lanes]time.Duration // moving average of how long an instance is lent
+	starting int                  // the part of live that is being started
+	waiting  [lanes]list.List     // elements are chan *sandbox.Instance
+	average  [lanes]time.Duration // moving average of the time for which an instance is lent
 }
 
 type idleInstance struct {
@@ -34,45 +34,45 @@ type idleInstance struct {
 	since    time.Time
 }
 
-// lane is for how long a caller will probably keep an instance.
+// lane classifies callers by the time for which they will probably keep an instance.
 type lane uint8
 
-// The lanes, in the order in which their callers get instances.
+// The lanes, in order of priority.
 const (
 	laneFast  lane = iota // a short time
-	laneFirst             // a time that is not known
+	laneFirst             // an unknown time: the first attempt
 	laneSlow              // until its deadline
 	lanes
 )
 
 const (
-	// slowShare is the part of the instances, one in so many, that slow callers leave to
-	// others: when most targets hang, the others must not wait for them. First callers
+	// slowShare is the divisor of the reserve: slow callers leave one in slowShare instances to
+	// others, so that the other targets need not wait when most targets hang. Callers of laneFirst
 	// leave half of that to fast ones, since they may hang.
 	slowShare = 4
 
-	// maxStarting is how many instances may be started at the same time. Starts need
-	// processors, and those that share them with many others are late.
+	// maxStarting is the maximum number of concurrent starts. Starts need the processors: with many
+	// at a time, each one is slow.
 	maxStarting = 4
 )
 
-// newPool returns a pool of at most limit instances, and at most room() more than there are,
-// which it ends with close. While room is called the pool is locked. Reclaim is called before
-// a caller waits: it makes room if other pools have more than is theirs.
+// newPool returns a pool of at most limit instances, which it closes with close. At any time
+// callers may start at most room() more instances; room is called with the pool locked. reclaim is
+// called before a caller waits: it frees memory if other pools use more than their share.
 func newPool(limit int, room func() int, reclaim func(), close func(*sandbox.Instance)) *pool {
 	return &pool{limit: limit, allowed: limit, room: room, reclaim: reclaim, close: close}
 }
 
-// maxIdle is how long an unused instance is kept.
+// maxIdle is the time for which an unused instance is kept.
 const maxIdle = time.Minute
 
-// errBusy means that no instance will be available in time.
+// errBusy means that no instance became available in time, or that the queue is too long to wait.
 var errBusy = errors.New("all instances were busy for half of the attempt's time")
 
-// get returns an idle instance, or nil when the caller is to start one, which needs a call
-// of started. It waits while there is none for the caller's lane, for half of the time that
-// ctx leaves: the other half is for the target, which would otherwise be blamed for being
-// late. It does not wait when the queue is too long already. Each get without an error
+// get returns an idle instance, or nil if the caller must start one and then call started. If no
+// instance is available in the caller's lane, it waits for at most half of the time until ctx's
+// deadline: the other half is left for the target, which would otherwise be blamed for being late.
+// If the queue is already too long, it returns errBusy at once. Each get that returns no error
 // needs a put.
 func (p *pool) get(ctx context.Context, l lane) (i *sandbox.Instance, waited bool, err error) {
 	if i, ok := p.tryGet(l); ok {
@@ -88,7 +88,7 @@ func (p *pool) get(ctx context.Context, l lane) (i *sandbox.Instance, waited boo
 	}
 	granted := make(chan *sandbox.Instance, 1)
 	e := p.waiting[l].PushBack(granted)
-	p.handOut() // there may be room now
+	p.handOut() // instances may have become available
 	p.mu.Unlock()
 	select {
 	case i := <-granted:
@@ -102,7 +102,8 @@ func (p *pool) get(ctx context.Context, l lane) (i *sandbox.Instance, waited boo
 	return nil, true, errBusy
 }
 
-// tryGet returns an instance, or nil if the caller is to start one; false if it must wait.
+// tryGet returns an instance, or nil if the caller must start one. ok is false if the caller must
+// wait.
 func (p *pool) tryGet(l lane) (i *sandbox.Instance, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +113,7 @@ func (p *pool) tryGet(l lane) (i *sandbox.Instance, ok bool) {
 	return p.lend(l)
 }
 
-// halfOf returns a context that is done when half of the time has passed that ctx left at a time.
+// halfOf returns a context whose deadline is halfway between at and the deadline of ctx.
 func halfOf(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -121,7 +122,7 @@ func halfOf(ctx context.Context, at time.Time) (context.Context, context.CancelF
 	return context.WithDeadline(ctx, at.Add(end.Sub(at)/2))
 }
 
-// queued returns how many callers get an instance before a new one.
+// queued returns the number of waiting callers that precede a new caller in lane l.
 func (p *pool) queued(l lane) (n int) {
 	for earlier := range l + 1 {
 		n += p.waiting[earlier].Len()
@@ -129,11 +130,11 @@ func (p *pool) queued(l lane) (n int) {
 	return n
 }
 
-// capacity returns how many instances there may be now.
+// capacity returns the maximum number of live instances at present.
 func (p *pool) capacity() int { return min(p.allowed, p.live+p.room()) }
 
-// lend returns an instance for a caller, or nil if it is to start one. False means that
-// there is none for its lane.
+// lend returns an instance, or nil if the caller must start one. ok is false if no instance is
+// available to the caller's lane now. The caller holds mu.
 func (p *pool) lend(l lane) (i *sandbox.Instance, ok bool) {
 	n := len(p.idle)
 	lent := p.live - n
@@ -162,7 +163,7 @@ func (p *pool) lend(l lane) (i *sandbox.Instance, ok bool) {
 	return nil, true
 }
 
-// handOut gives instances to callers that wait.
+// handOut lends instances to waiting callers.
 func (p *pool) handOut() {
 	for l := range lanes {
 		for e := p.waiting[l].Front(); e != nil; e = p.waiting[l].Front() {
@@ -175,8 +176,8 @@ func (p *pool) handOut() {
 	}
 }
 
-// started says that a start has ended, and the next one may begin. If it failed, a put of
-// nil follows.
+// started reports that a start has finished, so that the next one may begin. If the start failed,
+// the caller must also put nil.
 func (p *pool) started() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,19 +185,19 @@ func (p *pool) started() {
 	p.handOut()
 }
 
-// maxQueueFactor: a caller is refused at once when its estimated wait exceeds this
-// multiple of the time it has. Above 1, so that calls can get faster meanwhile.
+// maxQueueFactor bounds the queue: a caller is rejected at once if its estimated wait exceeds this
+// multiple of the time until its deadline. It is above 1 because calls may become faster meanwhile.
 const maxQueueFactor = 2
 
-// queueTooLong reports whether a new caller would get an instance only long after its
-// deadline. Callers that wait hold goroutines that other probes need.
+// queueTooLong reports whether a new caller would get an instance only long after its deadline.
+// Waiting callers occupy goroutines that other probes need.
 func (p *pool) queueTooLong(ctx context.Context, l lane) bool {
 	deadline, ok := ctx.Deadline()
 	rounds := time.Duration(p.queued(l) / max(p.capacity(), 1))
 	return ok && rounds*p.average[l] > maxQueueFactor*time.Until(deadline)
 }
 
-// observe records how long an instance was lent to a caller of a lane.
+// observe records the time for which an instance was lent to a caller of a lane.
 func (p *pool) observe(l lane, took time.Duration) {
 	const weight = 8 // of the earlier observations
 	p.mu.Lock()
@@ -204,8 +205,8 @@ func (p *pool) observe(l lane, took time.Duration) {
 	p.average[l] += (took - p.average[l]) / weight
 }
 
-// cancelWait removes a caller from the queue, and passes on what it was granted in the
-// meantime.
+// cancelWait removes a caller from the queue, and returns any instance or start that it was granted
+// in the meantime.
 func (p *pool) cancelWait(e *list.Element, l lane, granted chan *sandbox.Instance) {
 	p.mu.Lock()
 	p.waiting[l].Remove(e)
@@ -220,14 +221,15 @@ func (p *pool) cancelWait(e *list.Element, l lane, granted chan *sandbox.Instanc
 	}
 }
 
-// put returns an instance; nil means that it was closed, or not started.
+// put returns an instance to the pool; nil means that the instance was closed or could not be
+// started.
 func (p *pool) put(i *sandbox.Instance) {
 	if old := p.keep(i); old != nil {
 		p.close(old)
 	}
 }
 
-// keep is put, except that it returns the instance to close, or nil.
+// keep does the work of put, but returns the instance that must be closed, or nil.
 func (p *pool) keep(i *sandbox.Instance) (old *sandbox.Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,8 +243,8 @@ func (p *pool) keep(i *sandbox.Instance) (old *sandbox.Instance) {
 	return p.popExpired(now)
 }
 
-// popExpired removes and returns the instance that was unused for longest, if that is
-// longer than maxIdle.
+// popExpired removes and returns the instance that has been idle for longest, or returns nil if
+// that is less than maxIdle.
 func (p *pool) popExpired(now time.Time) *sandbox.Instance {
 	if now.Sub(p.idle[0].since) < maxIdle {
 		return nil
@@ -250,7 +252,7 @@ func (p *pool) popExpired(now time.Time) *sandbox.Instance {
 	return p.popOldest()
 }
 
-// popOldest removes and returns the instance that was unused for longest.
+// popOldest removes and returns the instance that has been idle for longest.
 func (p *pool) popOldest() *sandbox.Instance {
 	oldest := p.idle[0].instance
 	p.idle[0], p.idle = idleInstance{}, p.idle[1:]
@@ -258,7 +260,8 @@ func (p *pool) popOldest() *sandbox.Instance {
 	return oldest
 }
 
-// closeOldest closes the instance that was unused for longest. It returns false if none is idle.
+// closeOldest closes the instance that has been idle for longest. It returns false if no instance
+// is idle.
 func (p *pool) closeOldest() bool {
 	p.mu.Lock()
 	if len(p.idle) == 0 {
@@ -271,12 +274,12 @@ func (p *pool) closeOldest() bool {
 	return true
 }
 
-// growPause is how long after shrink, and after itself, grow does nothing. Otherwise callers that
-// give instances back at once would undo what those show that take the processors.
+// growPause is the time after a shrink or a grow for which grow does nothing. Otherwise callers
+// that return instances quickly would undo a shrink that was caused by callers that compete for the
+// processors.
 const growPause = time.Second
 
-// grow doubles the number of instances that are allowed, up to the limit, if shrink has
-// lowered it.
+// grow doubles the number of allowed instances, up to the limit, if shrink has lowered it.
 func (p *pool) grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,8 +292,8 @@ func (p *pool) grow() {
 	}
 }
 
-// shrink allows half as many instances as are lent now: they take the processors from each
-// other.
+// shrink limits the pool to half as many instances as are lent now, because these compete for the
+// processors.
 func (p *pool) shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -309,7 +312,7 @@ func (p *pool) closeIdle() {
 	}
 }
 
-// counts returns the number of idle instances, of all instances, and of waiting callers.
+// counts returns the numbers of idle instances, live instances and waiting callers.
 func (p *pool) counts() (idle, live, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -80,7 +80,7 @@ func TestACallerIsRefusedWhenTheQueueIsTooLong(t *testing.T) {
 		for range 2 {
 			p.get(t.Context(), laneFirst)
 		}
-		for range 100 { // each is lent for as long as a probe may take
+		for range 100 { // each is lent for the whole timeout of a probe
 			p.observe(laneFirst, time.Second)
 		}
 		for range 6 { // three rounds of two instances
@@ -150,7 +150,7 @@ func TestFewInstancesAreStartedAtTheSameTime(t *testing.T) {
 	})
 }
 
-// tryGet gets an instance for a caller that does not wait.
+// tryGet reports whether a caller gets an instance without waiting.
 func tryGet(p *pool, l lane) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
@@ -243,7 +243,8 @@ func TestAPoolShrinksAndGrows(t *testing.T) {
 	})
 }
 
-// A caller that stops waiting when it was to start an instance lets others start theirs.
+// If a caller stops waiting just when it is granted a start, other callers can still start
+// instances.
 func TestACallerThatGivesUpDoesNotCountAsStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(1, new(int))

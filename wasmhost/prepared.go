@@ -10,11 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// prepared is what the module's check of settings has prepared for attempts. Checks with the same
-// text share it: it may depend on a few of the settings only.
+// prepared is the data that the module's check of settings prepared for attempts. Checks with equal
+// data share it, because it may depend on only a few of the settings.
 type prepared struct{ text string }
 
-// keepPrepared returns what the module has prepared, and logs if it cannot be kept.
+// keepPrepared stores the data that the module prepared. It returns nil if there is none, or logs a
+// warning and returns nil if the data cannot be kept.
 func (p *Plugin) keepPrepared(r sandbox.Report) *prepared {
 	const lost = "what the plugin has prepared for its settings is not kept, each attempt prepares it again"
 	switch {
@@ -31,9 +32,9 @@ func (p *Plugin) keepPrepared(r sandbox.Report) *prepared {
 	return kept
 }
 
-// preparedTexts are the texts that checks use, and the memory that is counted for them.
+// preparedTexts holds the prepared data of all checks, and accounts for its memory.
 type preparedTexts struct {
-	memory *sandbox.Sandbox // that counts it
+	memory *sandbox.Sandbox // accounts for the memory
 
 	mu   sync.Mutex                                   // guards kept
 	kept map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
@@ -43,8 +44,8 @@ func newPreparedTexts(memory *sandbox.Sandbox) *preparedTexts {
 	return &preparedTexts{memory: memory, kept: make(map[[sha256.Size]byte]weak.Pointer[prepared])}
 }
 
-// share returns what has a text, if there is memory for it. It is counted as long as a check uses
-// it.
+// share returns the prepared data with a text, or nil if there is no memory for it. Its memory is
+// accounted for as long as a check refers to it.
 func (t *preparedTexts) share(text string) *prepared {
 	hash := sha256.Sum256([]byte(text))
 	t.mu.Lock()
@@ -62,17 +63,17 @@ func (t *preparedTexts) share(text string) *prepared {
 	return k
 }
 
-// forget frees what no check uses any more.
+// forget releases the memory of data that no check refers to any more.
 func (t *preparedTexts) forget(hash [sha256.Size]byte, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept[hash].Value() == nil { // it was not prepared again since
+	if t.kept[hash].Value() == nil { // it has not been prepared again since
 		delete(t.kept, hash)
 	}
 	t.memory.Unreserve(size)
 }
 
-// preparedText returns what the module has prepared, or "".
+// preparedText returns the data that the module prepared, or "".
 func (c *settingsCheck) preparedText() string {
 	if r := c.result.Load(); r != nil && r.prepared != nil {
 		return r.prepared.text

@@ -14,8 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// preparing is a module whose check of settings prepares as many bytes of them as the format
-// says, and whose attempts report what was prepared. An attempt cannot prepare anything.
+// preparing is a module whose check of settings prepares their first bytes, as many as the argument
+// of the format, and whose attempts report the prepared data. An attempt cannot prepare data.
 const preparing = importInput + importOutput + `(memory 8)
 	(func $configure (result i32)
 		i32.const 1 i32.const 1000 i32.const 1000 call $input drop
@@ -26,8 +26,8 @@ const preparing = importInput + importOutput + `(memory 8)
 		i32.const 1 i32.const 1000 local.get $n call $output drop i32.const 1)
 	(export "sonde_configure" (func $configure))`
 
-// What the check of one handler's settings has prepared is in the attempts of this handler,
-// and of those that share its settings, and in no other one's.
+// Data prepared by a handler's check of settings is passed to the attempts of this handler and of
+// handlers that share its settings, and to no others.
 func TestAttemptsGetWhatWasPreparedForTheirSettings(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat(preparing, 15), Limits: wasmhost.Limits{Instances: 1}})
 	first, second := handler(t, p, map[string]any{"text": "first"}), handler(t, p, map[string]any{"text": "other"})
@@ -40,8 +40,8 @@ func TestAttemptsGetWhatWasPreparedForTheirSettings(t *testing.T) {
 	}
 }
 
-// What a plugin prepares is limited, counted as its memory while a handler uses it, and left
-// out when there is no memory.
+// Prepared data is limited in size, counts as the plugin's memory while a handler uses it, and is
+// discarded if there is no memory.
 func TestWhatIsPreparedIsBounded(t *testing.T) {
 	wantPrepared := func(h probe.Handler, want bool) {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestWhatIsPreparedIsBounded(t *testing.T) {
 	})
 
 	var handlers []probe.Handler
-	for n := range 3 { // the settings, which are too long for the module, are not in what it prepares
+	for n := range 3 { // the prepared data contains only a part of these long settings
 		handlers = append(handlers, handler(t, p, map[string]any{"text": strings.Repeat(strconv.Itoa(n), 2000)}))
 		if got := p.Stats().Memory; got != with {
 			t.Errorf("%d checks that prepare the same: %d bytes are counted, %d without the checks", n+1, got, with-size)

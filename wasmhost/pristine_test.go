@@ -26,10 +26,10 @@ const (
 	secret = "password-of-the-first-target"
 )
 
-// sender sends all of its memory and a global to its target before it receives anything.
-// Then it reads what the target sends, and the settings, to several places of the memory
-// and to the global, spreads them, and ends. The arguments of the format are the pages of
-// its memory, how it spreads them, and how it ends.
+// sender is a module that sends all of its memory and a global to its target before it receives
+// anything. It then reads data from the target, and the settings, into several places of the memory
+// and into the global, spreads the data further, and ends. The arguments of the format are the
+// number of memory pages, the code that spreads the data, and the code that ends the attempt.
 const sender = importNet + importInput + importExit + `(memory %d) (global $g (mut i32) 0)
 	(func $run (result i32) (local $fd i32) (local $at i32)
 		` + dial + ` local.set $fd
@@ -43,8 +43,8 @@ const sender = importNet + importInput + importExit + `(memory %d) (global $g (m
 		%s
 		%s)`
 
-// spreads are ways of sender to spread what it has read, and whether its instance can be
-// reset afterwards.
+// spreads lists ways in which sender spreads data, and whether its instance can be reset
+// afterwards.
 var spreads = map[string]struct {
 	pages int
 	code  string
@@ -57,8 +57,8 @@ var spreads = map[string]struct {
 			local.get $at i32.const 4096 i32.add local.tee $at i32.const 3145728 i32.lt_s br_if 0 end`, true},
 }
 
-// exchange is what a server receives from sender: all of its memory of a number of bytes. It
-// answers with the secret.
+// exchange returns a server that receives the memory of sender, of size bytes, and responds with
+// the secret.
 func exchange(size int, received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
 	return func(conn net.Conn) {
 		all := make([]byte, size)
@@ -71,8 +71,8 @@ func exchange(size int, received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
 	}
 }
 
-// A module that sends its buffer before it fills it must not send one target's password to
-// another. However an attempt ends, nothing of it is in the memory of a later one.
+// A module that sends its buffer before filling it must not send one target's password to another.
+// However an attempt ends, none of its data remains in the memory of a later attempt.
 func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
 	tier.CI(t)
 	endings := map[string]string{
@@ -122,7 +122,8 @@ func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
 	}
 }
 
-// wantNoSecret checks what a target has received of sender's memory.
+// wantNoSecret checks that the memory and the global of sender, as received by a target, contain no
+// data of earlier attempts.
 func wantNoSecret(t *testing.T, target string, received []byte) {
 	t.Helper()
 	for _, part := range []string{secret, "password", "target......"} {
@@ -138,11 +139,11 @@ func wantNoSecret(t *testing.T, target string, received []byte) {
 	}
 }
 
-// A module that was killed in the middle of a call is as good as new in the next attempt,
-// and the same instance makes it.
+// After a call was killed midway, the next attempt works normally, in the same instance.
 func TestAnInstanceIsGoodAfterItWasKilled(t *testing.T) {
 	tier.Slow(t)
-	// Busy stays set when an attempt ends in the middle. The first letter of the text says how.
+	// busy remains set when an attempt ends midway. The first letter of the text selects how it
+	// ends.
 	module := wat("%s", importNet+importInput+importExit+`(memory 2) (global $busy (mut i32) 0)
 		(func $run (result i32)
 			global.get $busy if unreachable end
@@ -188,8 +189,8 @@ func TestGrownMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// counting counts its attempts in the memory, in a global, and in the probe's state. It
-// fails unless the first two are as at the start, and reports the third as its detail.
+// counting counts its attempts in memory, in a global and in the probe's state. It fails unless
+// memory and global have their initial values, and reports the state as its detail.
 const counting = importInput + importOutput + `(memory 1) (data 16 "\x05") (global $n (mut i32) 0)
 	(func $run (result i32) (local $before i32)
 		i32.const 16 i32.load8_u i32.const 5 i32.ne if i32.const 3 return end
@@ -210,8 +211,8 @@ func TestStateIsTheOnlyMemoryBetweenAttempts(t *testing.T) {
 	}
 }
 
-// What a module computes when it starts is there in each attempt, and computed once, also if
-// the first attempts are made at the same time.
+// The results of a module's initialisation are available in each attempt. They are computed once,
+// even if the first attempts run concurrently.
 func TestAModuleIsInitialisedOnce(t *testing.T) {
 	module := wat(`(import "sonde_v1" "metric" (func $metric (param i32 i32 i32 f64) (result i32)))
 		(memory 1) (data 0 "starts") (func $start i32.const 2 i32.const 0 i32.const 6 f64.const 1 call $metric drop
@@ -235,7 +236,7 @@ func TestAModuleIsInitialisedOnce(t *testing.T) {
 }
 
 func TestConcurrentInstancesShareNothing(t *testing.T) {
-	// It sends what the target has sent it, after it has waited for another message.
+	// The module sends back the data from its target, after waiting for another message.
 	module := wat("%s", importNet+`(memory 2) (func $run (result i32) (local $fd i32)
 		`+dial+` local.set $fd
 		local.get $fd i32.const 100000 i32.const 4 call $read drop
@@ -243,7 +244,7 @@ func TestConcurrentInstancesShareNothing(t *testing.T) {
 		local.get $fd i32.const 100000 i32.const 4 call $write drop
 		local.get $fd i32.const 8 i32.const 1 call $read drop i32.const 1)`)
 	h := handler(t, load(t, wasmhost.Config{Module: module}), nil)
-	const many = 4 // instances that a plugin may have at first
+	const many = 4 // initial maximum of instances
 	var next atomic.Uint32
 	var arrived, all sync.WaitGroup
 	arrived.Add(many)
@@ -264,7 +265,7 @@ func TestConcurrentInstancesShareNothing(t *testing.T) {
 	all.Wait()
 }
 
-// An image has nothing of a target or of settings.
+// An image contains no data of a target or of settings.
 func TestAnInitialisationSeesNoTarget(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat("%s", importNet+importInput+`(memory 1) (func $initialize
 			i32.const 100 i32.const 1 i32.const 200 i32.const 64 call $input i32.store
@@ -302,8 +303,8 @@ func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
 	}
 }
 
-// Variables, goroutines, timers and connections of an attempt in Go end with it, although
-// the attempt leaves them all behind.
+// Variables, goroutines, timers and connections that an attempt in Go leaves behind are gone in the
+// next attempt.
 func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
 	tier.Slow(t)
 	tier.NoRace(t)
@@ -320,7 +321,7 @@ func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
 	}
 }
 
-// A call that was stopped leaves the runtime of Go in the middle of something.
+// A call that was stopped leaves the Go runtime in an inconsistent state.
 func TestAGoGuestIsGoodAfterItWasKilled(t *testing.T) {
 	tier.Slow(t)
 	tier.NoRace(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Each promise of the package's documentation, which is an item of a list, names the tests
-// that hold it.
+// Each promise in the package documentation, which is a list item, names the tests that verify it.
 func TestPromisesNameTheirTests(t *testing.T) {
 	var tests strings.Builder
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
@@ -63,7 +62,7 @@ func TestAPluginSeesGrantedVariablesOnly(t *testing.T) {
 	wantResult(t, attempt(t, handler(t, p, nil), probe.Target{Name: "web"}, plenty), probe.Success, "")
 }
 
-// No descriptor of a plugin is a directory, and none can be opened.
+// No descriptor of a plugin is a directory, and no file can be opened.
 func TestAPluginSeesNoFiles(t *testing.T) {
 	got := try(t, wat(`(import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
 		(import "wasi_snapshot_preview1" "path_open" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))

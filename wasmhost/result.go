@@ -14,9 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// resultOf returns what a call of sonde_run means for the probe: the table in the package's documentation, from
-// its first row that applies. PluginFault reports that
-// the call did not return and the plugin is to blame.
+// resultOf returns the probe's result for a call of sonde_run, by the first applicable row of the table in the
+// package documentation. pluginFault is true if the call did not return and the plugin is to blame.
 func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.Result, pluginFault bool) {
 	cancelled := errors.Is(ctx.Err(), context.Canceled)
 	switch {
@@ -43,7 +42,7 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	return result, pluginFault
 }
 
-// returnedResult is the result of a call that returned.
+// returnedResult returns the result of a call that returned.
 func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 	if r.Value < int32(probe.Unknown) || r.Value > int32(probe.Failure) {
 		return probe.Broken(reasonOutcome, "plugin returned %d, which is not an outcome", r.Value)
@@ -77,7 +76,7 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		result.Outcome = probe.Unknown
 	}
 	switch {
-	case result.Outcome == probe.Unknown && result.Reason == "" && strings.Contains(result.Detail, byItself): // says the SDK, which has the error
+	case result.Outcome == probe.Unknown && result.Reason == "" && strings.Contains(result.Detail, byItself): // a text of the SDK
 		result.Reason = reasonNetwork
 	case result.Outcome == probe.Failure && r.Apart && isOfNetwork(result):
 		return probe.Broken(reasonNetwork, "plugin %s, in a network inside the module that reaches nothing: "+
@@ -88,22 +87,23 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 	return result
 }
 
-// byItself is in the details of attempts in which a library has connected without the host.
+// byItself is part of the detail of an attempt in which a library tried to connect without the
+// host.
 const byItself = "connected by itself"
 
-// networkErrors are in the errors of networks that languages have inside a module: of package net in Go, and of
-// std::net in Rust.
+// networkErrors are substrings of the errors of network stacks inside a module: package net in Go, and std::net
+// in Rust.
 var networkErrors = []string{"dial tcp", "dial udp", "dial unix", "lookup ", "operation not supported on this platform"}
 
-// isOfNetwork reports whether a result is about a connection, or a lookup.
+// isOfNetwork reports whether a result is about a connection or a lookup.
 func isOfNetwork(r probe.Result) bool {
 	layer, _, _ := strings.Cut(string(r.Reason), ".")
 	return slices.Contains([]string{"tcp", "udp", "unix", "tls"}, layer) ||
 		slices.ContainsFunc(networkErrors, func(text string) bool { return strings.Contains(r.Detail, text) })
 }
 
-// defaultReason is the reason of a result without one from the plugin: that of the host
-// call that failed last.
+// defaultReason returns the reason of a result for which the plugin reported none: preferably that
+// of the last failed host call.
 func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
 	switch {
 	case r.Last.Reason != "":
@@ -116,18 +116,19 @@ func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
 	return ReasonFailure
 }
 
-// trapResult is the result of a call that ended without returning.
+// trapResult returns the result of a call that did not return.
 func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 	reason, detail := endingOf(r)
 	return p.faultResult(reason, detail+afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
 }
 
-// computedText says that a call computed until its deadline.
+// computedText describes a call that computed until its deadline.
 func computedText(r sandbox.Report) string {
 	return fmt.Sprintf("plugin computed for most of the time until the deadline, %v, instead of waiting for the target", r.Computed.Round(time.Millisecond))
 }
 
-// faultResult is the result of a call whose end is the plugin's fault.
+// faultResult returns the result of a call that failed through the plugin's fault; Config.OnTrap
+// selects the outcome.
 func (p *Plugin) faultResult(reason probe.Reason, detail string) probe.Result {
 	if p.onTrap == probe.Failure {
 		return probe.Fail(reason, "%s", detail)
@@ -135,7 +136,7 @@ func (p *Plugin) faultResult(reason probe.Reason, detail string) probe.Result {
 	return probe.Broken(reason, "%s", detail)
 }
 
-// endingOf describes how a call ended that did not return.
+// endingOf returns the reason and a description for a call that did not return.
 func endingOf(r sandbox.Report) (probe.Reason, string) {
 	text := firstLine(r.Err)
 	switch r.Ending {

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// endings has a report for each row of the table in the package's documentation, and what follows from it.
+// endings has a report and the expected result for each row of the table in the package documentation.
 var endings = map[string]struct {
 	report  sandbox.Report
 	outcome probe.Outcome
@@ -92,7 +92,7 @@ func TestTheEndOfACallSaysWhoIsToBlame(t *testing.T) {
 	}
 }
 
-// A call that was stopped shows whether calls take the processors from each other, and whether it is to blame all the same.
+// A stopped call can be starved, because calls compete for the processors, and nevertheless be to blame.
 func TestACallThatRunsAwayIsBlamedAlsoWhenStarved(t *testing.T) {
 	for name, test := range map[string]struct {
 		report       sandbox.Report
@@ -110,9 +110,9 @@ func TestACallThatRunsAwayIsBlamedAlsoWhenStarved(t *testing.T) {
 	}
 }
 
-// Calls that run away together take the processors from each other, and other calls of the plugin
-// return meanwhile. Fewer and fewer are made at once, until they compute for long enough to be
-// blamed, and suspended.
+// Several runaway calls compete for the processors, while other calls of the plugin return. Fewer
+// and fewer run at the same time, until each computes for long enough to be blamed, and their
+// probes are suspended.
 func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 	for _, healthy := range []int{0, 1, 100} {
 		for _, bad := range []int{4, 64, 1000} {
@@ -123,8 +123,8 @@ func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 	}
 }
 
-// runAway makes attempts that do not end, in rounds of a second, until one of their probes, or the
-// plugin, is suspended.
+// runAway makes attempts that never return, in rounds of a second, until one of their probes or the
+// plugin is suspended.
 func runAway(t *testing.T, bad, healthy int) {
 	const slots, much = 1, 10 * time.Millisecond
 	p := &Plugin{loaded: new(loaded), logger: slog.New(slog.DiscardHandler)}
@@ -135,7 +135,7 @@ func runAway(t *testing.T, bad, healthy int) {
 	}
 	next := 0
 	for range 1000 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // nobody waits
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // so that nothing waits
 		together := 0
 		for ; together < bad; together++ {
 			i, _, err := p.pool.get(ctx, laneFast)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// declaring returns a module with a schema that returns its settings as the detail.
+// declaring returns a module that has a schema and returns its settings as the detail.
 func declaring(schema ...abi.Setting) []byte {
 	module, err := abi.WriteManifest(wat(importIO+echo, abi.InputSettings), abi.Manifest{Name: "test", ABI: 1, Settings: schema})
 	if err != nil {
@@ -66,12 +66,12 @@ func TestSettingsOfOtherTypesAreRejected(t *testing.T) {
 	}
 }
 
-// configuring is a module that checks settings by code that returns a number.
+// configuring returns a module whose check of settings returns the number that code pushes.
 func configuring(code string) []byte {
 	return wat("%s", meeting+` (func $configure (result i32) `+code+`) (export "sonde_configure" (func $configure))`)
 }
 
-// A check that could not be made says nothing about the settings.
+// If a check could not be made, the settings may be valid.
 func TestSettingsThatCannotBeCheckedNowAreCheckedAgain(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: configuring("i32.const 0"), Limits: wasmhost.Limits{Instances: 1, Start: 200 * time.Millisecond}})
 	arrived, release := make(chan struct{}, 9), make(chan struct{})
@@ -100,7 +100,7 @@ func TestSettingsThatCannotBeCheckedNowAreCheckedAgain(t *testing.T) {
 	}
 }
 
-// While a module is being compiled, its settings are not checked.
+// While a module is being compiled, New does not check settings.
 func TestTheFirstAttemptChecksTheSettings(t *testing.T) {
 	for code, want := range map[string]probe.Reason{"i32.const 0": "", "i32.const 1": "plugin.settings"} {
 		p, err := wasmhost.Load(wasmhost.Config{Module: configuring(code)})
@@ -108,7 +108,7 @@ func TestTheFirstAttemptChecksTheSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close(t.Context())
-		h, err := p.New(nil) // hardly ever is the module compiled now
+		h, err := p.New(nil) // the module is hardly ever compiled by now
 		if err != nil {
 			continue
 		}
@@ -120,11 +120,11 @@ func TestTheFirstAttemptChecksTheSettings(t *testing.T) {
 	}
 }
 
-// Many blocks of a plugin that hangs do not take its time each.
+// With a hanging plugin, many blocks do not each wait for a check to time out.
 func TestACheckThatHangsIsMadeOnce(t *testing.T) {
 	tier.Slow(t)
 	p := load(t, wasmhost.Config{Module: configuring(spin + " i32.const 0"), Limits: wasmhost.Limits{Start: 2 * time.Second}})
-	testsync.Until(t, "a check that hangs", func() bool { // one that is starved says nothing, and is made again
+	testsync.Until(t, "a check that hangs", func() bool { // a starved check does not count, and is repeated
 		h, err := p.New(nil)
 		if err == nil && h.Unchecked() == nil {
 			t.Fatal("the settings are accepted")
@@ -136,7 +136,7 @@ func TestACheckThatHangsIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A script may take all memory before its attempts begin.
+// A script may use up all memory before its first attempt.
 func TestTheEndOfACheckIsDescribed(t *testing.T) {
 	for code, want := range map[string]string{
 		`i32.const 100 memory.grow drop unreachable`: "sonde_configure: plugin trapped at its memory limit: ",
@@ -167,7 +167,7 @@ func TestTheRevisionIdentifiesSettings(t *testing.T) {
 	}
 }
 
-// A grant of the target includes its ports, and a port that the configuration has written.
+// The grant "target" includes the target's ports, and a port that the configuration sets.
 func TestThePortOfTheManifestHasToBeGranted(t *testing.T) {
 	module, err := abi.WriteManifest(wat(idle), abi.Manifest{Name: "db", ABI: 1, Settings: []abi.Setting{
 		{Name: "port", Type: abi.TypeString, Default: []byte(`"6379"`)},

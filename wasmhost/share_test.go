@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// trapAtB traps at the answer "B", and succeeds at another one.
+// trapAtB returns a module that traps on the response "B", and succeeds on any other.
 func trapAtB() []byte {
 	return wat(`%s (func $run (result i32) (local $fd i32) %s local.tee $fd i32.const 0 i32.lt_s if i32.const 3 return end
 		local.get $fd i32.const 64 i32.const 1 call $read i32.const 1 i32.ne if i32.const 3 return end
@@ -19,8 +19,9 @@ func trapAtB() []byte {
 		local.get $fd call $close drop i32.const 1)`, importNet, dial)
 }
 
-// TestAPluginIsSuspendedWithoutOthersOfItsModule traps at the targets of one plugin, until it is suspended. Another
-// one of the same module must go on: of the same instances, or, as two plugin blocks of one file are, apart.
+// TestAPluginIsSuspendedWithoutOthersOfItsModule makes one plugin trap at its targets until it is suspended.
+// Another plugin of the same module must continue, whether it shares the instances or is loaded separately, like
+// two plugin blocks of one file.
 func TestAPluginIsSuspendedWithoutOthersOfItsModule(t *testing.T) {
 	bad := serve(t, func(c net.Conn) { c.Write([]byte("B")) })
 	good := serve(t, func(c net.Conn) { c.Write([]byte("G")) })

@@ -20,7 +20,7 @@ import (
 
 const serving = "SONDE_TEST_SERVING"
 
-// TestServingHelper is the process of the servers, which are not to lack anything.
+// TestServingHelper is the process of the servers, which must not run short of resources.
 func TestServingHelper(t *testing.T) {
 	if os.Getenv(serving) == "" {
 		t.Skip("it is a helper of other tests")
@@ -30,12 +30,12 @@ func TestServingHelper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }() // until the end of the process
+	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }() // until the process exits
 	os.Stdout.WriteString("ready")
 	_, _ = io.ReadAll(os.Stdin) // until the test ends
 }
 
-// startServers starts the process of the servers, and ends it with the test.
+// startServers starts the process of the servers, and stops it when the test ends.
 func startServers(t *testing.T) {
 	t.Helper()
 	servers := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServingHelper$")
@@ -60,7 +60,7 @@ func startServers(t *testing.T) {
 	}
 }
 
-// Each attempt is by name. The targets are well all the time.
+// Each attempt looks up a name. All targets are healthy all the time.
 func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
@@ -93,8 +93,8 @@ func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
 	})
 }
 
-// failNone makes attempts by 100 probes of each handler at once. None may fail, and some
-// must have noticed that this machine lacks something. One handler may take all that there is.
+// failNone makes attempts with 100 probes of each handler at once. No attempt may fail, and some
+// must detect that this machine lacks resources. One handler may use up all resources.
 func failNone(t *testing.T, handlers map[string]probe.Handler) {
 	var mu sync.Mutex
 	outcomes := make(map[string]*[4]int)

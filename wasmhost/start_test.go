@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// sleeper is a module whose instances sleep when they start.
+// sleeper returns a module whose instances sleep when they start.
 func sleeper(d time.Duration) []byte {
 	return wat(`(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
 		(func $sleep i32.const 16 i32.const 1 i32.store i32.const 24 i64.const %d i64.store
@@ -23,7 +23,7 @@ func sleeper(d time.Duration) []byte {
 		(start $sleep) (func $run (result i32) i32.const 1)`, d.Nanoseconds())
 }
 
-// short is a timeout of attempts within which no sleeper starts.
+// short is a timeout of attempts that is too short for a sleeper to start.
 const short = 10 * time.Millisecond
 
 func TestAnInstanceIsStartedForTheNextAttempt(t *testing.T) {
@@ -47,14 +47,14 @@ func TestACancelledAttemptDoesNotEndTheStartOfItsInstance(t *testing.T) {
 	testsync.Until(t, "the instance", func() bool { return p.Stats().Idle == 1 })
 }
 
-// A start that has used up limits.start counts as an error of the plugin only if it had
-// processor time: on a slow machine a good plugin would be suspended.
+// A start that exceeds limits.start counts as an error of the plugin only if it had processor time:
+// otherwise a good plugin would be suspended on a slow machine.
 func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
 	tier.Slow(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the processor time of a start is known on Linux only")
 	}
-	// However slow the machine, what comes before the sleep takes a small part of this.
+	// Even on a slow machine, the work before the sleep takes only a small part of this limit.
 	starved := load(t, wasmhost.Config{Module: sleeper(time.Hour), Limits: wasmhost.Limits{Start: 200 * time.Millisecond}})
 	h := handler(t, starved, nil)
 	for range 10 {
@@ -99,11 +99,11 @@ func TestCloseEndsTheStartsOfInstances(t *testing.T) {
 	}
 }
 
-// meeting is a module whose attempts succeed when the server has answered them.
+// meeting is a module whose attempts succeed when the server responds.
 const meeting = importNet + `(func $run (result i32) (local $fd i32) ` + dial + ` local.set $fd
 	local.get $fd i32.const 64 i32.const 1 call $read)`
 
-// meet makes attempts by a plugin whose server answers when all have arrived.
+// meet makes concurrent attempts with a plugin. The server responds when all have connected.
 func meet(t *testing.T, p *wasmhost.Plugin, attempts int) {
 	t.Helper()
 	var arrived, ended sync.WaitGroup
@@ -120,8 +120,8 @@ func meet(t *testing.T, p *wasmhost.Plugin, attempts int) {
 	ended.Wait()
 }
 
-// A plugin that is no longer attempted keeps instances, and others have come meanwhile. They get
-// what they need of their share, and no more.
+// A plugin without attempts keeps idle instances. Plugins that are loaded later can use their
+// share, and no more.
 func TestIdleInstancesMakeRoomForAnotherPlugin(t *testing.T) {
 	const many, large = 24, "(memory 256)" // 16 MiB: far more than the plugins of other tests use
 	before := load(t, wasmhost.Config{Module: wat("%s", large+meeting)})

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// startCounters are the counts of a module until its instances have started.
+// startCounters counts the compilation of a module and the starts of its instances.
 type startCounters struct {
 	compile  atomic.Int64
 	cacheHit atomic.Bool
@@ -18,16 +18,17 @@ type startCounters struct {
 	startNS  atomic.Int64
 }
 
-// counters are the counts of the plugin itself; its tenant, pool and breaker have others.
+// counters has the plugin's own counters; tenant, pool and breaker have further ones.
 type counters struct {
 	attempts atomic.Uint64
 	fuel     atomic.Uint64
 	waits    atomic.Uint64
 
-	faults sync.Map // of *atomic.Uint64, by probe.Reason
+	faults sync.Map // maps probe.Reason to *atomic.Uint64
 }
 
-// fault counts an attempt by its reason, if that reason means a fault of the plugin.
+// fault counts an attempt under its reason, if that is a reason of the plugin other than
+// ReasonFailure.
 func (c *counters) fault(reason probe.Reason) {
 	if reason == ReasonFailure || !strings.HasPrefix(string(reason), "plugin.") {
 		return
@@ -36,7 +37,7 @@ func (c *counters) fault(reason probe.Reason) {
 	n.(*atomic.Uint64).Add(1)
 }
 
-// Stats returns the plugin's numbers.
+// Stats returns the plugin's current metrics.
 func (p *Plugin) Stats() stats.Plugin {
 	c := &p.counters
 	faults := make(map[probe.Reason]uint64)

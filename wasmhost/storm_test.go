@@ -24,8 +24,8 @@ import (
 
 const importWrite = `(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))`
 
-// The runtime puts the name of the module in front of those of all functions when a call traps
-// first, and joins the names of thirty functions at each trap.
+// At the first trap the runtime prefixes the names of all functions with the name of the module; at
+// each trap it joins the names of thirty functions.
 func TestLongNamesTakeNoMemoryWhenACallTraps(t *testing.T) {
 	const long, functions, traps = 1 << 20, 64, 4
 	module := wat(`(func $run (result i32) i32.const 30 call $deep)
@@ -33,7 +33,7 @@ func TestLongNamesTakeNoMemoryWhenACallTraps(t *testing.T) {
 		strings.Repeat("(func) ", functions))
 	name := strings.Repeat("x", long)
 	sized := func(text string) string { return string(abi.AppendUint32(nil, uint32(len(text)))) + text }
-	names := sized("name") + "\x00" + sized(sized(name)) + "\x01" + sized("\x01\x01"+sized(name)) // of one function, the second
+	names := sized("name") + "\x00" + sized(sized(name)) + "\x01" + sized("\x01\x01"+sized(name)) // name of the second function
 	module = append(append(module, abi.SectionCustom), sized(names)...)
 	h := handler(t, load(t, wasmhost.Config{Module: module}), nil)
 	var before, after runtime.MemStats
@@ -72,7 +72,7 @@ func (h recordHandler) Enabled(context.Context, slog.Level) bool      { return t
 func (h recordHandler) Handle(_ context.Context, r slog.Record) error { h.handle(r); return nil }
 func (h recordHandler) WithAttrs([]slog.Attr) slog.Handler            { return h }
 
-// A log has a limited queue: records without a text would push out those of the engine.
+// A log has a limited queue: empty records would displace those of the engine.
 func TestTheRecordsOfALogAreBounded(t *testing.T) {
 	const limit, most = 4 << 10, 4 << 10 / 64 // the default of limits.log
 	for name, call := range map[string]string{
@@ -85,7 +85,7 @@ func TestTheRecordsOfALogAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			texts := logOf(t, wat("%s", importLog+importWrite+`(memory 1) (data 0 "x\n") (data 16 "\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00")
 				(func $run (result i32) (local $n i32) i32.const 64 i32.const 120 i32.const 65000 memory.fill loop `+call+` local.get $n i32.const 1 i32.add local.tee $n i32.const 1000 i32.lt_s br_if 0 end i32.const 1)`))
-			all := utf8.RuneCountInString(strings.Join(texts, "")) // each byte that is no text is replaced by one
+			all := utf8.RuneCountInString(strings.Join(texts, "")) // each invalid byte is replaced by one rune
 			if len(texts) == 0 || len(texts) > most || all+64*len(texts) > limit {
 				t.Errorf("%d records of %d bytes together", len(texts), all)
 			}
@@ -93,7 +93,7 @@ func TestTheRecordsOfALogAreBounded(t *testing.T) {
 	}
 }
 
-// Go's runtime writes each word of a traceback on its own.
+// Go's runtime writes each word of a traceback separately.
 func TestStandardErrorIsLoggedByLines(t *testing.T) {
 	const text = "panic: a b\n\n \ngoroutine 1\nat the end"
 	var writes strings.Builder
@@ -109,7 +109,7 @@ func TestStandardErrorIsLoggedByLines(t *testing.T) {
 	}
 }
 
-// A detail of any length is cut.
+// A detail of any length is truncated.
 func TestALongDetailIsCut(t *testing.T) {
 	for _, length := range []int{abi.MaxDetail, abi.MaxDetail + 1, 2 << 20, -1} {
 		got := try(t, wat(`%s (memory 64) (func $run (result i32)
@@ -121,7 +121,8 @@ func TestALongDetailIsCut(t *testing.T) {
 	}
 }
 
-// everyCall calls host functions one after another, with a connection that the server answers.
+// everyCall is a module that calls host functions one after another, with a connection on which the
+// server responds.
 const everyCall = importNet + importIO + importHold + importLog + `
 	(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))
 	(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
@@ -151,7 +152,8 @@ const everyCall = importNet + importIO + importHold + importLog + `
 		local.get $fd call $close drop
 		i32.const 1)`
 
-// An attempt may be cancelled wherever it is. It leaves nothing, and the next one is as good as new.
+// An attempt can be cancelled during any host call. It leaves no resources behind, and the next
+// attempt works normally.
 func TestAnAttemptIsCancelledAtEachHostCall(t *testing.T) {
 	var mu sync.Mutex
 	var calls []string
@@ -165,7 +167,7 @@ func TestAnAttemptIsCancelledAtEachHostCall(t *testing.T) {
 	}
 	p := load(t, wasmhost.Config{Module: wat("%s", everyCall), Trace: trace})
 	h := handler(t, p, nil)
-	var open atomic.Int32 // connections, as the server knows them
+	var open atomic.Int32 // open connections at the server
 	target := serve(t, func(conn net.Conn) {
 		open.Add(1)
 		defer open.Add(-1)
@@ -201,7 +203,7 @@ func TestAnAttemptIsCancelledAtEachHostCall(t *testing.T) {
 	testsync.Until(t, "the end of all connections", func() bool { return open.Load() == 0 })
 }
 
-// An attempt that waits goes on when its plugin is closed, which ends after it.
+// A waiting attempt continues while its plugin is being closed. Close returns after the attempt.
 func TestClosingAPluginWaitsForItsAttempts(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: wat("%s", meeting)})
 	h := handler(t, p, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// plenty is more time than any operation takes that ends at all.
+// plenty is longer than any operation that finishes at all.
 const plenty = time.Minute
 
 // load loads a module and waits until it is compiled.
@@ -24,8 +24,8 @@ func load(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	return p
 }
 
-// loadLater loads a module that is compiled later. A function that is to be undone after the
-// plugin is closed, such as withoutCompiler, has to be called before.
+// loadLater loads a module without waiting for the compilation. Functions such as withoutCompiler,
+// which must be undone after the plugin is closed, must be called before.
 func loadLater(tb testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	tb.Helper()
 	p, err := wasmhost.Load(c)
@@ -71,8 +71,7 @@ func wantResult(tb testing.TB, got probe.Result, outcome probe.Outcome, reason p
 	}
 }
 
-// serve answers connections until the test ends, and returns a target whose port is
-// called "db".
+// serve serves connections until the test ends, and returns a target whose port is called "db".
 func serve(tb testing.TB, answer func(net.Conn)) probe.Target {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

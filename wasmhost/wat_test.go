@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// wat returns a module that has what each plugin has, beside the given text. Its
-// memory has one page, the text at 0 is free.
+// wat returns a module with the given text and the parts that each plugin needs. Its memory has one
+// page, of which the bytes at 0 are free.
 func wat(format string, a ...any) []byte {
 	head := ""
 	body := fmt.Sprintf(format, a...)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// The values of gRPC's status codes and of grpc.health.v1 that Check uses.
+// The gRPC status codes and the values of grpc.health.v1 that Check uses.
 const (
 	grpcOK       = "0"
 	grpcNotFound = "5"
@@ -18,8 +18,8 @@ const (
 // maxHealthRequest limits a request to Check, in bytes.
 const maxHealthRequest = 1 << 10
 
-// check serves Check of grpc.health.v1 without a library. A request is one message with
-// a header of five bytes, the last four of which are the length.
+// check implements the method Check of grpc.health.v1 without a library. A request is one message
+// with a header of five bytes; the last four bytes are the length.
 func (s *service) check(w http.ResponseWriter, r *http.Request) {
 	request, err := io.ReadAll(io.LimitReader(r.Body, maxHealthRequest))
 	if err != nil || len(request) < 5 {

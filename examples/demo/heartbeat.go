@@ -16,8 +16,8 @@ const (
 	idleTimeout = time.Minute
 )
 
-// listenForHeartbeats serves heartbeats on an address, unless it is empty, until ctx is
-// done or stop is called, which waits for the end.
+// listenForHeartbeats serves heartbeats on an address, unless it is empty, until ctx is done or
+// stop is called. stop waits until all connections are closed.
 func (s *service) listenForHeartbeats(ctx context.Context, address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -32,8 +32,8 @@ func (s *service) listenForHeartbeats(ctx context.Context, address string) (stop
 	return func() { cancel(); serving.Wait() }, nil
 }
 
-// serveHeartbeats answers each line "PING x" with "PONG x", on any number of connections, until
-// ctx is done. While the service hangs it does not answer.
+// serveHeartbeats replies to each line "PING x" with "PONG x", on any number of connections, until
+// ctx is done. While the service hangs it does not reply.
 func (s *service) serveHeartbeats(ctx context.Context, l net.Listener) {
 	var connections sync.WaitGroup
 	defer connections.Wait()

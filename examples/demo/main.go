@@ -1,15 +1,15 @@
-// Command demo is a small web service to probe with Sonde. It starts slowly, and can
-// be made unhealthy until it is restarted.
+// Command demo is a small web service for Sonde to probe. It starts slowly, and can be made
+// unhealthy until it is restarted.
 //
 //	GET  /healthz  200 while it is healthy, 503 once it is broken
 //	GET  /ready    503 until it has started, then 200
 //	POST /break    makes it unhealthy: /healthz is 503
-//	POST /hang     makes it hang: it answers no requests and ignores SIGTERM
+//	POST /hang     makes it hang: it responds to no requests and ignores SIGTERM
 //
-// On the same port it serves Check of grpc.health.v1, over HTTP/2 without TLS. On the
-// address of -heartbeat it answers each line "PING x" with "PONG x".
+// On the same port it serves the method Check of grpc.health.v1, over HTTP/2 without TLS. On the
+// address of -heartbeat it replies to each line "PING x" with "PONG x".
 //
-// The file of -started exists while the service is started.
+// The file of -started exists while the service is up.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// shutdownTimeout limits the time for requests in progress at the end.
+// shutdownTimeout is the time for requests in progress at shutdown.
 const shutdownTimeout = 2 * time.Second
 
 // run serves until ctx is done.

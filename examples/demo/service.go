@@ -32,7 +32,7 @@ func (s *service) routes() http.Handler {
 	})
 }
 
-// start ends the slow start. It writes the file, if one is given.
+// start marks the service as started. It creates file, unless that is empty.
 func (s *service) start(file string) error {
 	s.started.Store(true)
 	if file == "" {
@@ -41,7 +41,7 @@ func (s *service) start(file string) error {
 	return os.WriteFile(file, []byte("started\n"), 0o644)
 }
 
-// set returns a handler that sets a flag, writes a line to the log and answers with text.
+// set returns a handler that sets a flag, logs a line and responds with text.
 func set(flag *atomic.Bool, line, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		flag.Store(true)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// status returns the status of an answer.
+// status returns the status of a response.
 func status(t *testing.T, h http.Handler, method, path string) int {
 	t.Helper()
 	answer := httptest.NewRecorder()

@@ -17,19 +17,20 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probing says when a server is probed: one that hangs is out of rotation after 1.5 seconds.
+// probing is the rule of each server's probe: a hanging server is out of rotation after 1.5
+// seconds.
 var probing = probe.Rule{Period: time.Second, Timeout: 500 * time.Millisecond, FailureThreshold: 1}
 
-// probePort is the port that probes ask: a number, or the name of the server's own.
+// probePort is the port that is probed: a number, or the name of the server's own port.
 var probePort = ownPort
 
-// rotation says who gets requests. If no server is ready, all are used: it is likelier that the
-// probes are wrong.
+// rotation is the rule that selects the servers that receive requests. If no server is ready, all
+// are used, because the probes are more likely to be wrong.
 var rotation = group.Rule{Panic: 0.01}
 
 const (
-	ownPort       = "http"          // of each server
-	maxTries      = 3               // servers that a request is tried at
+	ownPort       = "http"          // name of each server's port
+	maxTries      = 3               // attempts of a request, each at another server
 	dialTimeout   = time.Second     // for a connection to a server
 	answerTimeout = 2 * time.Second // for the head of a response
 )
@@ -37,7 +38,7 @@ const (
 // errNoServer is the error of a request if all servers are draining.
 var errNoServer = errors.New("no server takes requests")
 
-// gateway forwards requests to servers. Its engine and its groups must run.
+// gateway forwards requests to servers. Its engine and its groups must be running.
 type gateway struct {
 	engine    *engine.Engine
 	groups    *group.Groups
@@ -45,7 +46,7 @@ type gateway struct {
 	transport http.RoundTripper
 }
 
-// newGateway returns a gateway to the servers at addresses, which it probes at a path.
+// newGateway returns a gateway to the servers at addresses. It probes them at a path.
 func newGateway(path string, addresses []string, logger *slog.Logger) (*gateway, error) {
 	probes, err := readinessProbes(path, addresses)
 	if err != nil {
@@ -102,13 +103,14 @@ func (g *gateway) handler() http.Handler {
 	}}
 }
 
-// RoundTrip sends a request to a server, and to others while that fails.
+// RoundTrip sends a request to a server. If that fails and the request is repeatable, it tries
+// other servers.
 func (g *gateway) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	err = errNoServer
 	for tried := []string(nil); len(tried) < maxTries; {
 		server, ok := g.servers.Pick(tried...)
 		if !ok {
-			break // the latest failure is the answer
+			break // return the latest failure
 		}
 		if response != nil {
 			response.Body.Close()
@@ -124,7 +126,7 @@ func (g *gateway) RoundTrip(r *http.Request) (response *http.Response, err error
 	return response, err
 }
 
-// directed returns a request to a server. Its Host stays that of the client.
+// directed returns a copy of a request that is addressed to a server. It keeps the client's Host.
 func directed(r *http.Request, server string) *http.Request {
 	to, url := r.WithContext(r.Context()), *r.URL
 	url.Host = server
@@ -132,8 +134,8 @@ func directed(r *http.Request, server string) *http.Request {
 	return to
 }
 
-// isRepeatable reports whether a request can be sent again: it has no body, which would be read
-// by now, and by RFC 9110, section 9.2.2, making it twice is like making it once.
+// isRepeatable reports whether a request can be sent again: it has no body, which would have been
+// consumed, and its method is idempotent (RFC 9110, section 9.2.2).
 func isRepeatable(r *http.Request) bool {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 	return (r.Body == nil || r.Body == http.NoBody) && slices.Contains(methods, r.Method)

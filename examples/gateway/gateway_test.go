@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { gatewaytest.Main(m) }
 
-// scene is a gateway that runs, its servers, and clients that make requests.
+// scene is a running gateway with its servers, and clients that make requests.
 type scene struct {
 	gatewaytest.Edge
 	gateway *gateway
@@ -56,13 +56,13 @@ func start(t *testing.T) *scene {
 	return s
 }
 
-// No client notices that servers are killed, hang or drain.
+// No client is affected when servers are killed, hang or drain.
 func TestNoRequestFails(t *testing.T) {
 	tier.CI(t)
 	start(t).LoseServers()
 }
 
-// All servers are used while none is ready, and a client learns that none can be reached.
+// While no server is ready, all are used. A client gets an error if no server can be reached.
 func TestNoServerIsReady(t *testing.T) {
 	tier.Slow(t)
 	s := start(t)

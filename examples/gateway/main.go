@@ -1,6 +1,6 @@
-// Command gateway is a reverse proxy that embeds Sonde. It probes its servers, sends requests
-// to those that are ready, tells the engine what it sees of them itself, and tries a request
-// that has failed at another server.
+// Command gateway is a reverse proxy that embeds Sonde. It probes its servers and sends requests to
+// those that are ready. It reports the results of requests to the engine, and retries a failed
+// request at another server.
 //
 //	gateway -listen :8080 -path /ready 10.0.0.7:80 10.0.0.8:80 10.0.0.9:80
 package main
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// shutdownTimeout limits the time for requests under way at the end.
+// shutdownTimeout is the time for requests in progress at shutdown.
 const shutdownTimeout = 10 * time.Second
 
 // run probes and serves until ctx is done.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A distribution may have a clang that knows WebAssembly, and no linker of that version.
+// A distribution may have a clang that supports WebAssembly, but no linker of the same version.
 func TestLineCIsBuiltByACompilerThatLinks(t *testing.T) {
 	tools, out := t.TempDir(), t.TempDir()
 	const knowsWasm = `#!/bin/sh
@@ -17,7 +17,8 @@ case "$*" in
 esac
 `
 	const writes = `while [ "$1" != -o ]; do shift; done; echo module >"$2"` + "\n"
-	// Instead of adding the manifest, go copies the module: plugin build DIR --module FROM --output TO.
+	// Instead of adding the manifest, the fake go copies the module: plugin build DIR --module FROM
+	// --output TO.
 	const copies = `while [ "$1" != --module ]; do shift; done; cp "$2" "$4"` + "\n"
 	for name, text := range map[string]string{"clang": knowsWasm + "exit 1\n", "clang-22": knowsWasm + writes, "go": "#!/bin/sh\n" + copies} {
 		if err := os.WriteFile(filepath.Join(tools, name), []byte(text), 0o755); err != nil {

@@ -1,5 +1,5 @@
-// Package wasmprobes tests each plugin's directory as a newcomer uses it: it builds the
-// plugin, and checks its README.md and its config.hcl.
+// Package wasmprobes tests each plugin's directory in the way that a newcomer uses it: it builds
+// the plugin, and checks its README.md and its config.hcl.
 package wasmprobes
 
 import (
@@ -76,8 +76,8 @@ func folders(t *testing.T) []string {
 	return found
 }
 
-// run runs a command that must succeed. An exit code of 77 means that a tool is missing, which
-// .ci/run installs.
+// run runs a command that must succeed. An exit code of 77 means that a tool is missing; .ci/run
+// installs the tools.
 func run(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	text, err := c.CombinedOutput()
@@ -127,7 +127,7 @@ func accepted(t *testing.T, sonde, folder, dir string) {
 	run(t, exec.Command(sonde, "validate", file))
 }
 
-// Declarations that the probe in a README.md needs.
+// Patterns of the declarations that the probe in a README.md needs.
 var (
 	namedPort = regexp.MustCompile(`\bport\s*=\s*"([a-z]+)"`)
 	variable  = regexp.MustCompile(`\bvar\.([a-z_]+)`)
@@ -153,7 +153,7 @@ func shown(t *testing.T, sonde, folder, dir string) {
 	run(t, exec.Command(sonde, "validate", filepath.Join(dir, "shown.hcl")))
 }
 
-// row is one row of a README.md's table of settings: | `name` | meaning |
+// row matches a row in a README.md's table of settings: | `name` | meaning |
 var row = regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\| (.+) \\|$")
 
 // documented checks a README.md's table against the settings of the manifest.
@@ -184,7 +184,7 @@ func documented(t *testing.T, readme string, settings []abi.Setting) {
 	}
 }
 
-// agrees checks that a setting's row has its default and whether it is required.
+// agrees checks that a setting's row states its default, or that it is required.
 func agrees(t *testing.T, readme string, s abi.Setting, meaning string) {
 	t.Helper()
 	if s.Required != strings.HasSuffix(meaning, "required") {

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// keeping are plugins whose check of settings computes a text, and whose attempts report it.
+// keeping has plugins whose check of settings computes a text, and whose attempts report it.
 var keeping = map[string]string{
 	"c": `#include "sonde.h"
 static int check(void) {
@@ -69,7 +69,7 @@ export function sonde_configure(): i32 { return sonde.run(check); }
 }
 
 func TestEachSDKKeepsWhatWasComputedFromSettings(t *testing.T) {
-	tier.CI(t) // it needs compilers
+	tier.CI(t) // requires compilers
 	sonde := program.Build(t, program.Sonde)
 	setCompilerOfAssemblyScript(t)
 	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {

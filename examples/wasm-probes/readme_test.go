@@ -13,7 +13,7 @@ import (
 )
 
 func TestThePluginOfEachREADMEBuilds(t *testing.T) {
-	tier.CI(t) // it needs compilers
+	tier.CI(t) // requires compilers
 	sonde := program.Build(t, program.Sonde)
 	setCompilerOfAssemblyScript(t)
 	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {
@@ -34,7 +34,8 @@ func TestThePluginOfEachREADMEBuilds(t *testing.T) {
 	}
 }
 
-// setCompilerOfAssemblyScript lets sonde plugin build use the compiler of line-as, if that is installed.
+// setCompilerOfAssemblyScript makes sonde plugin build use the compiler in line-as, if that is
+// installed.
 func setCompilerOfAssemblyScript(t *testing.T) {
 	asc, err := filepath.Abs("line-as/node_modules/.bin/asc")
 	if err != nil {
@@ -45,10 +46,10 @@ func setCompilerOfAssemblyScript(t *testing.T) {
 	}
 }
 
-// fenced is a block of code in a README.md.
+// fenced matches a fenced code block in a README.md.
 var fenced = regexp.MustCompile("(?ms)^```[a-z]+\n(.*?)^```$")
 
-// block returns the nth block of code of a README.md.
+// block returns the nth code block of a README.md.
 func block(t *testing.T, readme string, nth int) string {
 	t.Helper()
 	text, err := os.ReadFile(readme)

@@ -10,10 +10,10 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// errParameters ends a call that is made to learn the names of its arguments.
+// errParameters ends a call that is made only to find the names of its arguments.
 var errParameters = errors.New("the call is not made")
 
-// arguments are those of a call.
+// arguments has the arguments of a call.
 type arguments struct {
 	function   string
 	thread     *starlark.Thread
@@ -21,7 +21,7 @@ type arguments struct {
 	named      []starlark.Tuple
 }
 
-// read sets variables to arguments, as starlark.UnpackArgs does.
+// read stores arguments in variables, like starlark.UnpackArgs.
 func (a arguments) read(pairs ...any) error {
 	if names, ok := a.thread.Local(parametersKey).(*[]string); ok {
 		for name := range slices.Chunk(pairs, 2) {
@@ -32,7 +32,8 @@ func (a arguments) read(pairs ...any) error {
 	return starlark.UnpackArgs(a.function, a.positional, a.named, pairs...)
 }
 
-// readLength is read for arguments one of which is a number of bytes.
+// readLength is like read, and validates that n, one of the arguments, is a number of bytes from 1
+// to maxRead.
 func (a arguments) readLength(n *int, pairs ...any) error {
 	if err := a.read(pairs...); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (a arguments) readLength(n *int, pairs ...any) error {
 	return nil
 }
 
-// errorf returns an error that begins with the name of the function.
+// errorf returns an error that starts with the name of the function.
 func (a arguments) errorf(format string, args ...any) error {
 	return fmt.Errorf(a.function+": "+format, args...)
 }
@@ -70,7 +71,7 @@ func function(name string, f func(arguments) (starlark.Value, error)) *starlark.
 // method is a method of a value, such as t.dial.
 type method[T any] = func(T, arguments) (starlark.Value, error)
 
-// bind returns a method of a value, or nil if there is none of that name.
+// bind returns a method of a value, or nil if there is no method with that name.
 func bind[T starlark.Value](methods map[string]method[T], name string, v T) starlark.Value {
 	m, ok := methods[name]
 	if !ok {

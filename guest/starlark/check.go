@@ -13,16 +13,16 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// checker checks a script for mistakes that would otherwise show when an attempt comes to them: names that t, its
-// connections and the modules do not have, arguments that their functions do not take, and loops without an end. What it
-// does not know the type of it lets pass.
+// checker finds mistakes that would otherwise appear only when an attempt reaches them: unknown attributes of t, its
+// connections and the modules, unknown arguments of their functions, and endless loops. It accepts expressions of
+// unknown type.
 type checker struct {
-	types map[*syntax.Ident]starlark.HasAttrs // of variables that are set once, by where they are first bound
-	sets  map[*syntax.Ident]int               // how often they are set
+	types map[*syntax.Ident]starlark.HasAttrs // of variables that are set once, by first binding
+	sets  map[*syntax.Ident]int               // number of assignments to each variable
 	wrong *mistake                            // the first one
 }
 
-// mistake is a mistake, and where it is.
+// mistake is a mistake with its position.
 type mistake struct {
 	at      syntax.Position
 	problem string
@@ -56,7 +56,7 @@ func attemptIn(f *syntax.File) *syntax.DefStmt {
 	return nil
 }
 
-// firstOf returns where a variable is first bound.
+// firstOf returns the first binding of a variable.
 func firstOf(i *syntax.Ident) *syntax.Ident {
 	if b, ok := i.Binding.(*resolve.Binding); ok {
 		return b.First
@@ -64,7 +64,7 @@ func firstOf(i *syntax.Ident) *syntax.Ident {
 	return nil
 }
 
-// countSets counts how often variables are set, apart from parameters.
+// countSets counts the assignments to variables, without parameters.
 func (c *checker) countSets(f *syntax.File) {
 	count := func(e syntax.Expr) {
 		syntax.Walk(e, func(n syntax.Node) bool {
@@ -104,7 +104,7 @@ func (c *checker) visit(n syntax.Node) {
 	}
 }
 
-// typeOf returns a value that has the attributes of an expression, or nil if that is not known.
+// typeOf returns a value with the same attributes as an expression, or nil if its type is unknown.
 func (c *checker) typeOf(e syntax.Expr) starlark.HasAttrs {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -139,7 +139,7 @@ func (c *checker) checkName(e *syntax.DotExpr) {
 	}
 }
 
-// textOf returns what the script calls a value.
+// textOf returns the name of a value in the script.
 func textOf(e syntax.Expr) string {
 	if i, ok := e.(*syntax.Ident); ok {
 		return i.Name
@@ -147,7 +147,7 @@ func textOf(e syntax.Expr) string {
 	return "the connection"
 }
 
-// checkKeywords checks the names of the arguments of a call.
+// checkKeywords checks the keyword arguments of a call.
 func (c *checker) checkKeywords(e *syntax.CallExpr) {
 	dot, ok := e.Fn.(*syntax.DotExpr)
 	if !ok {
@@ -178,7 +178,7 @@ func (c *checker) checkKeywords(e *syntax.CallExpr) {
 // parametersKey is the thread-local variable that receives the names of the arguments that a function reads.
 const parametersKey = "parameters"
 
-// parametersOf returns the names of the arguments of a function of this plugin, or nil if they are not known.
+// parametersOf returns the argument names of a function of this plugin, or nil if they are unknown.
 func parametersOf(of starlark.HasAttrs, name string) (names []string) {
 	f, err := of.Attr(name)
 	call, ok := f.(*starlark.Builtin)
@@ -187,12 +187,13 @@ func parametersOf(of starlark.HasAttrs, name string) (names []string) {
 	}
 	thread := &starlark.Thread{}
 	thread.SetLocal(parametersKey, &names)
-	defer func() { _ = recover() }() // a function goes on without arguments, of which it may use one
+	defer func() { _ = recover() }() // a function that ignores errParameters may use an argument that it did not get
 	_, _ = call.CallInternal(thread, nil, nil)
 	return names
 }
 
-// checkLoop checks that a loop that is always true has something in it that can end it: a call may.
+// checkLoop checks that a loop whose condition is always true contains a statement that can end it;
+// any call counts.
 func (c *checker) checkLoop(w *syntax.WhileStmt) {
 	always, ok := w.Cond.(*syntax.Ident)
 	one, isLiteral := w.Cond.(*syntax.Literal)
@@ -216,7 +217,7 @@ func (c *checker) checkLoop(w *syntax.WhileStmt) {
 	}
 }
 
-// openEnd returns where attempt may end without a result, if it may.
+// openEnd returns the position at which attempt may end without a result, if there is one.
 func openEnd(f *syntax.File) (at syntax.Position, isOpen bool) {
 	d := attemptIn(f)
 	if d == nil || ends(d.Body) {
@@ -226,8 +227,8 @@ func openEnd(f *syntax.File) (at syntax.Position, isOpen bool) {
 	return last, true
 }
 
-// ends reports whether statements always end their function, as far as that is known: a loop that has a return in it
-// is assumed to come to it.
+// ends reports whether statements always end their function, as far as can be determined: a loop that contains a
+// return is assumed to reach it.
 func ends(all []syntax.Stmt) bool {
 	if len(all) == 0 {
 		return false

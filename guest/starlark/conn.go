@@ -15,14 +15,14 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// maxRead bounds what one call of a connection returns, in bytes.
+// maxRead is the maximum number of bytes that one method call of a connection can return.
 const maxRead = 1 << 20
 
-// defaultRead is how much a call returns at most, unless it says otherwise.
+// defaultRead is the default maximum, in bytes, if the script does not pass one.
 const defaultRead = 64 << 10
 
-// bufferSize is that of a connection's reader, in bytes: enough for the answers that most
-// scripts read. Larger buffers were most of what an attempt allocated.
+// bufferSize is the buffer size of a connection's reader, in bytes: enough for the responses that
+// most scripts read. Larger buffers were most of the memory that an attempt allocated.
 const bufferSize = 1 << 10
 
 // conn is a connection, for one attempt.
@@ -96,14 +96,15 @@ func (t *target) connect(network, address string, tls tlsArgs) (c *guest.Conn, e
 	return c, nil
 }
 
-// add returns the value of a connection, which the attempt closes.
+// add returns the Starlark value of a connection, and registers it to be closed at the end of the
+// attempt.
 func (t *target) add(c *guest.Conn) *conn {
 	own := &conn{c, bufio.NewReaderSize(c, bufferSize)}
 	t.open = append(t.open, own)
 	return own
 }
 
-// close closes the connections that the attempt has opened.
+// close closes all connections of the attempt.
 func (t *target) close() {
 	for _, c := range t.open {
 		c.Close()
@@ -123,7 +124,7 @@ func (t *target) hold(a arguments) (starlark.Value, error) {
 	return starlark.None, t.host.Hold(key, c.Conn)
 }
 
-// held returns the connection that an earlier attempt has kept, or None.
+// held returns the connection that an earlier attempt held, or None.
 func (t *target) held(a arguments) (starlark.Value, error) {
 	var key string
 	if err := a.read("key", &key); err != nil {
@@ -151,7 +152,7 @@ func (c *conn) write(a arguments) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// read returns what has come, at most n bytes; an empty string at the end.
+// read returns the available bytes, at most n, or an empty string at the end.
 func (c *conn) read(a arguments) (starlark.Value, error) {
 	n, binary := 4096, false
 	if err := a.readLength(&n, "n?", &n, "binary?", &binary); err != nil {
@@ -165,7 +166,7 @@ func (c *conn) read(a arguments) (starlark.Value, error) {
 	return received(b[:n], binary, err)
 }
 
-// readExactly returns n bytes.
+// readExactly returns exactly n bytes.
 func (c *conn) readExactly(a arguments) (starlark.Value, error) {
 	n, binary := 0, false
 	if err := a.readLength(&n, "n", &n, "binary?", &binary); err != nil {
@@ -186,7 +187,7 @@ func (c *conn) readLine(a arguments) (starlark.Value, error) {
 	return received(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), false, err)
 }
 
-// readUntil returns what comes up to a delimiter, with the delimiter.
+// readUntil returns all bytes up to and including a delimiter.
 func (c *conn) readUntil(a arguments) (starlark.Value, error) {
 	var delimiter starlark.Value
 	n, binary := defaultRead, false
@@ -218,7 +219,7 @@ func (c *conn) until(a arguments, end []byte, most int) (b []byte, err error) {
 	return b, nil
 }
 
-// readAll returns what comes until the peer ends the connection.
+// readAll returns all bytes until the peer closes the connection.
 func (c *conn) readAll(a arguments) (starlark.Value, error) {
 	n, binary := defaultRead, false
 	if err := a.readLength(&n, "max?", &n, "binary?", &binary); err != nil {
@@ -231,7 +232,7 @@ func (c *conn) readAll(a arguments) (starlark.Value, error) {
 	return received(b, binary, err)
 }
 
-// unexpected returns an error of reading in the middle of something.
+// unexpected converts io.EOF to io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -239,7 +240,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// received returns what was read as a string or as bytes, or the error of the target.
+// received returns the bytes read, as a string or as bytes, or a targetError.
 func received(b []byte, binary bool, err error) (starlark.Value, error) {
 	if err != nil {
 		if known, ok := targetErrorOf(err); ok {
@@ -253,8 +254,8 @@ func received(b []byte, binary bool, err error) (starlark.Value, error) {
 	return starlark.String(b), nil
 }
 
-// setTimeout bounds the reads and writes that follow: a number of seconds, a duration, or
-// None for the attempt's own deadline.
+// setTimeout sets the timeout of the following reads and writes: a number of seconds, a duration,
+// or None for the attempt's own deadline.
 func (c *conn) setTimeout(a arguments) (starlark.Value, error) {
 	var v starlark.Value
 	if err := a.read("timeout", &v); err != nil {
@@ -289,7 +290,7 @@ func (c *conn) startTLS(a arguments) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// connInfo are the names of what info returns.
+// connInfo maps the names that info accepts to properties of a connection.
 var connInfo = map[string]guest.Info{
 	"remote": guest.InfoRemote, "local": guest.InfoLocal, "alpn": guest.InfoALPN, "tls": guest.InfoTLS, "certificate": guest.InfoCertificate,
 }
@@ -322,7 +323,7 @@ type tlsArgs struct {
 
 func newTLSArgs() tlsArgs { return tlsArgs{verify: true} }
 
-// pairs returns the arguments of UnpackArgs: those given, and then those of a TLS client.
+// pairs returns arguments for UnpackArgs: first, followed by those of a TLS client.
 func (a *tlsArgs) pairs(first ...any) []any {
 	return append(first, "server_name?", &a.serverName, "verify?", &a.verify, "ca_pem?", &a.ca,
 		"cert_pem?", &a.cert, "key_pem?", &a.key, "alpn?", &a.alpn)

@@ -15,9 +15,9 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// httpModule makes requests of HTTP/1.1, one on each connection. It is much smaller than
-// net/http, which would double the size of this plugin and the start of its instances.
-// Redirects are not followed.
+// httpModule makes HTTP/1.1 requests, one per connection. It is much smaller than net/http, which
+// would double the size of this plugin and the start-up time of its instances. Redirects are not
+// followed.
 var httpModule = &starlarkstruct.Module{Name: "http", Members: starlark.StringDict{
 	"get":  function("get", func(a arguments) (starlark.Value, error) { return httpDo(a, &request{method: "GET"}) }),
 	"post": function("post", func(a arguments) (starlark.Value, error) { return httpDo(a, &request{method: "POST"}) }),
@@ -30,7 +30,7 @@ var httpModule = &starlarkstruct.Module{Name: "http", Members: starlark.StringDi
 // The reasons of the built-in handler http.
 const (
 	reasonProtocol = "http.protocol" // the response is not HTTP
-	reasonBody     = "http.body"     // the body could not be read to its end
+	reasonBody     = "http.body"     // the body could not be read completely
 )
 
 // Bounds of a response, in bytes.
@@ -39,7 +39,7 @@ const (
 	maxBody   = 1 << 20
 )
 
-// request is a request, as a script asks for it.
+// request is a request with the arguments of a script.
 type request struct {
 	method, url string
 	port        starlark.Value
@@ -48,11 +48,11 @@ type request struct {
 	body        starlark.Value
 	tlsArgs
 
-	// From the URL and the port.
+	// Derived from the URL and the port.
 	address, hostname, path string
 }
 
-// httpDo reads the arguments, which begin with those in first, and makes a request.
+// httpDo reads the arguments, which start with those in first, and makes a request.
 func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
 	r.tlsArgs = newTLSArgs()
 	pairs := append(first, "url", &r.url, "port?", &r.port, "headers?", &r.headers, "body?", &r.body, "tls?", &r.tls)
@@ -85,7 +85,7 @@ func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
 	return readResponse(c, r.method)
 }
 
-// resolve sets where to connect and what to ask for: url is a path of the target, or
+// resolve sets address, hostname and path from url, which is a path on the target or
 // http://host:port/path.
 func (r *request) resolve(t *target) error {
 	scheme, rest, whole := strings.Cut(r.url, "://")
@@ -112,7 +112,8 @@ func (r *request) resolve(t *target) error {
 	return nil
 }
 
-// portOf returns the port of the target: a number, a name, or that of the handler block.
+// portOf returns the port of the target: the argument port, a number or a name, or the port of the
+// handler block.
 func (r *request) portOf(t *target) (int, error) {
 	switch v := r.port.(type) {
 	case nil:
@@ -129,7 +130,7 @@ func (r *request) portOf(t *target) (int, error) {
 	return 0, fmt.Errorf("port is %s, must be a number or a name", r.port.Type())
 }
 
-// text returns the request as it is sent.
+// text returns the request in wire format.
 func (r *request) text(a arguments) ([]byte, error) {
 	var body []byte
 	var err error
@@ -165,7 +166,7 @@ func (r *request) text(a arguments) ([]byte, error) {
 	return append(append(b.Bytes(), "\r\n"...), body...), nil
 }
 
-// readResponse reads a response, without those of status 1xx that come before.
+// readResponse reads a response, and skips preceding 1xx responses.
 func readResponse(c io.Reader, method string) (starlark.Value, error) {
 	left := &io.LimitedReader{R: c, N: maxHeader}
 	in := textproto.NewReader(bufio.NewReaderSize(left, bufferSize))
@@ -190,7 +191,7 @@ func readResponse(c io.Reader, method string) (starlark.Value, error) {
 	return nil, &targetError{reasonProtocol, errors.New("response: too many of status 1xx")}
 }
 
-// readHead reads the status line and the header, whose names are in lower case.
+// readHead reads the status line and the header. It returns header names in lower case.
 func readHead(in *textproto.Reader) (status int, header map[string]string, err error) {
 	line, err := in.R.ReadString('\n')
 	if err != nil {
@@ -211,7 +212,8 @@ func readHead(in *textproto.Reader) (status int, header map[string]string, err e
 	return status, header, err
 }
 
-// readBody reads the body: as long as the header says, or up to the end of the connection.
+// readBody reads the body: as many bytes as the header declares, or up to the end of the
+// connection.
 func readBody(in *textproto.Reader, method string, status int, header map[string]string) ([]byte, error) {
 	coding, length := header["transfer-encoding"], header["content-length"]
 	switch {
@@ -246,7 +248,7 @@ func readBytes(in *bufio.Reader, n uint64) ([]byte, error) {
 	return b, unexpected(err)
 }
 
-// readChunks reads a body in chunks, without the trailer.
+// readChunks reads a chunked body, without the trailer.
 func readChunks(in *textproto.Reader) (body []byte, err error) {
 	for {
 		line, err := in.ReadLine()
@@ -275,7 +277,8 @@ func readChunks(in *textproto.Reader) (body []byte, err error) {
 	}
 }
 
-// compressed is a response whose body cannot be read, since nothing here decodes it: a script would look for texts in what is none.
+// compressed is a response with a compressed body, which scripts cannot decode. Access to the body is an error, because
+// a script would search for text in compressed data.
 type compressed struct {
 	starlark.HasAttrs
 	coding string
@@ -289,7 +292,8 @@ func (c compressed) Attr(name string) (starlark.Value, error) {
 	return c.HasAttrs.Attr(name)
 }
 
-// responseOf returns the value of a response: r.status, r.headers, r.body and r.json().
+// responseOf returns the Starlark value of a response, with r.status, r.headers, r.body and
+// r.json().
 func responseOf(status int, header map[string]string, body []byte) starlark.Value {
 	r := structOf(status, header, body)
 	if coding := header["content-encoding"]; len(body) > 0 && coding != "" && !strings.EqualFold(coding, "identity") {
@@ -303,7 +307,7 @@ func structOf(status int, header map[string]string, body []byte) *starlarkstruct
 		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
+		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is not part of the text
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}

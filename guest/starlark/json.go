@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// jsonModule is that of go.starlark.net, whose functions call themselves for each level of a value.
-// A server that answers with a million of "[" must not overflow the stack of the interpreter.
+// jsonModule wraps the module of go.starlark.net with a limit of nesting, because its functions are
+// recursive. A response with a million of "[" must not overflow the stack of the interpreter.
 var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDict{
 	"decode":        function("json.decode", jsonDecode),
 	"encode":        function("json.encode", jsonEncode("encode")),
@@ -17,10 +17,10 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 	"indent":        function("json.indent", jsonIndent),
 }}
 
-// maxDepth is how deep arrays and objects may be nested.
+// maxDepth is the maximum nesting of arrays and objects.
 const maxDepth = 1000
 
-// errTooDeep says that a text or a value is nested deeper.
+// errTooDeep means that a text or a value is nested more deeply than maxDepth.
 var errTooDeep = fmt.Errorf("nested deeper than %d arrays and objects", maxDepth)
 
 func (a arguments) callJSON(name string) (starlark.Value, error) {
@@ -58,7 +58,7 @@ func jsonIndent(a arguments) (starlark.Value, error) {
 	return a.callJSON("indent")
 }
 
-// isTextDeep reports whether a text nests arrays and objects deeper than maxDepth, if it is JSON.
+// isTextDeep reports whether a JSON text nests arrays and objects more deeply than maxDepth.
 func isTextDeep(text string) bool {
 	depth, inString := 0, false
 	for i := 0; i < len(text); i++ {
@@ -79,7 +79,7 @@ func isTextDeep(text string) bool {
 	return false
 }
 
-// isValueDeep reports whether a value nests others deeper than some levels.
+// isValueDeep reports whether a value is nested more deeply than levels.
 func isValueDeep(v starlark.Value, levels int) bool {
 	deeper := func(inner starlark.Value) bool { return levels == 0 || isValueDeep(inner, levels-1) }
 	switch v := v.(type) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// A million levels of nesting would overflow the stack of the interpreter as a module.
+// A million levels of nesting would overflow the stack of the interpreter's module.
 func TestJSONIsNestedToALimit(t *testing.T) {
 	port := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/deep" {

@@ -1,11 +1,11 @@
-// Command starlark is the plugin that runs the scripts of Sonde: it makes attempts with a
-// function that an operator has written in Starlark. It is a Go module of its own, because
-// it links the interpreter go.starlark.net, which neither the engine nor its command does.
+// Command starlark is the plugin that runs scripts: it makes attempts with a function that an
+// operator has written in Starlark. It is a separate Go module, because it links the interpreter
+// go.starlark.net, unlike the engine and its command.
 //
 //	main.go    the settings, and one attempt
-//	check.go   mistakes that are found without an attempt
-//	program.go a compiled script, and where its errors are
-//	target.go  the value t of a script: the target, results, state, metrics
+//	check.go   static checks of a script
+//	program.go a compiled script, and positions of its errors
+//	target.go  the value t of a script: target, results, state, metrics
 //	conn.go    connections
 //	http.go    the module http
 //	json.go    the module json
@@ -24,7 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// settings are those of a handler block, and of the script block that it belongs to.
+// settings has the settings of a handler block, and of the script block that it uses.
 type settings struct {
 	Port   string            `sonde:"port" doc:"a number, or the name of one of the target's ports: t.port() in the script"`
 	Args   map[string]string `sonde:"args,sensitive" doc:"values for the script: t.args"`
@@ -42,7 +42,7 @@ type script struct {
 	program *program
 }
 
-// Prepare compiles the script, and runs what it has outside of functions.
+// Prepare compiles the script, and runs its top-level statements.
 func (s *settings) Prepare() error {
 	if s.Script == nil {
 		return &guest.FieldError{Field: "script", Problem: "must be set"}
@@ -58,17 +58,17 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// Keep returns the compiled script, so that attempts need not compile it. It has nothing of the
+// Keep returns the compiled script, so that attempts need not compile it. It contains none of the
 // other settings.
 func (s *settings) Keep() []byte {
 	var b bytes.Buffer
 	if err := s.Script.program.code.Write(&b); err != nil {
-		return nil // then each attempt compiles it
+		return nil // each attempt then compiles the script
 	}
 	return b.Bytes()
 }
 
-// Restore loads the compiled script, and runs what it has outside of functions.
+// Restore loads the compiled script, and runs its top-level statements.
 func (s *settings) Restore(compiled []byte) (err error) {
 	s.Script.program, err = load(s.Script, compiled)
 	return err
@@ -96,17 +96,17 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	}
 }
 
-// targetError is an error of the target or of the connection to it. If a script does not
-// catch it, it is the result of the attempt.
+// targetError is an error of the target or of the connection to it. If a script does not catch it,
+// it determines the result of the attempt.
 type targetError struct {
-	reason string // unless the connection's error has one
+	reason string // used unless the connection's error has one
 	err    error
 }
 
 func (e *targetError) Error() string { return e.err.Error() }
 func (e *targetError) Unwrap() error { return e.err }
 
-// result is what attempt returns.
+// result is the return value of a script's attempt function.
 type result struct{ guest.Result }
 
 var _ starlark.Value = (*result)(nil)
@@ -119,11 +119,11 @@ func (r *result) Truth() starlark.Bool {
 }
 func (r *result) Hash() (uint32, error) { return starlark.String(r.String()).Hash() }
 
-// example is a script whose compilation and attempt, before anything else, leave the interpreter
-// and the memory of the Go runtime ready for those of other scripts.
+// example is a script that is compiled and run during initialisation, to warm up the interpreter
+// and the Go runtime for other scripts.
 const example = "def attempt(t):\n    t.remaining()\n    return t.succeed('%s' % [t.name, {'a': 1}])\n"
 
-// rehearse runs the example, and makes the table of header names of package textproto.
+// rehearse runs the example, and initialises the table of header names in package textproto.
 func rehearse() {
 	textproto.CanonicalMIMEHeaderKey("host")
 	s := settings{Script: &script{Source: example, File: "example", Line: 1, Column: 1, MaxSteps: 1000}}

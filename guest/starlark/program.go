@@ -17,16 +17,16 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// program is a compiled script, whose top level has run. Its global variables are frozen, as
-// those of a Starlark module are: a script that changes them is wrong, since each attempt
-// begins with new ones.
+// program is a compiled script whose top-level statements have run. Its global variables are
+// frozen, like those of a Starlark module: a script that changes them has a bug, since each attempt
+// starts with the original ones.
 type program struct {
 	script  *script
 	code    *starlark.Program
 	attempt *starlark.Function
 }
 
-// predeclared are the names that every script has, besides those of Starlark.
+// predeclared has the names that every script can use in addition to those of Starlark.
 var predeclared = starlark.StringDict{
 	"http":   httpModule,
 	"json":   jsonModule,
@@ -36,7 +36,7 @@ var predeclared = starlark.StringDict{
 	"time":   time.Module,
 }
 
-// dialect has while and set: the number of steps is bounded, so loops end anyway.
+// dialect allows while and set: the number of steps is bounded, so that all loops end.
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true}
 
 // compile compiles a script and runs its top level. An error starts with its position.
@@ -56,8 +56,7 @@ func compile(s *script) (*program, error) {
 	return p.start()
 }
 
-// load returns a script that compile has compiled when the settings were checked, after running
-// its top level.
+// load loads a script that was compiled when the settings were checked, and runs its top level.
 func load(s *script, compiled []byte) (*program, error) {
 	code, err := starlark.CompiledProgram(bytes.NewReader(compiled))
 	if err != nil {
@@ -107,8 +106,8 @@ func (p *program) call(t *target) (starlark.Value, error) {
 	return starlark.Call(p.thread(t), p.attempt, starlark.Tuple{t}, nil)
 }
 
-// describe returns an error's text after its position: that of the first of several, or
-// the innermost one in the script.
+// describe returns an error's position and text. Of several errors it uses the first, and of a call
+// stack the innermost position in the script.
 func (p *program) describe(err error) string {
 	var parse syntax.Error
 	var unresolved resolve.ErrorList
@@ -129,8 +128,8 @@ func (p *program) describe(err error) string {
 	return err.Error()
 }
 
-// beforeNewline returns the position of a syntax error. That of an unexpected end of a line
-// is the start of the next one; beforeNewline returns the end of the line instead.
+// beforeNewline returns the position of a syntax error. The parser reports an unexpected end of a
+// line at the start of the next line; beforeNewline returns the end of the line instead.
 func (p *program) beforeNewline(e syntax.Error) syntax.Position {
 	lines := strings.Split(p.script.Source, "\n")
 	if n := int(e.Pos.Line) - 1; strings.HasPrefix(e.Msg, "got newline") && e.Pos.Col == 1 && 0 < n && n <= len(lines) {
@@ -140,7 +139,7 @@ func (p *program) beforeNewline(e syntax.Error) syntax.Position {
 	return e.Pos
 }
 
-// at returns a position in the script as one in its file: file:line:column.
+// at converts a position in the script to one in its file: file:line:column.
 func (p *program) at(pos syntax.Position) string {
 	s := p.script
 	return fmt.Sprintf("%s:%d:%d", s.File, int(pos.Line)+s.Line-1, int(pos.Col)+s.Column-1)

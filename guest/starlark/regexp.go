@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// regexpModule has Go's regular expressions, whose time grows linearly with the text.
+// regexpModule has Go's regular expressions, which run in time linear in the length of the text.
 var regexpModule = &starlarkstruct.Module{Name: "regexp", Members: starlark.StringDict{
 	"match":    function("match", regexpMatch),
 	"search":   function("search", regexpSearch),
@@ -15,13 +15,14 @@ var regexpModule = &starlarkstruct.Module{Name: "regexp", Members: starlark.Stri
 	"replace":  function("replace", regexpReplace),
 }}
 
-// maxPatterns bounds patterns, which are forgotten when there are so many.
+// maxPatterns is the maximum number of cached patterns; when it is reached, the cache is cleared.
 const maxPatterns = 256
 
-// patterns are the compiled patterns of this attempt: a script may use one again and again.
+// patterns caches the compiled patterns of this attempt: a script may use the same pattern again
+// and again.
 var patterns = make(map[string]*regexp.Regexp)
 
-// regexpArgs reads the arguments pattern and text, and then more.
+// regexpArgs reads the arguments pattern and text, followed by more.
 func regexpArgs(a arguments, more ...any) (r *regexp.Regexp, text string, err error) {
 	var pattern string
 	if err := a.read(append([]any{"pattern", &pattern, "text", &text}, more...)...); err != nil {

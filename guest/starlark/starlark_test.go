@@ -33,7 +33,7 @@ func settingsOf(t *testing.T, port, source string, args map[string]string) strin
 	return string(text)
 }
 
-// attemptAt makes an attempt at a port of this machine.
+// attemptAt makes an attempt at a local port.
 func attemptAt(t *testing.T, port, source string, args map[string]string) guest.Result {
 	t.Helper()
 	trial, err := guest.NewTrial(attempt, "127.0.0.1", settingsOf(t, port, source, args))
@@ -46,7 +46,7 @@ func attemptAt(t *testing.T, port, source string, args map[string]string) guest.
 	return trial.Attempt(ctx)
 }
 
-// compileError returns the error of a script that cannot be used.
+// compileError returns the error of an invalid script.
 func compileError(t *testing.T, source string) string {
 	t.Helper()
 	_, err := guest.NewTrial(attempt, "127.0.0.1", settingsOf(t, "1", source, nil))
@@ -57,7 +57,8 @@ func compileError(t *testing.T, source string) string {
 	return field.Problem
 }
 
-// serveLines answers each line of each connection, and returns the port.
+// serveLines starts a server that replies to each line with the result of answer, and returns the
+// port.
 func serveLines(t *testing.T, answer func(line string) string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -169,7 +170,7 @@ func TestAScriptThatCannotBeUsedIsRejectedWithItsPosition(t *testing.T) {
 	}
 }
 
-// What is wrong in a branch that no attempt has come to is found when the configuration is checked.
+// Mistakes in a branch that no attempt has reached are found when the configuration is checked.
 func TestMistakesAreFoundWithoutAnAttempt(t *testing.T) {
 	for body, want := range map[string]string{
 		"t.sucess()":                                                         "3:5: t has no sucess: it has address, args,",
@@ -386,8 +387,8 @@ def attempt(t):
 	}
 }
 
-// An attempt runs the script as it was compiled when the configuration was checked. Its errors
-// have the same positions, and nothing of the other settings is kept.
+// An attempt runs the script that was compiled when the configuration was checked. Errors have the
+// same positions, and other settings are not kept.
 func TestACompiledScriptIsKeptForAttempts(t *testing.T) {
 	const source = "limit = 3\ndef attempt(t):\n    return t.succeed('%d' % (limit if t.port() == 0 else t.name.none))\n"
 	block := script{Source: source, File: "a.hcl", Line: 10, Column: 5, MaxSteps: 1000}

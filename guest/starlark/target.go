@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// targetKey is the thread-local variable that has the target of the attempt.
+// targetKey is the name of the thread-local variable with the target of the attempt.
 const targetKey = "target"
 
 // target is the value t of a script, for one attempt.
@@ -90,7 +90,7 @@ func (t *target) portNumber(name string) (int, error) {
 	return 0, fmt.Errorf("target has no port %q: it has %q", name, names)
 }
 
-// remaining returns the time that the attempt has left.
+// remaining returns the remaining time of the attempt.
 func (t *target) remaining(a arguments) (starlark.Value, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -99,8 +99,8 @@ func (t *target) remaining(a arguments) (starlark.Value, error) {
 	return startime.Duration(max(time.Until(at), 0)), nil
 }
 
-// catch calls a function, and returns a pair: what it returned and None, or None and the
-// error of the target, as a pair of reason and text.
+// catch calls a function. It returns a pair: the function's result and None, or None and the error
+// of the target, which is a pair of reason and text.
 func (t *target) catch(a arguments) (starlark.Value, error) {
 	if len(a.positional) == 0 {
 		return nil, a.errorf("the first argument must be a function")
@@ -139,10 +139,10 @@ func (t *target) succeed(a arguments) (starlark.Value, error) {
 	return &result{guest.Succeed(detail)}, err
 }
 
-// validReason is what package guest says about Result.Reason.
+// validReason matches a Result.Reason as package guest defines it.
 var validReason = regexp.MustCompile(`^[a-z][a-z0-9_]*\.[a-z0-9_]+$`)
 
-// ending returns the method that makes a result with a reason.
+// ending returns the method that creates a result with outcome o and a reason.
 func ending(o guest.Outcome) method[*target] {
 	return func(_ *target, a arguments) (starlark.Value, error) {
 		var reason, detail string

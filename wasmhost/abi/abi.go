@@ -2,7 +2,7 @@ package abi
 
 import "time"
 
-// Version is the version that this package describes.
+// Version is the version of the contract that this package describes.
 const Version = 1
 
 // The names of modules, exports and the custom section.
@@ -19,16 +19,16 @@ const (
 	manifestSection = "sonde.plugin"
 )
 
-// Grace is how long after the attempt's deadline a call may continue, so that the plugin
+// Grace is the time after the attempt's deadline for which a call may continue, so that the plugin
 // can report what it was waiting for.
 const Grace = 100 * time.Millisecond
 
 // The kinds of input.
 const (
-	// InputSettings is the settings of the probe's handler block as one JSON object. It
-	// has every setting that was given or has a default, by name. Durations are whole
-	// numbers of nanoseconds, lists are arrays, maps and blocks are objects. Plugins must
-	// ignore unknown settings.
+	// InputSettings is the settings of the probe's handler block as one JSON object. Its keys are
+	// the names of all settings that were given or have a default. Durations are whole numbers of
+	// nanoseconds, lists are arrays, maps and blocks are objects. Plugins must ignore unknown
+	// settings.
 	InputSettings = 1
 
 	// InputTarget is the probed target, as lines. A line is a key, =, and a value in
@@ -38,23 +38,23 @@ const (
 	//	name=shop/web         always present
 	//	address=10.0.0.7      IP address or host name; absent if the target has none
 	//	port=8080 http        once for each named port: number, space, name
-	//	revision=7f3a…        of the settings, in hexadecimal; differs if the settings differ
+	//	revision=7f3a…        hash of the settings, in hexadecimal
 	//
-	// The revision lets a plugin recognize state that is from other settings.
+	// The revision lets a plugin detect state that was written under other settings.
 	InputTarget = 2
 
-	// InputState is the OutputState of the same probe's previous attempt; empty for the
-	// first one, and after a restart.
+	// InputState is the OutputState of the probe's previous attempt. It is empty for the first
+	// attempt, and after a restart.
 	InputState = 3
 
-	// InputError describes the host call that failed last, as lines like those of
-	// InputTarget: a reason (a stable code such as "tcp.refused") and a detail (a
-	// sentence). Empty when none has failed.
+	// InputError describes the last failed host call, as lines like those of InputTarget: a reason
+	// (a stable code such as "tcp.refused") and a detail (a sentence). It is empty if no host call
+	// has failed.
 	InputError = 4
 
-	// InputPrepared is, in sonde_run, the OutputPrepared of sonde_configure for the same
-	// settings. Empty if there was none, or if the host has no memory for it: then the plugin
-	// prepares in the attempt what it needs.
+	// InputPrepared is, in sonde_run, the OutputPrepared of sonde_configure for the same settings.
+	// It is empty if there was no such output, or if the host lacks the memory for it: then the
+	// plugin must prepare the data itself, in the attempt.
 	InputPrepared = 5
 )
 
@@ -65,8 +65,8 @@ const (
 	OutputState  = 3 // at most MaxState bytes for the probe's next attempt; ignored if the call does not return
 	OutputField  = 4 // in sonde_configure: the wrong setting, such as "tls.server_name"
 
-	// OutputPrepared is, in sonde_configure, what was computed from the settings, in at most
-	// MaxPrepared bytes of any kind: see InputPrepared. In another call it is -ENOTCAPABLE.
+	// OutputPrepared is data that sonde_configure computes from the settings, at most MaxPrepared
+	// arbitrary bytes: see InputPrepared. In any other call it returns -ENOTCAPABLE.
 	OutputPrepared = 5
 )
 
@@ -83,8 +83,8 @@ const (
 	MetricGauge   = 1 // the value replaces the previous one
 	MetricCounter = 2 // the value, 0 or more, is added
 
-	// MetricAttempt is a number about this attempt only. While nobody has asked for it,
-	// -ENOTCAPABLE is returned, and the plugin need not tell further ones in this attempt. Earlier
+	// MetricAttempt is a number about this attempt only. If nothing uses such numbers, metric
+	// returns -ENOTCAPABLE, and the plugin need not report more of them in this attempt. Earlier
 	// hosts return -ENOTSUP.
 	MetricAttempt = 3
 )
@@ -106,17 +106,17 @@ const (
 	InfoLocal       = 2 // the local address
 	InfoALPN        = 3 // the protocol negotiated by TLS, "h2"
 	InfoTLS         = 4 // the TLS version, "1.3"
-	InfoCertificate = 5 // of the peer, as lines like those of InputTarget: sha256 (hexadecimal), not_before, not_after (seconds since 1970), subject, issuer, dns (once for each name)
+	InfoCertificate = 5 // the peer's certificate, as lines like those of InputTarget: sha256 (hexadecimal), not_before, not_after (seconds since 1970), subject, issuer, dns (one line per name)
 )
 
-// The operations that a deadline is for; they may be combined.
+// The operations to which a deadline applies; they may be combined.
 const (
 	DeadlineRead  = 1
 	DeadlineWrite = 2
 )
 
-// FirstFD is the lowest descriptor of a connection. 0 to 2 are the standard descriptors;
-// those between are unused, for libraries that expect low ones to be files.
+// FirstFD is the lowest descriptor of a connection. Descriptors 0 to 2 are the standard ones. Those
+// in between are unused, because some libraries expect low descriptors to be files.
 const FirstFD = 1000
 
 // Limits in bytes. They are part of the contract: within a version they may grow but not
@@ -135,9 +135,9 @@ const (
 	MaxRandom     = 1 << 16 // of one call of random, and of WASI's random_get
 )
 
-// CheckReason reports whether s is valid as OutputReason: a layer and a cause, both of
-// letters a-z, digits and underscores, joined by a dot. The layers plugin, engine,
-// handler, target and restart are reserved for the host.
+// CheckReason reports whether s is valid as OutputReason: a layer and a cause, joined by a dot.
+// Both consist of letters a-z, digits and underscores. The layers plugin, engine, handler, target
+// and restart are reserved for the host.
 func CheckReason(s string) bool {
 	dot := -1
 	for i := range len(s) {

@@ -2,8 +2,7 @@ package abi
 
 import "fmt"
 
-// Errno is an error of a call. The numbers and their names are those of WASI
-// preview 1.
+// Errno is an error of a host call. Numbers and names are those of WASI preview 1.
 type Errno uint16
 
 // The errors that a host returns.
@@ -34,7 +33,7 @@ const (
 	ENOTCAPABLE     Errno = 76 // not granted
 )
 
-// Error returns a text for people.
+// Error returns a description for people.
 func (e Errno) Error() string {
 	if text, ok := errnoTexts[e]; ok {
 		return text

@@ -20,14 +20,14 @@ type Manifest struct {
 	Name     string    `json:"name"`               // letters a-z, digits, underscores; required
 	Version  string    `json:"version,omitempty"`  // of the plugin, such as "1.4.2"
 	ABI      int       `json:"abi"`                // version of package abi: 1; required
-	SDK      string    `json:"sdk,omitempty"`      // what the plugin was built with, such as "go 1.0"
+	SDK      string    `json:"sdk,omitempty"`      // name and version of the SDK, such as "go 1.0"
 	Doc      string    `json:"doc,omitempty"`      // one sentence: what it probes
-	Grants   Grants    `json:"grants,omitzero"`    // what the plugin needs; shown to the operator, never granted automatically
+	Grants   Grants    `json:"grants,omitzero"`    // shown to the operator, never granted automatically
 	Settings []Setting `json:"settings,omitempty"` // in the order in which they are documented
 }
 
-// Grants are what a plugin needs to reach, as written in a grant block:
-// "target", "tcp://10.0.0.0/8:6379", "tls://*.internal:6380".
+// Grants lists the destinations, variables and names that a plugin needs, as written in a grant
+// block: "target", "tcp://10.0.0.0/8:6379", "tls://*.internal:6380".
 type Grants struct {
 	Dial []string `json:"dial,omitempty"` // destinations of connections
 	Env  []string `json:"env,omitempty"`  // names of the engine's environment variables
@@ -39,10 +39,10 @@ type Setting struct {
 	Name      string          `json:"name"` // letters a-z, digits, underscores; required
 	Type      Type            `json:"type"` // required
 	Required  bool            `json:"required,omitempty"`
-	Default   json.RawMessage `json:"default,omitempty"`   // of the setting's type, a duration as in "1.5s"; not for blocks
+	Default   json.RawMessage `json:"default,omitempty"`   // of the setting's type; a duration as "1.5s"; not for blocks
 	Sensitive bool            `json:"sensitive,omitempty"` // its value is never shown
 	Doc       string          `json:"doc,omitempty"`       // one sentence: meaning, unit, range
-	Block     []Setting       `json:"block,omitempty"`     // settings inside, for TypeBlock
+	Block     []Setting       `json:"block,omitempty"`     // settings inside the block, for TypeBlock
 }
 
 // Type is the type of a setting.
@@ -77,7 +77,7 @@ const (
 	maxGrant    = 512      // bytes of each
 )
 
-// ParseManifest reads the JSON of a manifest and checks it.
+// ParseManifest parses the JSON of a manifest and validates it.
 func ParseManifest(text []byte) (Manifest, error) {
 	if len(text) > MaxManifest {
 		return Manifest{}, fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
@@ -123,7 +123,7 @@ func (m Manifest) check() error {
 	return checkSettings(m.Settings, 0, &left)
 }
 
-// checkName checks the name of a plugin or a setting.
+// checkName validates the name of a plugin or a setting.
 func checkName(s string) error {
 	switch {
 	case s == "":
@@ -143,8 +143,8 @@ func IsName(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// checkText checks a text that is shown to people. The error's text follows the name of
-// the field.
+// checkText validates a text that is shown to people. The caller prefixes the error with the name
+// of the field.
 func checkText(s string, most int) error {
 	switch {
 	case len(s) > most:
@@ -174,8 +174,8 @@ func (g Grants) check() error {
 	return nil
 }
 
-// checkSettings checks the settings of one block and those inside; left is how many more
-// are allowed.
+// checkSettings validates the settings of one block and of the blocks inside it; left is the number
+// of further settings that are allowed.
 func checkSettings(settings []Setting, depth int, left *int) error {
 	if *left -= len(settings); *left < 0 {
 		return fmt.Errorf("more than %d settings", maxSettings)
@@ -221,7 +221,7 @@ func (s Setting) check(depth int, left *int) error {
 }
 
 // Value returns the default as a string, int64, float64, bool, time.Duration, []string or
-// map[string]string, depending on the setting's type; nil if there is none.
+// map[string]string, depending on the setting's type; it returns nil if there is no default.
 func (s Setting) Value() (any, error) {
 	if s.Default == nil {
 		return nil, nil
@@ -233,8 +233,7 @@ func (s Setting) Value() (any, error) {
 	return v, nil
 }
 
-// Decode decodes the JSON of a value, as it stands in a manifest, into a value of the type
-// that Setting.Value returns.
+// Decode decodes the JSON of a value in a manifest into the Go type that Setting.Value returns.
 func (t Type) Decode(text json.RawMessage) (any, error) {
 	if string(text) == "null" {
 		return nil, errors.New("must not be null")

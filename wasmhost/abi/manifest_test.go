@@ -68,7 +68,7 @@ func TestAManifestIsChecked(t *testing.T) {
 	}
 	tests := map[string]struct {
 		change func(*abi.Manifest)
-		want   string // empty: nothing is wrong
+		want   string // empty if the manifest is valid
 	}{
 		"nothing":                           {func(*abi.Manifest) {}, ""},
 		"another version":                   {func(m *abi.Manifest) { m.ABI = 2 }, "abi is 2"},
@@ -145,7 +145,7 @@ func FuzzParseManifest(f *testing.F) {
 			t.Fatal(err)
 		}
 		if len(again) > abi.MaxManifest {
-			return // it grows by escaping
+			return // escaping makes it too large
 		}
 		if _, err := abi.ParseManifest(again); err != nil {
 			t.Errorf("%s is good, and %s is not: %v", text, again, err)

@@ -14,7 +14,7 @@ import (
 type Section struct {
 	ID   byte
 	Name string // of a custom section
-	Body []byte // without the name; shares the module's memory
+	Body []byte // without the name; aliases the module's bytes
 }
 
 // SectionCustom is the ID of custom sections.
@@ -22,8 +22,8 @@ const SectionCustom = 0
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// componentVersion is what stands in a component instead of the version (the
-// component model's binary format: version 13, layer 1).
+// componentVersion replaces the version in the header of a component (the component model's binary
+// format: version 13, layer 1).
 const componentVersion = "\x0d\x00\x01\x00"
 
 // The errors of a file that is not a core module.
@@ -35,8 +35,8 @@ var (
 // ErrNoManifest means that a module has no section sonde.plugin.
 var ErrNoManifest = errors.New("no section " + manifestSection)
 
-// Sections iterates over the sections of a module in order. It reads their headers only.
-// It ends after the first error.
+// Sections iterates over the sections of a module in order. It reads section headers only and stops
+// after the first error.
 func Sections(module []byte) iter.Seq2[Section, error] {
 	return func(yield func(Section, error) bool) {
 		switch {
@@ -95,8 +95,7 @@ func Uint32(b []byte) (n uint32, rest []byte, err error) {
 	return uint32(v), b[size:], nil
 }
 
-// readBytes reads a length and as many bytes, and returns them and the bytes after them. Both
-// share b's memory.
+// readBytes reads a length and as many bytes. It returns these bytes and the rest; both alias b.
 func readBytes(b []byte) (body, rest []byte, err error) {
 	n, rest, err := Uint32(b)
 	if err != nil {
@@ -108,8 +107,8 @@ func readBytes(b []byte) (body, rest []byte, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// ReadManifest reads and checks the manifest in a module, without running it. The error is
-// ErrNoManifest if there is none; more than one is an error, too.
+// ReadManifest parses and validates the manifest of a module, without running the module. The error
+// is ErrNoManifest if there is no manifest; more than one manifest is an error as well.
 func ReadManifest(module []byte) (Manifest, error) {
 	var found []byte
 	for s, err := range Sections(module) {
@@ -130,8 +129,8 @@ func ReadManifest(module []byte) (Manifest, error) {
 	return ParseManifest(found)
 }
 
-// WriteManifest returns a copy of a module with a manifest that replaces the one it has,
-// if any. It checks the manifest first.
+// WriteManifest returns a copy of a module in which m replaces any existing manifest. It validates
+// m first.
 func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 	if err := m.Check(); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ func WASI() []Function {
 		{"args_sizes_get", "ii", "i"}, // there are none
 		{"clock_res_get", "ii", "i"},
 		{"clock_time_get", "ili", "i"},
-		{"environ_get", "ii", "i"}, // what the operator grants
+		{"environ_get", "ii", "i"}, // only variables that the operator grants
 		{"environ_sizes_get", "ii", "i"},
 		{"fd_close", "i", "i"},
 		{"fd_fdstat_get", "ii", "i"},
@@ -26,8 +26,8 @@ func WASI() []Function {
 	}
 }
 
-// WASIRefused returns the functions of WASI preview 1 that a plugin may import,
-// because libraries import them, but that always return ENOSYS.
+// WASIRefused returns the functions of WASI preview 1 that always return ENOSYS. A plugin may
+// import them, because libraries do.
 func WASIRefused() []Function {
 	return []Function{
 		{"fd_advise", "illi", "i"},

@@ -14,14 +14,14 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// rule is something that every plugin has to do.
+// rule is a requirement that every plugin must meet.
 type rule struct {
 	name        string
 	needsServer bool // a healthy server
 	check       func(*trial) error
 }
 
-// rules is a table.
+// rules returns all rules, in the order in which they are checked.
 func rules() []rule {
 	return []rule{
 		{"a healthy server is a success", true, healthySucceeds},
@@ -50,7 +50,7 @@ func (t *trial) attemptHealthy(p *wasmhost.Plugin, name string) error {
 
 func healthySucceeds(t *trial) error { return t.attemptHealthy(t.kit.plugin, "healthy") }
 
-// repeats is how many attempts are compared.
+// repeats is the number of attempts that are compared.
 const repeats = 10
 
 func attemptsAgree(t *trial) error {
@@ -87,7 +87,7 @@ func (t *trial) healthyAddress() string {
 	return net.JoinHostPort(t.kit.config.Address, fmt.Sprint(t.kit.config.Port))
 }
 
-// attemptAt makes an attempt at a server of the kit's own.
+// attemptAt makes an attempt at one of the kit's own servers.
 func (t *trial) attemptAt(b behaviour) (probe.Result, error) {
 	s, err := serve(b)
 	if err != nil {
@@ -102,14 +102,15 @@ func bytewiseSucceeds(t *trial) error {
 	return cmp.Or(err, mustSucceed(r))
 }
 
-// lateFails delays the response until an attempt that still waits for it has ended too late.
+// lateFails delays the response for so long that an attempt that waits for it would end too late.
 func lateFails(t *trial) error {
 	t.timeout = t.kit.config.Silence
 	r, err := t.attemptAt(relayTo(t.healthyAddress(), relay{delay: t.timeout + 3*slack}))
 	return cmp.Or(err, t.mustFail(r))
 }
 
-// truncatedEnds cuts the response after a few bytes. They may be all that the plugin needs.
+// truncatedEnds truncates the response after a few bytes. An attempt may succeed, since the plugin
+// may need no more.
 func truncatedEnds(t *trial) error {
 	for _, max := range []int{1, 5, 20} {
 		r, err := t.attemptAt(relayTo(t.healthyAddress(), relay{max: max}))
@@ -120,15 +121,15 @@ func truncatedEnds(t *trial) error {
 	return nil
 }
 
-// handlerAt returns a handler of the plugin, and the target, for a server of the kit's own.
+// handlerAt returns a handler and a target for one of the kit's own servers.
 func (t *trial) handlerAt(s *server) (*wasmhost.Handler, probe.Target, error) {
 	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, Loopback, s.port)
 	h, err := t.kit.plugin.New(settings)
 	return h, target, err
 }
 
-// closedIsReplaced closes the connection that the plugin may have held after an attempt.
-// The next attempt may fail for it, but not the one after that.
+// closedIsReplaced closes the connection that the plugin may hold after an attempt. The next
+// attempt may therefore fail, but the one after that must succeed.
 func closedIsReplaced(t *trial) error {
 	s, err := serve(relayTo(t.healthyAddress(), relay{}))
 	if err != nil {
@@ -155,8 +156,9 @@ func closedIsReplaced(t *trial) error {
 	return cmp.Or(err, mustSucceed(r))
 }
 
-// recoveryIsSeen has one probe attempt a server that closes its connections, and then a
-// healthy one at the same port: the probe's state must not hold the failures against it.
+// recoveryIsSeen attempts one probe against a server that closes its connections, and then against
+// a healthy server at the same port: the probe's state must not make it fail because of the earlier
+// failures.
 func recoveryIsSeen(t *trial) error {
 	var healthy atomic.Bool
 	relayed := relayTo(t.healthyAddress(), relay{})
@@ -183,14 +185,14 @@ func recoveryIsSeen(t *trial) error {
 	healthy.Store(true)
 	s.closeConns()
 	r, err := t.probe(h, target)
-	if err == nil && mustSucceed(r) != nil { // it may have used a connection from before
+	if err == nil && mustSucceed(r) != nil { // it may have used an old connection
 		r, err = t.probe(h, target)
 	}
 	return cmp.Or(err, mustSucceed(r))
 }
 
-// unpreparedSucceeds makes an attempt as on a host that lacks the memory to keep what the plugin has
-// prepared.
+// unpreparedSucceeds makes an attempt as on a host that lacks the memory to keep the plugin's
+// prepared data.
 func unpreparedSucceeds(t *trial) error {
 	settings, target := Aim(t.kit.plugin.Manifest(), t.kit.config.Settings, t.kit.config.Address, t.kit.config.Port)
 	h, err := t.kit.plugin.New(settings)
@@ -214,8 +216,8 @@ func refusedFails(t *trial) error {
 	return cmp.Or(err, mustFailAlways(r))
 }
 
-// mustFailAt returns the rule that a server of the kit's own is a failure. With limitOK,
-// the plugin may reach a limit instead.
+// mustFailAt returns a check that an attempt at a server with the given behaviour fails. With
+// limitOK, the plugin may reach a limit instead.
 func mustFailAt(b behaviour, limitOK bool) func(*trial) error {
 	return func(t *trial) error {
 		r, err := t.attemptAt(b)
@@ -226,7 +228,8 @@ func mustFailAt(b behaviour, limitOK bool) func(*trial) error {
 	}
 }
 
-// silenceFailsAt is mustFailAt for a server that keeps the connection open, so that the plugin may wait for more.
+// silenceFailsAt is like mustFailAt, with the timeout Silence: the server keeps the connection open, so that the
+// plugin may wait for more data.
 func silenceFailsAt(b behaviour) func(*trial) error {
 	return func(t *trial) error {
 		t.timeout = t.kit.config.Silence
@@ -234,7 +237,7 @@ func silenceFailsAt(b behaviour) func(*trial) error {
 	}
 }
 
-// grantsHold loads the plugin once more, without any grant.
+// grantsHold loads the plugin again without any grant, and checks that it is denied a connection.
 func grantsHold(t *trial) error {
 	c := t.kit.config.Plugin
 	c.Grant = wasmhost.Grant{Dial: []string{}}
@@ -260,7 +263,8 @@ func grantsHold(t *trial) error {
 	return nil
 }
 
-// unknownsAreIgnored gives the plugin settings and a port that its author did not know.
+// unknownsAreIgnored runs the plugin with settings that its author did not declare, and with a
+// target name full of special characters.
 func unknownsAreIgnored(t *trial) error {
 	c := t.kit.config.Plugin
 	m := t.kit.plugin.Manifest()
@@ -281,7 +285,7 @@ func unknownsAreIgnored(t *trial) error {
 	return t.attemptHealthy(p, "a=b \\n ☃/"+strings.Repeat("x", 100))
 }
 
-// describe describes a result in a line.
+// describe returns a result as one line of text.
 func describe(r probe.Result) string {
 	s := r.Outcome.String()
 	if r.Reason != "" {
@@ -302,7 +306,7 @@ func mustSucceed(r probe.Result) error {
 	return endedWith(r)
 }
 
-// mustEnd returns an error for a result that is the plugin's own fault.
+// mustEnd returns an error if the result is the plugin's own fault.
 func mustEnd(r probe.Result) error {
 	if strings.HasPrefix(string(r.Reason), "plugin.") && r.Reason != wasmhost.ReasonFailure {
 		return endedWith(r)
@@ -317,7 +321,7 @@ func mustFailAlways(r probe.Result) error {
 	return endedWith(r)
 }
 
-// mustFail is mustFailAlways, except for plugins that only connect.
+// mustFail is like mustFailAlways, but accepts success from plugins that only connect.
 func (t *trial) mustFail(r probe.Result) error {
 	if t.kit.config.Shallow {
 		return mustEnd(r)

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Loopback is where the kit's own servers listen.
+// Loopback is the address on which the kit's own servers listen.
 const Loopback = "127.0.0.1"
 
-// behaviour handles one connection, or one datagram: what is written to its conn is sent
-// back to the sender.
+// behaviour handles one connection or one datagram. Data written to conn is sent back to the
+// sender.
 type behaviour func(ctx context.Context, conn net.Conn)
 
 // server listens on one port, for TCP and UDP.
@@ -32,7 +32,7 @@ type server struct {
 	conns *connGroup
 }
 
-// connGroup is the connections of a server since it last closed all of them.
+// connGroup is the group of connections that a server accepted since it last closed all of them.
 type connGroup struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -82,7 +82,7 @@ func (s *server) stop() {
 	s.conns.close()
 }
 
-// closeConns closes all connections, and goes on accepting new ones.
+// closeConns closes all connections; the server continues to accept new ones.
 func (s *server) closeConns() {
 	s.mu.Lock()
 	before := s.conns
@@ -101,7 +101,7 @@ func (s *server) accept() {
 	}
 }
 
-// receive handles each datagram as a connection of its own.
+// receive handles each datagram as a separate connection.
 func (s *server) receive() {
 	b := make([]byte, 64<<10)
 	for {
@@ -119,7 +119,7 @@ func (s *server) start(conn net.Conn) {
 	g := s.conns
 	g.working.Go(func() {
 		defer conn.Close()
-		stop := context.AfterFunc(g.ctx, func() { _ = conn.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(g.ctx, func() { _ = conn.Close() }) // unblocks reads and writes
 		defer stop()
 		s.handle(g.ctx, conn)
 	})
@@ -156,12 +156,11 @@ func (d *datagram) Close() error { return nil }
 // SetDeadline does nothing, because the socket is shared.
 func (d *datagram) SetDeadline(time.Time) error { return nil }
 
-// Echo starts a server, for TCP and UDP, that sends back what it receives: a healthy
-// server for plugins whose settings can expect that. Stop ends it and waits for its
-// goroutines.
+// Echo starts a TCP and UDP server that sends back the data it receives: a healthy server for
+// plugins whose settings can expect an echo. stop stops the server and waits for its goroutines.
 func Echo() (port uint16, stop func(), err error) {
 	s, err := serve(func(_ context.Context, conn net.Conn) {
-		_, _ = io.Copy(conn, conn) // until the other side or the kit ends it
+		_, _ = io.Copy(conn, conn) // until the other side or the kit closes the connection
 	})
 	if err != nil {
 		return 0, nil, err
@@ -174,10 +173,10 @@ func closeAtOnce(context.Context, net.Conn) {}
 
 // silent reads everything and sends nothing.
 func silent(_ context.Context, conn net.Conn) {
-	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit ends it
+	_, _ = io.Copy(io.Discard, conn) // until the other side or the kit closes the connection
 }
 
-// garbage responds with random bytes, which are always the same.
+// garbage responds with pseudo-random bytes, always the same ones.
 func garbage(ctx context.Context, conn net.Conn) {
 	awaitRequest(conn)
 	random := rand.NewChaCha8([32]byte{1})
@@ -188,21 +187,20 @@ func garbage(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// otherProtocol responds as a web server does to a malformed request.
+// otherProtocol responds like a web server to a malformed request.
 func otherProtocol(_ context.Context, conn net.Conn) {
 	awaitRequest(conn)
 	fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 }
 
-// awaitRequest waits for the other side to send something, but not for long: in some
-// protocols the server sends first.
+// awaitRequest waits briefly for the client to send data: in some protocols the server sends first.
 func awaitRequest(conn net.Conn) {
 	if d, ok := conn.(*datagram); ok {
 		_, _ = d.Read(make([]byte, 64<<10))
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	_, _ = conn.Read(make([]byte, 64<<10)) // whatever it is
+	_, _ = conn.Read(make([]byte, 64<<10)) // the content does not matter
 	_ = conn.SetReadDeadline(time.Time{})
 }
 
@@ -224,11 +222,11 @@ func flood(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// relay is what happens to the response of a real server.
+// relay describes how the response of a real server is changed.
 type relay struct {
-	bytewise bool          // each byte is sent on its own
+	bytewise bool          // each byte is sent separately
 	delay    time.Duration // before the first byte
-	max      int           // bytes until it is truncated; 0 for all
+	max      int           // bytes after which it is truncated; 0 for no limit
 }
 
 // relayTo relays connections to a real server.
@@ -244,16 +242,16 @@ func relayTo(address string, r relay) behaviour {
 			return
 		}
 		defer real.Close()
-		stop := context.AfterFunc(ctx, func() { _ = real.Close() }) // which ends reads and writes
+		stop := context.AfterFunc(ctx, func() { _ = real.Close() }) // unblocks reads and writes
 		defer stop()
 		var asking sync.WaitGroup
 		asking.Go(func() {
-			_, _ = io.Copy(real, conn) // until one side ends it
+			_, _ = io.Copy(real, conn) // until one side closes its connection
 			closeWrite(real)
 		})
 		r.respond(ctx, conn, real)
 		_ = conn.Close()
-		_ = real.Close() // which ends the copying
+		_ = real.Close() // unblocks the copying
 		asking.Wait()
 	}
 }
@@ -282,8 +280,7 @@ func (r relay) respond(ctx context.Context, conn, real net.Conn) {
 	}
 }
 
-// There is a pause between the first bytes that are sent one by one, or they would arrive
-// together.
+// A pause follows each of the first bytes that are sent one by one, or they would arrive together.
 const (
 	pause  = 2 * time.Millisecond
 	pauses = 20
@@ -303,7 +300,7 @@ func (r relay) send(ctx context.Context, conn net.Conn, b []byte) bool {
 	return true
 }
 
-// wait waits for d, and returns false if ctx is done before.
+// wait waits for d. It returns false if ctx is done first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -1,6 +1,6 @@
-// Package tck is the conformance kit for plugins: it attempts probes against a healthy
-// server and against faulty ones, and checks that the results are what package abi asks of
-// every plugin.
+// Package tck is the conformance kit for plugins: it attempts probes against a healthy server and
+// against faulty ones, and checks that the results are those that package abi requires of every
+// plugin.
 //
 // It needs a real server of the protocol that the plugin speaks, because the kit knows no
 // protocol itself. The kit also relays that server's responses late, byte by byte, or
@@ -20,21 +20,21 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Config selects the plugin to check. The zero value of a field means its default.
+// Config selects the plugin to test. The zero value of a field means its default.
 type Config struct {
-	// Plugin is the module and what it may do. Its cache defaults to a temporary one,
-	// and Instances is always 1, so that each attempt runs in the instance of the one
-	// before.
+	// Plugin is the module with its grants and limits. Its cache defaults to a temporary directory.
+	// Limits.Instances is always 1, so that each attempt runs in the same instance as the previous
+	// one.
 	Plugin wasmhost.Config
 
-	Settings map[string]any // of the handler block, as wasmhost.Plugin.New takes them
+	Settings map[string]any // of the handler block, as for wasmhost.Plugin.New
 	Address  string         // host or IP address of a healthy server; without it, rules that need one are skipped
 	Port     uint16         // port of that server
 	Timeout  time.Duration  // of each attempt; default: that of a probe, 1s
-	Silence  time.Duration  // timeout of attempts that get no response in time; default Timeout
+	Silence  time.Duration  // timeout of attempts that receive no response in time; default Timeout
 
-	// Shallow says that the plugin only connects, and so may succeed against a server
-	// that responds with garbage or not at all.
+	// Shallow means that the plugin only connects, so that it may succeed against a server that
+	// responds with garbage or not at all.
 	Shallow bool
 
 	// Report is called after each check. May be nil.
@@ -44,15 +44,15 @@ type Config struct {
 // Check is the result of one rule.
 type Check struct {
 	Name    string        // the rule, as a sentence
-	Err     error         // why the rule failed; nil when it passed
-	Skipped string        // why the rule was skipped; empty when it was not
+	Err     error         // the failure; nil if the rule passed
+	Skipped string        // why the rule was skipped; empty if it was not
 	Result  probe.Result  // of the last attempt
 	Took    time.Duration // of all attempts
 }
 
-// Run loads the plugin and checks all rules, one after another. It returns when all are
-// done or ctx is, and leaves nothing running. An error means that the plugin could not be
-// loaded, or that the kit itself failed.
+// Run loads the plugin and checks all rules, one after another. It returns after the last rule or
+// when ctx is done, and leaves nothing running. An error means that the plugin could not be loaded,
+// or that the kit itself failed.
 func Run(ctx context.Context, c Config) (checks []Check, err error) {
 	c.Timeout = cmp.Or(c.Timeout, probe.DefaultTimeout)
 	c.Silence = cmp.Or(c.Silence, c.Timeout)
@@ -99,8 +99,8 @@ func (k *kit) load(ctx context.Context, c wasmhost.Config) (*wasmhost.Plugin, er
 	return p, nil
 }
 
-// unload waits for the plugin's attempts, which end at their deadlines.
-func unload(p *wasmhost.Plugin) { _ = p.Close(context.Background()) } // frees memory only
+// unload closes the plugin after its attempts, which end at their deadlines.
+func unload(p *wasmhost.Plugin) { _ = p.Close(context.Background()) } // the error is about freeing memory only
 
 // check checks one rule.
 func (k *kit) check(ctx context.Context, r rule) Check {
@@ -124,7 +124,7 @@ type trial struct {
 	took    time.Duration
 }
 
-// attempt makes one attempt at a port, by a handler of its own.
+// attempt makes one attempt at a port, with a new handler.
 func (t *trial) attempt(p *wasmhost.Plugin, name, address string, port uint16) (probe.Result, error) {
 	settings, target := Aim(p.Manifest(), t.kit.config.Settings, address, port)
 	target.Name = name
@@ -136,16 +136,16 @@ func (t *trial) attempt(p *wasmhost.Plugin, name, address string, port uint16) (
 	return t.probe(h, target)
 }
 
-// A busy machine is not the plugin's fault.
+// The kit's tolerances: a busy machine is not the plugin's fault.
 const (
-	slack    = time.Second            // how late an attempt may end
-	patience = time.Minute            // how long attempts are repeated for which the machine was too busy
+	slack    = time.Second            // an attempt may end this much later than abi.Grace after its timeout
+	patience = time.Minute            // attempts are repeated for this long if the machine is too busy
 	between  = 100 * time.Millisecond // repeated attempts
-	overdue  = 3                      // successes in a row at the deadline are the plugin's fault
+	overdue  = 3                      // this many consecutive successes at the deadline are the plugin's fault
 )
 
-// probe makes an attempt, and repeats it if the machine was too busy for it. It returns an error when
-// the last one ends too late, or succeeds at its deadline only.
+// probe makes an attempt, and repeats it if the machine was too busy. It returns an error if the last
+// attempt ends too late, or if attempts succeed at the deadline only.
 func (t *trial) probe(h probe.Handler, target probe.Target) (probe.Result, error) {
 	slow := 0
 	for began := time.Now(); ; {
@@ -178,10 +178,9 @@ func (t *trial) probeOnce(h probe.Handler, target probe.Target) (took time.Durat
 	return took
 }
 
-// Aim returns settings and a target for attempts at one port of an address. It sets the
-// setting called port, if the plugin has one. Otherwise the target has the port under the
-// names "port" and that of the plugin, because a manifest does not say which one the
-// plugin asks for.
+// Aim returns settings and a target for attempts at one port of an address. It sets the setting
+// called port, if the plugin has one. The target has the port under two names, "port" and the
+// plugin's name, because a manifest does not state which named port the plugin uses.
 func Aim(m abi.Manifest, settings map[string]any, address string, port uint16) (map[string]any, probe.Target) {
 	target := probe.Target{Name: address, Address: address, Ports: map[string]uint16{"port": port, m.Name: port}}
 	for _, s := range m.Settings {

@@ -17,38 +17,38 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Limits on what a server sends.
+// Limits on the data of a server.
 const (
-	maxDatagram = 64 << 10 // a message is never longer, by its format
-	maxRecords  = 256      // that are read
-	maxStrays   = 100      // datagrams that do not answer the question
-	maxAliases  = 16       // CNAME records that lead from the name to the records
+	maxDatagram = 64 << 10 // the format allows no longer message
+	maxRecords  = 256      // records that are read
+	maxStrays   = 100      // datagrams that do not belong to the query
+	maxAliases  = 16       // CNAME records between the name and the records
 )
 
-// A datagram that is not answered was lost: the question is asked up to questions times, the next time after an equal
-// part of the time that is left, or askAgain.
+// A datagram without a response is assumed to be lost. The query is sent up to questions times. Each wait is an equal
+// part of the remaining time, but at most askAgain.
 const (
 	questions = 3
 	askAgain  = 2 * time.Second
 )
 
-// answer is a server's answer to the question.
+// answer is a server's response to the query.
 type answer struct {
 	rcode         dnsmessage.RCode
 	authoritative bool
 	truncated     bool
-	records       []string // of the name and the type that were asked for
-	others        int      // of other names or classes
-	serial        uint32   // of the zone, if its SOA record was asked for
+	records       []string // of the queried name and type
+	others        int      // number of records with other names or classes
+	serial        uint32   // of the zone, if its SOA record was queried
 
-	answers, authorities, additionals uint16 // how many records there are, by the header
+	answers, authorities, additionals uint16 // numbers of records, from the header
 }
 
-// errStray means that a message does not answer the question: it is a late answer to an
-// earlier question, or a forged one.
+// errStray means that a message does not belong to the query: it is a late response to an earlier
+// query, or a forged one.
 var errStray = errors.New("the answer is to another question")
 
-// ask sends the question and reads the answer.
+// ask sends the query and reads the response.
 func ask(ctx context.Context, t guest.Target[settings], network string) (answer, error) {
 	s := t.Settings
 	c, err := t.DialPort(ctx, network, s.Port, s.TLS)
@@ -69,7 +69,7 @@ func ask(ctx context.Context, t guest.Target[settings], network string) (answer,
 	return s.overTCP(c, id, query)
 }
 
-// query returns the question as a message.
+// query returns the query as a message.
 func (s *settings) query(id uint16) ([]byte, error) {
 	m := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: id, RecursionDesired: s.Recursion},
@@ -78,7 +78,7 @@ func (s *settings) query(id uint16) ([]byte, error) {
 	return m.Pack()
 }
 
-// overUDP sends a datagram and waits for its answer. It sends it again when that does not come.
+// overUDP sends the query and waits for the response. It retransmits the query if none arrives.
 func (s *settings) overUDP(ctx context.Context, c net.Conn, id uint16, query []byte) (answer, error) {
 	b := make([]byte, maxDatagram)
 	strays := 0
@@ -96,11 +96,12 @@ func (s *settings) overUDP(ctx context.Context, c net.Conn, id uint16, query []b
 	}
 }
 
-// waitUntil lets reads end when it is time to ask again, or at the deadline if that may be done no more.
+// waitUntil sets the read deadline to the time of the next retransmission, or to the deadline of ctx if
+// again, the number of retransmissions left, is 0.
 func waitUntil(ctx context.Context, c net.Conn, again int) error {
 	end, ok := ctx.Deadline()
 	if again == 0 {
-		return c.SetReadDeadline(end) // the zero time removes it
+		return c.SetReadDeadline(end) // the zero time removes the deadline
 	}
 	wait := askAgain
 	if ok {
@@ -109,7 +110,7 @@ func waitUntil(ctx context.Context, c net.Conn, again int) error {
 	return c.SetReadDeadline(time.Now().Add(wait))
 }
 
-// readDatagrams reads datagrams until one answers the question.
+// readDatagrams reads datagrams until one is the response to the query.
 func (s *settings) readDatagrams(c net.Conn, id uint16, b []byte, strays *int) (answer, error) {
 	for ; *strays < maxStrays; *strays++ {
 		n, err := c.Read(b)
@@ -123,7 +124,7 @@ func (s *settings) readDatagrams(c net.Conn, id uint16, b []byte, strays *int) (
 	return answer{}, fmt.Errorf("%w, as were %d before it", errStray, maxStrays)
 }
 
-// overTCP sends and reads messages with their length in front (RFC 1035, section 4.2.2).
+// overTCP sends and reads length-prefixed messages (RFC 1035, section 4.2.2).
 func (s *settings) overTCP(c net.Conn, id uint16, query []byte) (answer, error) {
 	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)); err != nil {
 		return answer{}, err
@@ -139,7 +140,7 @@ func (s *settings) overTCP(c net.Conn, id uint16, query []byte) (answer, error) 
 	return s.read(b, id)
 }
 
-// read reads a message.
+// read parses a message.
 func (s *settings) read(b []byte, id uint16) (answer, error) {
 	var p dnsmessage.Parser
 	head, err := p.Start(b)
@@ -154,13 +155,13 @@ func (s *settings) read(b []byte, id uint16) (answer, error) {
 		answers: binary.BigEndian.Uint16(b[6:]), authorities: binary.BigEndian.Uint16(b[8:]), additionals: binary.BigEndian.Uint16(b[10:]),
 	}
 	if a.truncated {
-		return a, nil // it may be truncated anywhere
+		return a, nil // the message may be truncated anywhere
 	}
 	return a, s.records(&p, &a)
 }
 
-// sameQuestion checks that a message repeats the question. A server that cannot parse a
-// question need not repeat it.
+// sameQuestion checks that a message repeats the question. A server that cannot parse the question
+// need not repeat it.
 func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) error {
 	all, err := p.AllQuestions()
 	if err == nil && len(all) == 0 && (code == dnsmessage.RCodeFormatError || code == dnsmessage.RCodeNotImplemented) {
@@ -176,8 +177,8 @@ func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) err
 	return nil
 }
 
-// records reads the records of the name and type that were asked for. CNAME records, in any order, lead from the
-// name to others.
+// records reads the records of the queried type that belong to the queried name, or to a name that its CNAME
+// records lead to. CNAME records may be in any order.
 func (s *settings) records(p *dnsmessage.Parser, a *answer) error {
 	all, err := p.AllAnswers()
 	switch {
@@ -202,8 +203,8 @@ func (s *settings) records(p *dnsmessage.Parser, a *answer) error {
 	return nil
 }
 
-// owners returns the name that was asked for, and those to which its CNAME records lead. Who asks for CNAME records, or
-// for all, asks for those of the name itself.
+// owners returns the queried name and the names to which its CNAME records lead. If CNAME records or all records are
+// queried, only the name itself counts.
 func (s *settings) owners(all []dnsmessage.Resource) []string {
 	owners := []string{host(s.question.Name)}
 	own := s.question.Type == dnsmessage.TypeCNAME || s.question.Type == dnsmessage.TypeALL
@@ -218,7 +219,7 @@ func (s *settings) owners(all []dnsmessage.Resource) []string {
 	return owners
 }
 
-// add adds a record, with its type in front if all types were asked for.
+// add adds a record, prefixed with its type if all types were queried.
 func (s *settings) add(a *answer, r dnsmessage.Resource) error {
 	if soa, ok := r.Body.(*dnsmessage.SOAResource); ok {
 		a.serial = soa.Serial

@@ -30,7 +30,7 @@ func with(port, name string, more settingsOf) string {
 	for name, value := range more {
 		all[name] = value
 	}
-	text, _ := json.Marshal(all) // of strings, numbers and bools it never fails
+	text, _ := json.Marshal(all) // never fails for strings, numbers and bools
 	return string(text)
 }
 
@@ -48,7 +48,7 @@ func TestThePlugin(t *testing.T) {
 	})
 }
 
-// eachType asks for each type, over UDP and TCP.
+// eachType queries each type, over UDP and TCP.
 func eachType(t *testing.T, way lab.Way) {
 	port := start(t)
 	cases := []struct{ name, kind, want string }{
@@ -140,7 +140,7 @@ func restarts(t *testing.T, way lab.Way) {
 	}
 }
 
-// reply makes a right answer of a query: one address of its name.
+// reply returns a valid response to a query: one address of its name.
 func reply(query []byte) []byte {
 	const response, one = 0x80, 1
 	m := append([]byte{}, query...)
@@ -149,21 +149,21 @@ func reply(query []byte) []byte {
 	return append(m, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x07"...)
 }
 
-// changed returns a right answer after a change.
+// changed returns a valid response after a change.
 func changed(query []byte, change func(m []byte)) []byte {
 	m := reply(query)
 	change(m)
 	return m
 }
 
-// wrong returns what an attacker, who sees no questions, might send.
+// wrong returns responses that an attacker who cannot see the queries might send.
 func wrong(query []byte) [][]byte {
 	return [][]byte{
 		nil,
 		[]byte("x"),
 		bytes.Repeat([]byte{0xff}, 5000),
-		changed(query, func(m []byte) { m[0]++ }),               // another number
-		changed(query, func(m []byte) { m[2] &= 0x7f }),         // no answer
+		changed(query, func(m []byte) { m[0]++ }),               // another ID
+		changed(query, func(m []byte) { m[2] &= 0x7f }),         // not a response
 		changed(query, func(m []byte) { m[13]++ }),              // another name
 		changed(query, func(m []byte) { m[len(query)-3] = 28 }), // another type
 		changed(query, func(m []byte) { m[5] = 0 }),             // no question
@@ -171,7 +171,7 @@ func wrong(query []byte) [][]byte {
 	}
 }
 
-// strangers sends wrong answers before the right one, and then only wrong ones.
+// strangers sends wrong responses before the valid one, and then only wrong ones.
 func strangers(t *testing.T, way lab.Way) {
 	late := hostile(t, func(query []byte) [][]byte { return append(wrong(query), reply(query)) })
 	lab.Expect(t, way.Must(t, with(late, "www.lab.test", nil)), guest.Success, "")
@@ -186,7 +186,7 @@ func strangers(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, with(flood, "www.lab.test", nil)), guest.Failure, "dns.protocol")
 }
 
-// others answers with records of another name, or of another class than IN.
+// others responds with records of another name or of a class other than IN.
 func others(t *testing.T, way lab.Way) {
 	address := func(owner, class string) string { return owner + " 60 " + class + " A 192.0.2.7" }
 	for name, c := range map[string]struct {
@@ -220,7 +220,7 @@ func others(t *testing.T, way lab.Way) {
 	}
 }
 
-// lost answers the third datagram of each attempt, and then none.
+// lost responds to the third datagram of each attempt, and then to none.
 func lost(t *testing.T, way lab.Way) {
 	var datagrams atomic.Int32
 	port := hostile(t, func(query []byte) [][]byte {
@@ -239,7 +239,7 @@ func lost(t *testing.T, way lab.Way) {
 	lab.Expect(t, way.Must(t, with(gatewaytest.FreePort(t), "www.lab.test", nil)), guest.Failure, "udp.refused")
 }
 
-// hostileAnswers sends answers that cannot be read.
+// hostileAnswers sends responses that cannot be parsed.
 func hostileAnswers(t *testing.T, way lab.Way) {
 	cases := []struct {
 		name   string
@@ -279,7 +279,7 @@ func hostileAnswers(t *testing.T, way lab.Way) {
 	hostileStreams(t, way)
 }
 
-// hostileStreams sends bytes over TCP that are no answer.
+// hostileStreams sends bytes over TCP that are not a response.
 func hostileStreams(t *testing.T, way lab.Way) {
 	cases := []struct{ says, reason string }{
 		{"", "tcp.closed"},
@@ -343,7 +343,8 @@ func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), start(t), `{"network": "tcp", "name": "www.lab.test"}`)
 }
 
-// FuzzRead verifies that parsing ends, whatever a server sends, and that what it shows can be expected.
+// FuzzRead verifies that parsing ends, whatever a server sends, and that its text of a record can be
+// used as an expected record.
 func FuzzRead(f *testing.F) {
 	question := func(kind uint16) *settings {
 		s := &settings{Name: "www.lab.test", Type: "A", Rcode: "NOERROR", Least: 1, Network: "udp"}

@@ -1,4 +1,4 @@
-// Dns is a plugin that queries a DNS server over UDP, TCP or TLS and checks the answer.
+// Dns is a plugin that queries a DNS server over UDP, TCP or TLS and checks the response.
 package main
 
 import (
@@ -27,13 +27,13 @@ type settings struct {
 
 	question dnsmessage.Question
 	rcode    dnsmessage.RCode
-	answers  []string // as record writes them
+	answers  []string // in the format of record
 }
 
-// international converts names beyond ASCII for lookups, as Sonde does.
+// international converts non-ASCII names for lookups, in the same way as Sonde.
 var international = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
 
-// ascii returns the form of a name that DNS has.
+// ascii returns the ASCII form of a name.
 func ascii(name string) (string, error) {
 	if strings.IndexFunc(name, func(r rune) bool { return r > '~' }) < 0 {
 		return name, nil
@@ -102,7 +102,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return s.judge(a)
 }
 
-// measure gives the host the numbers that blackbox_exporter has of an answer; without one they
+// measure reports the numbers that blackbox_exporter has for a response; without a response they
 // are 0.
 func (s *settings) measure(t guest.Target[settings], a answer, err error) {
 	succeeded := 0.0
@@ -118,7 +118,7 @@ func (s *settings) measure(t guest.Target[settings], a answer, err error) {
 	}
 }
 
-// judge returns the result of an answer.
+// judge returns the result of an attempt with a response.
 func (s *settings) judge(a answer) guest.Result {
 	summary := s.summary(a)
 	switch {
@@ -137,10 +137,10 @@ func (s *settings) judge(a answer) guest.Result {
 	return guest.Succeed(summary)
 }
 
-// maxShown bounds the records in the detail.
+// maxShown is the maximum number of records in the detail.
 const maxShown = 10
 
-// summary describes an answer for the detail.
+// summary describes a response for the detail.
 func (s *settings) summary(a answer) string {
 	text := fmt.Sprintf("%s %s: %s", s.Name, s.Type, codeName(a.rcode))
 	others := ""

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// rcodes are the codes of an answer by name (IANA's registry, DNS RCODEs; those above
-// 15 need EDNS, which is not used).
+// rcodes maps names to response codes (IANA's registry, DNS RCODEs; those above 15 need EDNS, which
+// is not used).
 var rcodes = sync.OnceValue(func() map[string]dnsmessage.RCode {
 	return map[string]dnsmessage.RCode{
 		"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5,
@@ -20,7 +20,7 @@ var rcodes = sync.OnceValue(func() map[string]dnsmessage.RCode {
 	}
 })
 
-// names lists the names of a table, sorted.
+// names returns the keys of a table, sorted and separated by commas.
 func names[T any](m map[string]T) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
 func codeName(code dnsmessage.RCode) string {
@@ -32,8 +32,8 @@ func codeName(code dnsmessage.RCode) string {
 	return fmt.Sprintf("code %d", code)
 }
 
-// packName checks a domain name that ends with a dot: at most 255 bytes in labels of 1
-// to 63 (RFC 1035, section 2.3.4).
+// packName converts a domain name that ends with a dot. It returns an error if the name exceeds 255
+// bytes on the wire, or has a label that is not of 1 to 63 bytes (RFC 1035, section 2.3.4).
 func packName(name string) (dnsmessage.Name, error) {
 	if len(name) > 254 {
 		return dnsmessage.Name{}, errors.New("a name has at most 254 bytes")

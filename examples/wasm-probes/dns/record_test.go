@@ -20,7 +20,7 @@ func TestAnInternationalNameIsAskedForInASCII(t *testing.T) {
 	}
 }
 
-// A server chooses the bytes of a record, also lengths that its data do not have.
+// A server controls all bytes of a record, including lengths that exceed its data.
 func TestARecordWithAnyLengthIsFormattedOrMalformed(t *testing.T) {
 	long := strings.Repeat("a", 255)
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// zone is what the server knows, in the words of a zone file.
+// zone has the server's records in zone file format.
 const zone = `
 www.lab.test. A 192.0.2.7
 www.lab.test. A 192.0.2.8
@@ -44,9 +44,9 @@ null.lab.test. MX 0 .
 intl.lab.test. CNAME xn--bcher-kva.example.
 `
 
-// answerer answers from the zone, as a server that has authority for it. A name that
-// begins with an rcode is answered with it; large.lab.test has many addresses, and
-// foreign.lab.test is known without authority.
+// answerer returns a handler that responds from the zone as an authoritative server. If a name
+// starts with an rcode, that is the response code. large.lab.test has many addresses; the response
+// for foreign.lab.test is not authoritative.
 func answerer() dns.HandlerFunc {
 	known := records()
 	return func(w dns.ResponseWriter, query *dns.Msg) {
@@ -64,11 +64,11 @@ func answerer() dns.HandlerFunc {
 		if w.RemoteAddr().Network() == "udp" {
 			m.Truncate(dns.MinMsgSize)
 		}
-		_ = w.WriteMsg(m) // who has gone away is not answered
+		_ = w.WriteMsg(m) // the client may have disconnected
 	}
 }
 
-// records reads the zone.
+// records parses the zone.
 func records() []dns.RR {
 	var known []dns.RR
 	p := dns.NewZoneParser(strings.NewReader(zone+many()), "", "")
@@ -113,7 +113,7 @@ func startTLS(t testing.TB, certificate tls.Certificate) string {
 	return portOf(l.Addr())
 }
 
-// listenBoth listens on a port that is free for both.
+// listenBoth listens on a port that is free for both TCP and UDP.
 func listenBoth(t testing.TB) (net.Listener, net.PacketConn) {
 	t.Helper()
 	for range 20 {
@@ -155,8 +155,8 @@ func serve(t testing.TB, s *dns.Server) {
 	})
 }
 
-// hostile answers each datagram with those that answer makes of it, on a port of
-// 127.0.0.1, which it returns.
+// hostile starts a server on 127.0.0.1 that responds to each datagram with the datagrams that
+// answer returns. It returns the port.
 func hostile(t testing.TB, answer func(query []byte) [][]byte) string {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -172,7 +172,7 @@ func hostile(t testing.TB, answer func(query []byte) [][]byte) string {
 				return
 			}
 			for _, datagram := range answer(b[:n]) {
-				_, _ = c.WriteTo(datagram, from) // who has gone away is not answered
+				_, _ = c.WriteTo(datagram, from) // the client may have disconnected
 			}
 		}
 	})
@@ -180,7 +180,7 @@ func hostile(t testing.TB, answer func(query []byte) [][]byte) string {
 	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
 }
 
-// TestMain makes this program a server of its own when it is called as one.
+// TestMain runs this program as a server if its first argument is serve.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 3 || os.Args[1] != "serve" {
 		os.Exit(m.Run())

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// paramNames are the keys of HTTPS and SVCB records (IANA's registry, Service Parameter Keys). Others are key9 and so on.
+// paramNames are the keys of HTTPS and SVCB records (IANA's registry, Service Parameter Keys). Other keys are written
+// key9 and so on.
 var paramNames = []string{"mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp"}
 
 func paramName(key dnsmessage.SVCParamKey) string {
@@ -49,7 +50,7 @@ func service(r *dnsmessage.SVCBResource) (string, error) {
 	return text, nil
 }
 
-// param writes a parameter, in quotes where it needs them.
+// param formats a parameter, in quotes if necessary.
 func param(key dnsmessage.SVCParamKey, value string) string {
 	if value == "" {
 		return paramName(key)
@@ -84,7 +85,7 @@ func paramValue(p dnsmessage.SVCParam) (value string, ok bool) {
 	return string(p.Value), true
 }
 
-// list formats a list of values that have size bytes each.
+// list formats a list of values of size bytes each.
 func list(b []byte, size int, format func([]byte) string) (string, bool) {
 	var all []string
 	for one := range slices.Chunk(b, size) {
@@ -97,11 +98,11 @@ func list(b []byte, size int, format func([]byte) string) (string, bool) {
 }
 
 func addressText(b []byte) string {
-	ip, _ := netip.AddrFromSlice(b) // it has 4 or 16 bytes
+	ip, _ := netip.AddrFromSlice(b) // b has 4 or 16 bytes
 	return ip.String()
 }
 
-// protocols formats a list of protocol names with their lengths in front. A comma or backslash in a name is escaped.
+// protocols formats a list of length-prefixed protocol names. A comma or backslash in a name is escaped.
 func protocols(b []byte) (string, bool) {
 	var all []string
 	for len(b) > 0 {
@@ -115,7 +116,7 @@ func protocols(b []byte) (string, bool) {
 	return strings.Join(all, ","), len(all) > 0
 }
 
-// params formats expected parameters, which may be in any order.
+// params formats expected parameters, which may be given in any order.
 func params(words []string) (string, error) {
 	values := map[dnsmessage.SVCParamKey]string{}
 	for _, w := range words {
@@ -135,7 +136,7 @@ func params(words []string) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// expectedValue formats an expected value as paramValue does.
+// expectedValue converts an expected value to the format of paramValue.
 func expectedValue(key dnsmessage.SVCParamKey, value string) (string, error) {
 	all := strings.Split(value, ",")
 	switch key {
@@ -147,9 +148,9 @@ func expectedValue(key dnsmessage.SVCParamKey, value string) (string, error) {
 			}
 			all[i] = ip.String()
 		}
-	case dnsmessage.SVCParamMandatory: // in the order in which the wire has them
+	case dnsmessage.SVCParamMandatory: // in wire order
 		slices.SortFunc(all, func(a, b string) int {
-			keyA, _ := paramKey(a) // an error: it is compared as it is
+			keyA, _ := paramKey(a) // on an error, the returned key is compared
 			keyB, _ := paramKey(b)
 			return cmp.Compare(keyA, keyB)
 		})

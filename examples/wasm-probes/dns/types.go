@@ -15,14 +15,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// recordType is how records of a type are written: its fields, in their order, and an example.
+// recordType describes the text format of a record type: its fields in order, and an example.
 type recordType struct {
 	number  dnsmessage.Type
-	fields  string // 8, 16 and 32 are numbers with so many bits; tag, hex, base64 and text take the rest of the data
+	fields  string // 8, 16 and 32 are numbers of that many bits; tag, hex, base64 and text extend to the end of the data
 	example string
 }
 
-// types are the record types by name (IANA's registry, Resource Record (RR) TYPEs). Others can be asked for by number.
+// types maps names to record types (IANA's registry, Resource Record (RR) TYPEs). Other types can be queried by
+// number.
 var types = sync.OnceValue(func() map[string]recordType {
 	return map[string]recordType{
 		"A":       {dnsmessage.TypeA, "ip4", "192.0.2.7"},
@@ -48,10 +49,11 @@ var types = sync.OnceValue(func() map[string]recordType {
 	}
 })
 
-// byNumber is TYPE1 and so on, the form of types without a name. Its records are written as \# 4 c0000207 (RFC 3597, section 5).
+// byNumber is the prefix of types without a name: TYPE1 and so on. Their records are written as \# 4 c0000207 (RFC
+// 3597, section 5).
 const byNumber = "TYPE"
 
-// typeOf returns the type of a name, such as CAA or TYPE257.
+// typeOf returns the record type with a name such as CAA or TYPE257.
 func typeOf(name string) (recordType, bool) {
 	if known, ok := types()[name]; ok {
 		return known, true
@@ -66,7 +68,7 @@ func typeOf(name string) (recordType, bool) {
 	return known, true
 }
 
-// typeName returns the name of a type, and how its records are written.
+// typeName returns the name and the text format of a type.
 func typeName(n dnsmessage.Type) (string, recordType) {
 	for name, t := range types() {
 		if t.number == n {
@@ -76,7 +78,7 @@ func typeName(n dnsmessage.Type) (string, recordType) {
 	return byNumber + strconv.Itoa(int(n)), recordType{n, "generic", `\# 4 c0000207`}
 }
 
-// record formats a record's data in the usual way, names without the final dot.
+// record formats a record's data as in a zone file, with names without the final dot.
 func record(body dnsmessage.ResourceBody) (string, error) {
 	switch r := body.(type) {
 	case *dnsmessage.AResource:
@@ -125,7 +127,8 @@ func unparsed(r *dnsmessage.UnknownResource) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// fieldOf formats the field at the beginning of b, and returns its length, which is negative if b is too short.
+// fieldOf formats the field at the start of b. It returns the length of the field, or a negative number if b is
+// too short.
 func fieldOf(field string, b []byte) (string, int) {
 	switch field {
 	case "hex":
@@ -148,7 +151,7 @@ func fieldOf(field string, b []byte) (string, int) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", -1
 	}
-	s := string(b[1 : 1+int(b[0])]) // in bytes, 1+255 is 0
+	s := string(b[1 : 1+int(b[0])]) // int, because 1+255 overflows a byte
 	if field == "tag" {
 		if s == "" || escape(s) != s {
 			return "", -1
@@ -160,10 +163,10 @@ func fieldOf(field string, b []byte) (string, int) {
 
 func generic(b []byte) string { return strings.TrimSpace(fmt.Sprintf(`\# %d %x`, len(b), b)) }
 
-// quote writes a string as a zone file has it (RFC 1035, section 5.1).
+// quote formats a quoted string as in a zone file (RFC 1035, section 5.1).
 func quote(s string) string { return `"` + strings.ReplaceAll(escape(s), `\032`, " ") + `"` }
 
-// escape writes a string as a zone file has it without quotes.
+// escape formats an unquoted string as in a zone file.
 func escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -187,7 +190,7 @@ func canonical(name string) string {
 	return cmp.Or(strings.ToLower(escape(strings.TrimSuffix(name, "."))), ".")
 }
 
-// normal formats an expected record as record does.
+// normal converts an expected record to the format of record.
 func normal(text string, kind dnsmessage.Type) (string, error) {
 	name, t := typeName(kind)
 	switch kind {
@@ -218,7 +221,7 @@ func normal(text string, kind dnsmessage.Type) (string, error) {
 	return strings.TrimSpace(strings.Join(all, " ")), nil
 }
 
-// normalField formats the field that begins with the first word, and returns the words behind it.
+// normalField formats the field that starts at the first word, and returns the remaining words.
 func normalField(field string, words []string) (string, []string, error) {
 	var err error
 	all := strings.Join(words, "")
@@ -268,7 +271,7 @@ func normalField(field string, words []string) (string, []string, error) {
 
 var errField = errors.New("no such field")
 
-// split splits the text of a record into words, without quotes and escapes.
+// split splits the text of a record into words, and removes quotes and escapes.
 func split(text string) ([]string, error) {
 	var words []string
 	var word []byte
@@ -303,7 +306,8 @@ func split(text string) ([]string, error) {
 	return words, nil
 }
 
-// unescape returns the byte that is written behind a backslash, and how long it is: 0 if there is none.
+// unescape decodes the escape sequence after a backslash. It returns the byte and the length of the
+// sequence, or 0 if the sequence is invalid.
 func unescape(s string) (b byte, length int) {
 	if len(s) >= 3 {
 		if n, err := strconv.ParseUint(s[:3], 10, 8); err == nil {

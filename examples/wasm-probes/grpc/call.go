@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// preface is what a client sends first (RFC 9113, section 3.4), with SETTINGS that disable
+// preface is the connection preface of a client (RFC 9113, section 3.4), with SETTINGS that disable
 // server push and limit the headers.
 var preface = appendFrame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSettings, 0, 0, []byte{
 	0, 2, 0, 0, 0, 0, // ENABLE_PUSH
@@ -21,13 +21,13 @@ var preface = appendFrame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSetti
 })
 
 const (
-	maxHeaders = 8 << 10 // bytes of a header block, and of the fields in it
-	maxMessage = 1 << 10 // bytes of the answer's message: an honest one has 2
+	maxHeaders = 8 << 10 // bytes of a header block, and of a string in it
+	maxMessage = 1 << 10 // bytes of the response message: an honest one has 2
 	callStream = 1
 )
 
-// requestHead returns the header block of a call of Check. It does not use HPACK's tables,
-// which a single request does not need.
+// requestHead returns the header block of a call of Check. It does not use HPACK's tables, which
+// are useless for a single request.
 func requestHead(ctx context.Context, secure bool, authority string, metadata []byte) []byte {
 	scheme := "http"
 	if secure {
@@ -62,7 +62,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// message returns the request for a service's health, with its length in front.
+// message returns the length-prefixed request for a service's health.
 func message(service string) []byte {
 	var m []byte
 	if service != "" {
@@ -72,30 +72,30 @@ func message(service string) []byte {
 	return append(b, m...)
 }
 
-// answer is what a call has received.
+// answer is the response of a call.
 type answer struct {
 	httpStatus  string
 	contentType string
 	grpcStatus  string // decimal; empty while the trailers are missing
 	grpcMessage string
-	message     []byte // with the 5 bytes before it
+	message     []byte // including the prefix of 5 bytes
 }
 
 // exchange is one call.
 type exchange struct {
 	*framer
 	decoder *hpack.Decoder
-	block   []byte // of headers that continue
-	ends    bool   // the stream ends with the block
+	block   []byte // of an incomplete header block
+	ends    bool   // the stream ends after the block
 	answer  answer
 }
 
-// call sends a request and returns the server's answer.
+// call sends a request and returns the server's response.
 func call(conn io.ReadWriter, head, message []byte) (answer, error) {
 	x := &exchange{framer: &framer{in: bufio.NewReader(conn), out: bufio.NewWriter(conn), left: maxFrames}}
 	x.decoder = hpack.NewDecoder(4096, x.field)
 	x.decoder.SetMaxStringLength(maxHeaders)
-	_, _ = x.out.Write(preface) // an error shows when it is sent
+	_, _ = x.out.Write(preface) // errors are returned when the output is flushed
 	x.send(frameHeaders, flagEndHeaders, callStream, head)
 	x.send(frameData, flagEndStream, callStream, message)
 	for {
@@ -110,7 +110,7 @@ func call(conn io.ReadWriter, head, message []byte) (answer, error) {
 	}
 }
 
-// field records a header field of the answer.
+// field records a header field of the response.
 func (x *exchange) field(f hpack.HeaderField) {
 	switch f.Name {
 	case ":status":
@@ -126,7 +126,7 @@ func (x *exchange) field(f hpack.HeaderField) {
 
 var errContinuation = errors.New("a header block is not continued")
 
-// frame handles a frame. It returns true when the answer is complete.
+// frame handles a frame. It returns true when the response is complete.
 func (x *exchange) frame(f frame) (done bool, err error) {
 	if (x.block != nil) != (f.kind == frameContinuation) {
 		return false, errContinuation
@@ -196,7 +196,7 @@ func (x *exchange) headers(b []byte, end bool) (done bool, err error) {
 	return x.ends, nil
 }
 
-// goAway returns the error for a GOAWAY frame, or nil when the server still answers.
+// goAway returns the error for a GOAWAY frame, or nil if the server will still respond to the call.
 func goAway(b []byte) error {
 	if len(b) < 8 {
 		return errors.New("a GOAWAY frame is too short")

@@ -33,7 +33,7 @@ const (
 
 const (
 	frameHead = 9       // bytes before a frame's payload
-	maxFrame  = 1 << 14 // bytes of a payload: the maximum that servers may send by default
+	maxFrame  = 1 << 14 // bytes of a payload: the default limit for servers
 	maxFrames = 256     // in one call: an honest server sends about ten
 )
 
@@ -82,13 +82,13 @@ func (f *framer) next() (frame, error) {
 		return frame{}, tooLarge(head)
 	}
 	if f.left == maxFrames-1 && (got.kind != frameSettings || got.has(flagAck)) {
-		return frame{}, errNotHTTP // the first one must be SETTINGS: RFC 9113, section 3.4
+		return frame{}, errNotHTTP // the first frame must be SETTINGS: RFC 9113, section 3.4
 	}
 	got.payload, err = f.read(n)
 	return got, err
 }
 
-// send adds a frame to the pending output. An error shows when that is sent.
+// send adds a frame to the pending output. Errors are returned when the output is flushed.
 func (f *framer) send(kind, flags byte, stream uint32, payload []byte) {
 	_, _ = f.out.Write(appendFrame(nil, kind, flags, stream, payload))
 }

@@ -54,7 +54,7 @@ func demo(t *testing.T, way lab.Way) {
 	lab.Expect(t, a, guest.Failure, "grpc.not_serving")
 }
 
-// asked checks the call on the server.
+// asked checks the call as received by the server.
 func asked(t *testing.T, way lab.Way) {
 	calls := make(chan *http.Request, 1)
 	port := serveHealth(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +109,7 @@ func overTLS(t *testing.T, way lab.Way) {
 	lab.Expect(t, with(fmt.Sprintf(`"ca_pem": %q, "server_name": "shop.test"`, authority)), guest.Failure, "tls.name")
 }
 
-// hello is what a server sends first: an empty SETTINGS frame.
+// hello is the first frame of a server: an empty SETTINGS frame.
 const hello = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 // frameOf returns a frame of the call's stream.
@@ -117,7 +117,7 @@ func frameOf(kind, flags byte, payload string) string {
 	return string(appendFrame(nil, kind, flags, callStream, []byte(payload)))
 }
 
-// fields returns a header block of pairs of names and values.
+// fields returns a header block, given pairs of names and values.
 func fields(pairs ...string) string {
 	var b []byte
 	for i := 0; i < len(pairs); i += 2 {
@@ -132,11 +132,11 @@ var (
 	trailer = fields("grpc-status", "0")
 )
 
-// answers are answers of a server and their results.
+// answers has responses of a server and the expected results.
 var answers = map[string]struct {
 	says   string
-	reason string // empty: a success
-	detail string // what it contains
+	reason string // empty for success
+	detail string // text in the detail
 }{
 	"a plain answer": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, body) + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
 	"an answer in pieces": {hello + frameOf(frameHeaders, 0, head[:3]) + frameOf(frameContinuation, 0, head[3:9]) + frameOf(frameContinuation, 4, head[9:]) +
@@ -144,7 +144,7 @@ var answers = map[string]struct {
 	"padding and priority": {hello + frameOf(frameHeaders, 4|8|0x20, "\x02\x00\x00\x00\x00\x00"+head+"\x00\x00") +
 		frameOf(frameData, 8, "\x03"+body+"\x00\x00\x00") + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
 	"frames in between": {hello + string(appendFrame(nil, framePing, 0, 0, []byte("12345678"))) + frameOf(frameWindow, 0, "\x00\x00\x00\x01") + frameOf(0x42, 0xff, "grease") +
-		string(appendFrame(nil, frameGoAway, 0, 0, []byte("\x00\x00\x00\x01\x00\x00\x00\x00"))) + // which still lets the call end
+		string(appendFrame(nil, frameGoAway, 0, 0, []byte("\x00\x00\x00\x01\x00\x00\x00\x00"))) + // the call may still finish
 		frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, body) + frameOf(frameHeaders, 5, trailer), "", "SERVING"},
 	"fields of a later version": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x07\x12\x01x\x18\x05\x08\x01") +
 		frameOf(frameHeaders, 5, trailer), "", "SERVING"},
@@ -222,7 +222,7 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
-// Each fault has a text of its own, which has nothing of the value.
+// Each fault has its own text, which contains no part of the value.
 func TestWrongMetadataIsNamed(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"x-key", "geheim", ""},
@@ -249,7 +249,7 @@ func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), serveHealth(t, health{state: serving}, true), "{}")
 }
 
-// says is a connection on which a server says something, whatever it hears.
+// says is a connection on which a server sends a fixed text, regardless of its input.
 type says struct {
 	io.Reader
 	io.Writer

@@ -17,12 +17,12 @@ const (
 	notFound       = "5"
 	unimplemented  = "12"
 	unavailable    = 14
-	responseStatus = 1 // the number of the message's field
+	responseStatus = 1 // number of the field status in the message
 )
 
 var states = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
 
-// result returns the result of an answer.
+// result returns the result of an attempt with a response.
 func (a answer) result() guest.Result {
 	switch {
 	case a.httpStatus != "200" && a.grpcStatus == "":
@@ -44,8 +44,8 @@ func (a answer) result() guest.Result {
 	return guest.Fail("grpc.not_serving", fmt.Sprintf("the service is in the state %d", state))
 }
 
-// measure gives the host the numbers that blackbox_exporter has of an answer. Without one the
-// status is UNAVAILABLE; the state of health is -1 if the call has not succeeded.
+// measure reports the numbers that blackbox_exporter has for a response. Without a response the
+// status is UNAVAILABLE. The state of health is -1 if the call failed.
 func measure(t guest.Target[settings], a answer) {
 	status, err := strconv.ParseFloat(a.grpcStatus, 64)
 	if err != nil {
@@ -60,7 +60,7 @@ func measure(t guest.Target[settings], a answer) {
 	t.Measure("grpc_serving_status", float64(state))
 }
 
-// refusal is the result of a call that has not succeeded.
+// refusal returns the result of a call with an error status.
 func (a answer) refusal() guest.Result {
 	text := a.grpcMessage
 	if plain, err := url.PathUnescape(text); err == nil {
@@ -77,7 +77,7 @@ func (a answer) refusal() guest.Result {
 	return guest.Fail("grpc.status", fmt.Sprintf("the call ended with status %.10s: %s", a.grpcStatus, text))
 }
 
-// stateOf decodes the message of an answer: a byte that is 1 if it is compressed, its
+// stateOf decodes the message of a response: a byte that is 1 if the message is compressed, its
 // length in four bytes, and its fields.
 func stateOf(b []byte) (state uint64, ok bool) {
 	if len(b) < 5 || b[0] != 0 || uint64(binary.BigEndian.Uint32(b[1:])) != uint64(len(b)-5) {

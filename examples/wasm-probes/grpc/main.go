@@ -22,14 +22,14 @@ type settings struct {
 	Metadata  map[string]string `sonde:"metadata,sensitive" doc:"metadata of the call; values of names that end in -bin are base64"`
 	TLS       *guest.TLS        `sonde:"tls" doc:"call over TLS"`
 
-	metadata []byte // as header fields
-	message  []byte // the request's
+	metadata []byte // encoded as header fields
+	message  []byte // of the request
 }
 
 // maxService bounds the name of a service, in bytes.
 const maxService = 1 << 10
 
-// Prepare encodes what is the same in each call.
+// Prepare encodes the parts that are the same in each call.
 func (s *settings) Prepare() error {
 	if len(s.Service) > maxService {
 		return &guest.FieldError{Field: "service", Problem: "is longer than " + strconv.Itoa(maxService) + " bytes"}
@@ -45,7 +45,8 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// wrongField returns the problem with a metadata field, or "". It never has anything of the value.
+// wrongField returns the problem with a metadata field, or "". The text never contains a part of
+// the value.
 func wrongField(name, value string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 	switch {
@@ -72,7 +73,8 @@ func wrongField(name, value string) string {
 	return "has a character in " + name + " that is not ASCII, as its byte " + strconv.Itoa(at+1) + ": encode it, and name it " + name + "-bin"
 }
 
-// wrongBinary returns the problem with the value of a name that ends in -bin, or "": base64 with or without padding.
+// wrongBinary returns the problem with the value of a field whose name ends in -bin, or "". The value must be
+// base64, with or without padding.
 func wrongBinary(name, value string) string {
 	if _, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "=")); err != nil {
 		return "has no base64 in " + name + ", as names that end in -bin must: write base64encode(…)"
@@ -80,7 +82,7 @@ func wrongBinary(name, value string) string {
 	return ""
 }
 
-// reserved are the fields that HTTP/2 or gRPC sets.
+// reserved has the fields that HTTP/2 or gRPC sets.
 var reserved = map[string]bool{
 	"content-type": true, "te": true, "user-agent": true, "connection": true, "host": true,
 	"content-length": true, "transfer-encoding": true, "upgrade": true, "keep-alive": true,
@@ -108,8 +110,8 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return answer.result()
 }
 
-// rehearse decodes a text, so that attempts find the decoder's tree: making it takes three times as long
-// as the rest of an attempt.
+// rehearse decodes a text during initialisation, so that the decoder's tree exists in attempts: building
+// it takes three times as long as the rest of an attempt.
 func rehearse() {
 	if _, err := hpack.HuffmanDecodeToString(hpack.AppendHuffmanString(nil, "grpc")); err != nil {
 		panic(err)

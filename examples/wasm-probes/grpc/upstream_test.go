@@ -13,15 +13,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
-// The test in this file has the cases of upstream's pkg/probe/grpc, and those call
-// errors for which the kubelet has messages; tests/upstream.md compares both.
+// The test in this file has the cases of upstream's pkg/probe/grpc, and the call errors for which
+// the kubelet has messages; tests/upstream.md compares both.
 
-// health answers calls of Check with a given state, or with another status of the
-// call.
+// health responds to calls of Check with a given state, or with another gRPC status.
 type health struct {
 	state  byte
 	status string        // default: ok
-	sleeps time.Duration // before the answer, or until the caller has gone
+	sleeps time.Duration // before the response, or until the caller disconnects
 }
 
 func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +37,7 @@ func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte{0, 0, 0, 0, 2, responseStatus << 3, h.state})
 }
 
-// serveHealth serves HTTP at a port, of version 2 or of version 1 only.
+// serveHealth serves HTTP/2, or only HTTP/1, and returns the port.
 func serveHealth(t *testing.T, h http.Handler, http2 bool) (port string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,8 +60,8 @@ func TestUpstreamGrpcProber(t *testing.T) {
 		handler http.Handler
 		http2   bool
 		outcome guest.Outcome
-		reason  string // how it begins
-		detail  string // what it contains
+		reason  string // prefix of the reason
+		detail  string // text in the detail
 	}{
 		{"a server of HTTP/1", plain, false, guest.Failure, "grpc.protocol", ""},
 		{"not serving", health{state: 2}, true, guest.Failure, "grpc.not_serving", "NOT_SERVING"},
@@ -86,7 +85,7 @@ func TestUpstreamGrpcProber(t *testing.T) {
 			})
 		}
 		t.Run("connection refused", func(t *testing.T) {
-			// The kubelet retries until its timeout; here a refusal is a result.
+			// The kubelet retries until its timeout; here a refused connection is a result.
 			if r := way.Must(t, `{"port": "`+gatewaytest.FreePort(t)+`"}`)(lab.Timeout); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
 				t.Errorf("got %+v", r)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// BenchmarkModule is an attempt over a held connection: what a plugin costs beside
+// BenchmarkModule measures an attempt over a held connection: the cost of a plugin in addition to
 // one round trip over loopback.
 func BenchmarkModule(b *testing.B) {
 	port := lab.Serve(b, func(c net.Conn) { _, _ = io.Copy(c, c) })
@@ -24,7 +24,7 @@ func BenchmarkModule(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTrip is what it is beside.
+// BenchmarkRoundTrip measures that round trip without a plugin.
 func BenchmarkRoundTrip(b *testing.B) {
 	port := lab.Serve(b, func(c net.Conn) { _, _ = io.Copy(c, c) })
 	c, err := net.Dial("tcp", "127.0.0.1:"+port)

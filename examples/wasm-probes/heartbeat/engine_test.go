@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// TestTheEndOfTheConnectionIsDetectedAtOnce kills a service whose next beat is due in an
+// TestTheEndOfTheConnectionIsDetectedAtOnce kills a service while the next beat is due only in an
 // hour.
 func TestTheEndOfTheConnectionIsDetectedAtOnce(t *testing.T) {
 	port := gatewaytest.FreePort(t)

@@ -11,19 +11,19 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// number is how a frame encodes the number of a beat.
+// number is the encoding of a beat's number in a frame.
 type number int
 
 const (
 	none    number = iota
 	decimal        // {seq}
-	bits32         // {seq32}: four bytes, the highest first; the number's lowest bits
+	bits32         // {seq32}: the low 32 bits of the number, big-endian
 	bits64         // {seq64}
 )
 
 var placeholders = map[number]string{decimal: "{seq}", bits32: "{seq32}", bits64: "{seq64}"}
 
-// frame is a beat or a response: bytes with at most one number.
+// frame is the format of a beat or a response: bytes with at most one number.
 type frame struct {
 	before []byte
 	number number
@@ -52,7 +52,7 @@ func parseFrame(field, text, format string) (f frame, err error) {
 	return f, err
 }
 
-// parseText parses the bytes in a setting.
+// parseText decodes the bytes in a setting.
 func parseText(field, text, format string) ([]byte, error) {
 	b := []byte(text)
 	switch format {
@@ -85,8 +85,8 @@ func (f frame) append(b []byte, seq uint64) []byte {
 	return append(b, f.after...)
 }
 
-// match reads one frame from the start of b. It returns the frame's length, and 0
-// when more bytes are needed to know. Frames without a number have 0.
+// match reads one frame at the start of b. It returns the number, which is 0 for frames without
+// one, and the frame's length. The length is 0 if more bytes are needed.
 func (f frame) match(b []byte) (seq uint64, length int, err error) {
 	rest, ok := cutPrefix(b, f.before)
 	if !ok || rest == nil {
@@ -110,8 +110,8 @@ func mismatch(b []byte, soFar bool) error {
 	return fmt.Errorf("the answer begins with %q, which was not expected", b[:min(len(b), 64)])
 }
 
-// cutPrefix returns the bytes after a prefix: nil if b is too short to tell. It returns
-// false if b has another prefix.
+// cutPrefix returns the bytes after a prefix, or nil if b is too short. It returns false if b does
+// not match the prefix.
 func cutPrefix(b, prefix []byte) (rest []byte, ok bool) {
 	if len(b) < len(prefix) {
 		return nil, bytes.HasPrefix(prefix, b)
@@ -125,8 +125,8 @@ func cutPrefix(b, prefix []byte) (rest []byte, ok bool) {
 // digits bounds a decimal number.
 const digits = 20
 
-// readNumber reads the number of a beat and returns its length: -1 if b is too short to
-// tell. It returns false if there is none.
+// readNumber reads the number of a beat and returns its length, or -1 if b is too short. It returns
+// false if there is no number.
 func (f frame) readNumber(b []byte) (seq uint64, used int, ok bool) {
 	switch f.number {
 	case none:

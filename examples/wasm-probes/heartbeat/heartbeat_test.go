@@ -96,7 +96,7 @@ func protocols(t *testing.T, way lab.Way) {
 	}
 }
 
-// answerBeats answers beats of a size, or lines.
+// answerBeats replies to beats of a fixed size, or to lines.
 func answerBeats(c net.Conn, size int, answer func(beat string, n int) string) {
 	in := bufio.NewReader(c)
 	for n := 1; ; n++ {
@@ -119,8 +119,8 @@ func readBeat(in *bufio.Reader, size int) (string, error) {
 	return string(b), err
 }
 
-// onlyAnswers returns a server that says one thing to each beat, and closes the
-// connection when it has nothing left to say.
+// onlyAnswers starts a server that sends one of answers for each beat, and closes the connection
+// after the last.
 func onlyAnswers(t *testing.T, answers ...string) (port string) {
 	return lab.Serve(t, func(c net.Conn) {
 		answerBeats(c, 0, func(_ string, n int) string {
@@ -141,13 +141,13 @@ func lateAnswers(t *testing.T, way lab.Way) {
 	})
 }
 
-// The reasons of beats that are not answered.
+// The reasons of unanswered beats.
 const late, missed = "heartbeat.late", "heartbeat.missed"
 
 func isSilence(reason string) bool { return reason == late || reason == missed }
 
-// beats makes an attempt for each wanted reason, "" of an answered beat. It returns false at the first answer that did not
-// come within the probe's wait, which may be too short on a busy machine.
+// beats makes an attempt for each wanted reason; "" means an answered beat. It returns false at the first response that
+// did not arrive within the probe's wait, which may be too short on a busy machine.
 func beats(t *testing.T, a lab.Attempt, want ...string) bool {
 	t.Helper()
 	for n, reason := range want {
@@ -203,8 +203,8 @@ func wrongAnswers(t *testing.T, way lab.Way) {
 	lab.Expect(t, a, guest.Failure, "heartbeat.open")
 }
 
-// answersByUDP returns a server that sends some datagrams for each beat. It ends when it
-// is told to, or with the test.
+// answersByUDP starts a server that sends the given datagrams for each beat. It stops when end is
+// called, or when the test ends.
 func answersByUDP(t *testing.T, answers ...[]string) (port string, end func()) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -229,7 +229,7 @@ func answersByUDP(t *testing.T, answers ...[]string) (port string, end func()) {
 	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port), end
 }
 
-// lostDatagrams loses, repeats and delays datagrams, and then ends the service.
+// lostDatagrams drops, repeats and delays datagrams, and then stops the service.
 func lostDatagrams(t *testing.T, way lab.Way) {
 	testsync.Longer(t, "seven beats", 100*time.Millisecond, testsync.Timeout, func(wait time.Duration) bool {
 		port, end := answersByUDP(t,

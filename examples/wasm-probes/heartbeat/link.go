@@ -12,12 +12,12 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// link is the connection and the state of its beats, which are numbered from 1 on each
-// connection. Over UDP the connection is a socket.
+// link is a connection, or a UDP socket, with the state of its beats. Beats are numbered from 1 on
+// each connection.
 type link struct {
 	conn           *guest.Conn
-	sent, answered uint64 // the last beat that was sent, and the last one that was answered
-	rest           []byte // an incomplete answer
+	sent, answered uint64 // numbers of the last beat sent and of the last beat answered
+	rest           []byte // an incomplete response
 }
 
 // open returns the held connection, or a new one.
@@ -89,7 +89,7 @@ func (l *link) beat(s *settings, deadline time.Time) error {
 	}
 }
 
-// take parses the answers that were received.
+// take parses the received responses.
 func (l *link) take(expect frame) error {
 	for len(l.rest) > 0 {
 		seq, n, err := expect.match(l.rest)
@@ -108,15 +108,14 @@ func (l *link) take(expect frame) error {
 	return nil
 }
 
-// Limits on what a target sends over UDP.
+// Limits on the data that a target sends over UDP.
 const (
-	maxDatagram = 2*maxFrame + digits // of an answer, in bytes
-	maxStrays   = 100                 // answers in one attempt to beats that were answered before
+	maxDatagram = 2*maxFrame + digits // bytes of a response
+	maxStrays   = 100                 // responses in one attempt to beats that are already answered
 )
 
-// readDatagrams reads datagrams until the beat is answered. Each is one answer. Datagrams
-// get lost, come twice, and overtake each other, so that an answer to an earlier beat is
-// no error.
+// readDatagrams reads datagrams until the beat is answered. Each datagram is one response.
+// Datagrams may be lost, duplicated or reordered, so a response to an earlier beat is not an error.
 func (l *link) readDatagrams(expect frame) error {
 	b := make([]byte, maxDatagram)
 	for range maxStrays {
@@ -144,8 +143,8 @@ func (l *link) readDatagrams(expect frame) error {
 	return fmt.Errorf("%d answers to beats before beat %d came", maxStrays, l.sent)
 }
 
-// fullNumber returns the number of a beat from that of its answer, which may have its
-// lowest bits only.
+// fullNumber returns the number of a beat from the number in its response, which may have the low
+// bits only.
 func (l *link) fullNumber(expect frame, seq uint64) uint64 {
 	if expect.number == bits32 {
 		return l.sent - uint64(uint32(l.sent)-uint32(seq))
@@ -160,11 +159,11 @@ func (l *link) unexpected(seq uint64) error {
 // missed returns the number of unanswered beats.
 func (l *link) missed() uint64 { return l.sent - l.answered }
 
-// late is the result of a beat that was not answered in time.
+// late returns the result for a beat that was not answered in time.
 func (l *link) late(s *settings, took time.Duration) guest.Result {
 	detail := fmt.Sprintf("beat %d was not answered in %v, as the %d before it; the last answer was to beat %d",
 		l.sent, took.Round(time.Millisecond), l.missed()-1, l.answered)
-	// A target that has not answered the first beat was never alive.
+	// A target that has not answered any beat fails at once.
 	if l.answered > 0 && l.missed() < uint64(s.Missed) {
 		return guest.Warn("heartbeat.late", detail)
 	}
@@ -181,7 +180,7 @@ func (l *link) keep(t guest.Target[settings]) error {
 	return t.Hold(heldKey, l.conn)
 }
 
-// remember decodes what keep has encoded.
+// remember decodes the state that keep encoded.
 func (l *link) remember(state []byte) bool {
 	if len(state) < 16 {
 		return false

@@ -1,5 +1,5 @@
-// Heartbeat is a plugin that keeps one connection to its target, or a UDP socket, and sends
-// a beat in each attempt, which the target must answer.
+// Heartbeat is a plugin that keeps one connection to its target, or a UDP socket. In each attempt
+// it sends a beat, which the target must answer.
 package main
 
 import (
@@ -72,7 +72,7 @@ func (s *settings) check() error {
 // heldKey is the key of the held connection.
 const heldKey = "heartbeat"
 
-// attempt sends one beat and waits for its answer.
+// attempt sends one beat and waits for the response.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	link, err := open(ctx, t)
 	if err != nil {
@@ -102,8 +102,8 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return guest.Succeed(detail)
 }
 
-// deadlineOf returns when to stop waiting for an answer: shortly before the attempt ends,
-// so that there is time to hold the connection.
+// deadlineOf returns the deadline for a response: shortly before the end of the attempt, so that
+// there is time to hold the connection.
 func deadlineOf(ctx context.Context, now time.Time, wait time.Duration) time.Time {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -12,19 +12,19 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// session is a login. It does not use database/sql, which is for connection pools and
+// session is a logged-in connection. It does not use database/sql, which pools connections and
 // retries automatically.
 type session struct {
 	driver.Conn
 	wire *wire
 }
 
-// maxLogins bounds how often an attempt tries to log in.
+// maxLogins is the maximum number of logins that an attempt tries.
 const maxLogins = 3
 
-// login logs in. It tries again if the server's answer was malformed: the library takes the
-// last of the random bytes that a server sends for ed25519 for a terminator if it is 0, as
-// in one login of 256.
+// login logs in. It retries if the library reports a malformed response: for ed25519 a server sends
+// random bytes, and the library mistakes the last one for a terminator if it is 0, in one of 256
+// logins.
 func login(ctx context.Context, t guest.Target[settings]) (c *session, err error) {
 	for range maxLogins {
 		if c, err = loginOnce(ctx, t); !errors.Is(err, mysql.ErrMalformPkt) {
@@ -41,7 +41,7 @@ func loginOnce(ctx context.Context, t guest.Target[settings]) (*session, error) 
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.DBName = s.User, s.Password, s.Database
 	config.Net, config.Addr = "tcp", ":"+s.Port
-	config.Logger = silent{} // what it logs is also returned as an error
+	config.Logger = silent{} // all logged errors are also returned
 	config.DialFunc = func(ctx context.Context, network, address string) (_ net.Conn, err error) {
 		c.wire.Conn, err = t.DialContext(ctx, network, address)
 		return c.wire, err
@@ -66,20 +66,19 @@ type silent struct{}
 
 func (silent) Print(...any) {}
 
-// reasons are those of the server's errors, by number: of MySQL and of MariaDB, whose
-// numbers are equal below 1900.
+// reasons maps error numbers of MySQL and MariaDB to reasons. Below 1900 both use the same numbers.
 var reasons = map[uint16]string{
 	1040: "mysql.full", // too many connections
 	1203: "mysql.full", // of this user
-	1226: "mysql.full", // of this user's resources
+	1226: "mysql.full", // resource limit of this user
 	1044: "mysql.denied",
 	1142: "mysql.denied", // a table
 	1143: "mysql.denied", // a column
 	1227: "mysql.denied", // a privilege of the whole server
 	1045: "mysql.auth",
-	1698: "mysql.auth", // another authentication than by password
+	1698: "mysql.auth", // the account does not authenticate by password
 	1820: "mysql.auth", // the password has expired
-	1862: "mysql.auth", // the same
+	1862: "mysql.auth", // expired
 	3118: "mysql.auth", // locked, MySQL
 	4151: "mysql.auth", // locked, MariaDB
 	1049: "mysql.database",
@@ -88,7 +87,7 @@ var reasons = map[uint16]string{
 	1053: "mysql.stopping",
 	1129: "mysql.blocked", // too many broken connections from here
 	1130: "mysql.blocked", // this host is not allowed to connect
-	1205: "mysql.timeout", // waiting for a lock
+	1205: "mysql.timeout", // timeout of a lock
 	1317: "mysql.timeout", // interrupted
 	1969: "mysql.timeout", // max_statement_time, MariaDB
 	3024: "mysql.timeout", // max_execution_time, MySQL

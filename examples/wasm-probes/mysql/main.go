@@ -1,8 +1,9 @@
-// Certificates of appliances may have a negative serial number. curl takes them too: verification does not use it.
+// Certificates of appliances may have a negative serial number. Verification does not use it, and curl accepts
+// them too.
 //go:debug x509negativeserial=1
 
-// Mysql is a plugin that logs in to a MySQL or MariaDB server and runs a query, with the
-// client library go-sql-driver/mysql: an open port does not mean that the database works.
+// Mysql is a plugin that logs in to a MySQL or MariaDB server and runs a query, using the client
+// library go-sql-driver/mysql: an open port does not mean that the database works.
 package main
 
 import (

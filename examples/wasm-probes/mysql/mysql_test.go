@@ -57,7 +57,7 @@ func logins(t *testing.T, way lab.Way, s server) {
 		`"user": "root", "database": "none"`:                            "mysql.database",
 		`"user": "probe", "password": "auchgeheim", "database": "shop"`: "mysql.denied",
 		`"user": "probe", "password": "auchgeheim", "role": "replica"`:  "mysql.denied",
-		`"user": "probe", "password": "auchgeheim", "role": "primary"`:  "", // for which it needs no rights
+		`"user": "probe", "password": "auchgeheim", "role": "primary"`:  "", // needs no privileges
 	} {
 		want := guest.Failure
 		if reason == "" {
@@ -83,7 +83,7 @@ func queries(t *testing.T, way lab.Way, s server) {
 		{"SELECT cast(1.5 AS float)", "1.5", "", `"1.5"`},
 		{"SELECT date '2026-11-21'", "2026-11-21", "", ""},
 		{"SELECT count(*) FROM orders", "10000", "", `"10000"`},
-		{"SELECT * FROM orders", "1", "", `"1"`}, // 10 MB, of which one row is read
+		{"SELECT * FROM orders", "1", "", `"1"`}, // 10 MB; only one row is read
 		{"SHOW STATUS LIKE 'Threads_connected'", "Threads_connected", "", ""},
 		{"SELECT n FROM orders WHERE n < 0", "", "mysql.expect", "no row"},
 		{"DO 1", "", "mysql.expect", "no row"},
@@ -113,7 +113,7 @@ func queries(t *testing.T, way lab.Way, s server) {
 	}
 }
 
-// lockedTables queries a table that another session has locked.
+// lockedTables queries a table that is locked by another session.
 func lockedTables(t *testing.T, way lab.Way, s server) {
 	other, err := s.open(t).Conn(t.Context())
 	if err != nil {
@@ -127,7 +127,7 @@ func lockedTables(t *testing.T, way lab.Way, s server) {
 	for range 3 {
 		lab.TimesOut(t, waits, time.Second, "mysql.timeout")
 	}
-	// Nothing is left waiting on the server.
+	// No query is still waiting on the server.
 	lab.Until(t, s.asks(t, way, `, "query": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%n FROM orders.orders'", "expect": "0"`), guest.Success)
 }
 
@@ -164,7 +164,7 @@ func replicas(t *testing.T, way lab.Way) {
 	lab.Until(t, follows, guest.Success)
 	lab.Expect(t, second.asks(t, way, `, "role": "primary"`), guest.Failure, "mysql.role")
 
-	// A replica that waits for a table is late.
+	// A replica that waits for a locked table lags.
 	first.exec(t, `CREATE DATABASE shop`, `CREATE TABLE shop.orders (n int)`)
 	lab.Until(t, second.asks(t, way, `, "query": "SELECT 1 FROM information_schema.tables WHERE table_schema = 'shop'"`), guest.Success)
 	other, err := second.open(t).Conn(t.Context())
@@ -212,7 +212,7 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	} {
 		port := lab.Serve(t, func(c net.Conn) {
 			_, _ = io.WriteString(c, answer)
-			if !strings.HasSuffix(answer, "\r\n") { // a real one waits for more
+			if !strings.HasSuffix(answer, "\r\n") { // a real server waits for more data
 				_ = c.(*net.TCPConn).CloseWrite()
 			}
 			_, _ = io.Copy(io.Discard, c)
@@ -225,8 +225,8 @@ func oddAnswers(t *testing.T, way lab.Way) {
 	lab.TimesOut(t, mute, 200*time.Millisecond, "tcp.timeout")
 }
 
-// zeroNonce logs in to a server whose first random bytes for ed25519 end in a 0: the second
-// ones do not matter to it.
+// zeroNonce logs in to a server whose first random bytes for ed25519 end in 0. The retry must reach
+// the server, which rejects the second login.
 func zeroNonce(t *testing.T, way lab.Way) {
 	packet := func(number byte, text string) string {
 		return string([]byte{byte(len(text)), 0, 0, number}) + text

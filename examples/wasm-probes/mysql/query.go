@@ -14,9 +14,9 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// limit makes the server end queries shortly before the attempt ends. Otherwise it could
-// wait for a lock long after the attempt, and abandoned queries would use up all of its
-// connections. Each of the two servers understands one of the comments.
+// limit makes the server abort queries shortly before the attempt ends. Otherwise a query could
+// wait for a lock long after the attempt, and abandoned queries would use up all connections of the
+// server. MySQL and MariaDB each understand one of the comments.
 func (c *session) limit(ctx context.Context) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -36,7 +36,7 @@ func (c *session) limit(ctx context.Context) error {
 	return c.call(rows.Close)
 }
 
-// query runs the operator's query. Known starts the detail of the result.
+// query runs the operator's query. The detail of the result starts with known.
 func (c *session) query(ctx context.Context, s *settings, known string) guest.Result {
 	rows, err := c.rows(ctx, s.Query)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *session) rows(ctx context.Context, sql string) (rows driver.Rows, err e
 	return rows, err
 }
 
-// next returns the next row as text, or io.EOF. It has one column or more.
+// next returns the next row as text, or io.EOF. A row has at least one column.
 func (c *session) next(rows driver.Rows) ([]string, error) {
 	values := make([]driver.Value, len(rows.Columns()))
 	if len(values) == 0 {
@@ -84,11 +84,11 @@ func (c *session) next(rows driver.Rows) ([]string, error) {
 	return row, nil
 }
 
-// maxRows bounds the rows that are read of a query.
+// maxRows is the maximum number of rows that are read.
 const maxRows = 64
 
-// end reads the remaining rows, up to maxRows: beyond that the connection is closed, which
-// the server logs.
+// end reads the remaining rows, up to maxRows. If there are more, the connection is later closed
+// while rows are pending, which the server logs.
 func (c *session) end(rows driver.Rows) {
 	for range maxRows {
 		if _, err := c.next(rows); err != nil {

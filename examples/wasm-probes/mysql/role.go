@@ -66,7 +66,7 @@ func judgeChannel(status row, most time.Duration) guest.Result {
 	return guest.Succeed(fmt.Sprintf("replica whose lag is %v", lag))
 }
 
-// row is a row, by column names: see plainName.
+// row maps column names, as returned by plainName, to values.
 type row map[string]string
 
 // all returns the rows of a query.
@@ -94,9 +94,9 @@ func (c *session) all(ctx context.Context, sql string) ([]row, error) {
 	return all, nil
 }
 
-// plainName returns the same name for a column of SHOW REPLICA STATUS in all versions of
-// both servers: io_running for Replica_IO_Running and Slave_IO_Running, and
-// seconds_behind for Seconds_Behind_Source and Seconds_Behind_Master.
+// plainName returns a name for a column of SHOW REPLICA STATUS that is the same in all versions of
+// both servers: io_running for Replica_IO_Running and Slave_IO_Running, and seconds_behind for
+// Seconds_Behind_Source and Seconds_Behind_Master.
 func plainName(name string) string {
 	name = strings.ToLower(name)
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "replica_"), "slave_")

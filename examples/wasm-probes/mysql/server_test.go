@@ -11,17 +11,16 @@ import (
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
-// server is a MariaDB server and its data, of which everything belongs to a user root
-// without a password.
+// server is a MariaDB server with its data. Its user root, without a password, has all privileges.
 type server struct {
 	*lab.Server
 	port string
 }
 
-// small is an option that makes data of 20 MB instead of 110.
+// small is an option that reduces the data directory from 110 to 20 MB.
 const small = "--innodb-log-file-size=4M"
 
-// start makes a server's data and starts it with options.
+// start creates a server's data and starts the server with options.
 func start(t *testing.T, options ...string) server {
 	t.Helper()
 	owner := lab.Account(t, "mysql")
@@ -39,7 +38,7 @@ func serve(t *testing.T, owner *syscall.Credential, dir string, options ...strin
 	return server{lab.Start(t, &lab.Server{Name: "mariadbd", Args: args, Dir: dir, User: owner}), port}
 }
 
-// open returns connections of the server's root.
+// open returns connections as the server's root.
 func (s server) open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", "root@tcp(127.0.0.1:"+s.port+")/")
@@ -50,7 +49,7 @@ func (s server) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// exec gives the server commands, as its root.
+// exec executes commands as the server's root.
 func (s server) exec(t *testing.T, commands ...string) {
 	t.Helper()
 	db := s.open(t)
@@ -61,14 +60,13 @@ func (s server) exec(t *testing.T, commands ...string) {
 	}
 }
 
-// asks returns a probe of the server by its root. More are other settings, each after
-// a comma.
+// asks returns a probe of the server as its root. more has further settings, each after a comma.
 func (s server) asks(t *testing.T, way lab.Way, more string) lab.Attempt {
 	t.Helper()
 	return way.Must(t, `{"port": "`+s.port+`", "user": "root"`+more+`}`)
 }
 
-// ready waits until the server answers.
+// ready waits until an attempt succeeds.
 func (s server) ready(t *testing.T, way lab.Way) server {
 	t.Helper()
 	lab.Until(t, s.asks(t, way, ""), guest.Success)

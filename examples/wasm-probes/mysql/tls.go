@@ -9,9 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// tlsConfig returns the configuration of a handshake that the plugin makes itself: this
-// protocol starts TLS during the login, where the host cannot. A sandbox has no certificate
-// authorities.
+// tlsConfig returns the configuration of a TLS handshake in the plugin: this protocol starts TLS
+// during the login, where the host cannot do it. The sandbox has no system certificate authorities.
 func tlsConfig(t guest.TLS, host string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: t.ServerName}
 	if config.ServerName == "" {
@@ -33,16 +32,15 @@ func tlsConfig(t guest.TLS, host string) (*tls.Config, error) {
 	return config, nil
 }
 
-// isUnreadable reports whether a handshake without verification has failed because crypto/tls cannot use the server's
-// certificate. Its errors have no type.
+// isUnreadable reports whether a handshake without verification failed because crypto/tls cannot use the server's
+// certificate. These errors have no type.
 func isUnreadable(t guest.TLS, err error) bool {
 	text := err.Error()
 	return t.Verify != nil && !*t.Verify && (strings.Contains(text, "failed to parse certificate from server") ||
 		strings.Contains(text, "server's certificate contains") || strings.Contains(text, "server sent certificate containing RSA key"))
 }
 
-// tlsReason returns the reason of an error of the handshake, as the host would call
-// it, or "".
+// tlsReason returns the reason of a handshake error, with the host's codes, or "".
 func tlsReason(err error) string {
 	var (
 		name    x509.HostnameError

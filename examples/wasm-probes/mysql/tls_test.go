@@ -11,7 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// TestACertificateThatCannotBeReadIsNoFaultWithoutVerification makes a handshake with a server whose certificate is none.
+// TestACertificateThatCannotBeReadIsNoFaultWithoutVerification performs a handshake with a server whose certificate is
+// invalid.
 func TestACertificateThatCannotBeReadIsNoFaultWithoutVerification(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

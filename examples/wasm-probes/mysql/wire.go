@@ -10,16 +10,16 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// wire is the connection of a session. It records its first error, which the library does
-// not return, and limits packets, for which the library allocates as much memory as their
-// first bytes declare.
+// wire is the connection of a session. It records its first error, which the library does not
+// return. It limits the size of packets, because the library allocates as much memory as a packet's
+// header declares.
 type wire struct {
 	net.Conn
 	secure bool // TLS follows after the first packet
 	broken error
-	head   []byte // received part of the next packet's header
-	left   int    // of the packet
-	blind  bool   // packets are encrypted
+	head   []byte // the received part of the next packet's header
+	left   int    // bytes left of the packet
+	blind  bool   // packets are encrypted and cannot be tracked
 }
 
 // Read reads, and records an error.
@@ -46,13 +46,13 @@ func (w *wire) remember(err error) error {
 	return err
 }
 
-// Packets begin with their length in three bytes, and a number.
+// A packet starts with its length in three bytes, and a sequence number.
 const (
 	packetHead = 4
-	maxPacket  = 256 << 10 // as letters, the three bytes are more
+	maxPacket  = 256 << 10 // text in place of a header declares more
 )
 
-// look tracks the packets.
+// look tracks packet boundaries and checks lengths.
 func (w *wire) look(p []byte) error {
 	for len(p) > 0 {
 		if w.left > 0 {
@@ -80,8 +80,8 @@ func (w *wire) look(p []byte) error {
 
 var errGarbage = errors.New("the answer is none of MySQL")
 
-// call calls the library, which panics on unexpected packets and hides why a connection
-// broke.
+// call calls the library, which panics on unexpected packets and hides the cause of connection
+// errors.
 func (c *session) call(library func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzLook verifies that packets are tracked the same in pieces and at once.
+// FuzzLook verifies that packets are tracked in the same way whether they arrive in pieces or in
+// one read.
 func FuzzLook(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00x\x02\x00\x00\x01yz\x00\x00\x00\x02"), uint(1), false)
 	f.Add([]byte("\x01\x00\x00\x00xHTTP"), uint(3), false)
@@ -24,8 +25,7 @@ func FuzzLook(f *testing.F) {
 	})
 }
 
-// tooLarge reports whether a packet is larger than it may be, of those that can be
-// seen.
+// tooLarge reports whether a visible packet exceeds the maximum size.
 func tooLarge(text []byte, secure bool) bool {
 	for len(text) >= packetHead {
 		length := int(binary.LittleEndian.Uint32(text) & 0xffffff)

@@ -15,13 +15,13 @@ import (
 // maxMessage bounds one message of the server, such as a row, in bytes.
 const maxMessage = 64 << 10
 
-// session is a login.
+// session is a logged-in connection.
 type session struct {
 	*pgconn.PgConn
-	conn net.Conn // which it uses
+	conn net.Conn // the connection of PgConn
 }
 
-// options returns the library's configuration for an attempt. It sets everything: a sandbox
+// options returns the library's configuration for an attempt. It sets all fields, because a sandbox
 // has no environment and no files.
 func (s *settings) options() (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig("postgres://target:1/?sslmode=disable")
@@ -54,19 +54,19 @@ func login(ctx context.Context, t guest.Target[settings]) (session, error) {
 	return session{c, conn}, nil
 }
 
-// errSecond refuses the second connection that the library makes to cancel a query. The
-// server ends queries itself: see limited.
+// errSecond rejects the second connection that the library opens to cancel a query. The server
+// aborts queries itself: see limited.
 var errSecond = errors.New("a second connection is not wanted")
 
 // end ends the session and waits for its goroutines.
 func (s session) end(ctx context.Context) {
-	_ = s.Close(ctx) // errors do not matter: the attempt is over
+	_ = s.Close(ctx) // errors are irrelevant: the attempt is over
 	_ = s.conn.Close()
 	<-s.CleanupDone()
 }
 
-// dial connects to the target. If TLS is configured, the host makes the handshake, which is
-// much faster than crypto/tls in the sandbox.
+// dial connects to the target. If TLS is configured, the host performs the handshake, which is much
+// faster than crypto/tls in the sandbox.
 func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
 	c, err := t.DialPort(ctx, "tcp", t.Settings.Port, nil)
 	if err != nil {
@@ -84,8 +84,8 @@ func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
 // errNoTLS means that the server does not support TLS.
 var errNoTLS = errors.New("the server does not offer TLS")
 
-// startTLS asks the server for TLS (PostgreSQL's documentation, "SSL Session
-// Encryption" in the chapter on the protocol).
+// startTLS requests TLS from the server (PostgreSQL's documentation, "SSL Session Encryption" in
+// the chapter on the protocol).
 func startTLS(c *guest.Conn, config guest.TLS) error {
 	if _, err := c.Write([]byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f}); err != nil {
 		return err
@@ -100,7 +100,7 @@ func startTLS(c *guest.Conn, config guest.TLS) error {
 	return c.StartTLS(config)
 }
 
-// reasons are those of the server's errors (PostgreSQL's documentation, appendix A).
+// reasons maps SQLSTATE codes to reasons (PostgreSQL's documentation, appendix A).
 var reasons = map[string]string{
 	"28000": "postgres.auth",
 	"28P01": "postgres.auth",

@@ -8,20 +8,20 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// door is the connection that the library uses. It handles SCRAM authentication itself, for
-// which the password is hashed some thousand times: 70 ms of computing in a sandbox, which
-// need not be repeated in each attempt. The library sees a server without authentication.
+// door is the connection that the library uses. It handles SCRAM authentication itself: SCRAM
+// hashes the password several thousand times, which takes 70 ms in a sandbox, and door reuses the
+// hash in later attempts. To the library the server appears to require no authentication.
 type door struct {
 	net.Conn
 	password string
-	known    key                // of the previous attempt
-	keep     func([]byte) error // for the next one
+	known    key                // key of the previous attempt
+	keep     func([]byte) error // stores the key for the next attempt
 	passed   bool               // the library reads from the connection directly
 	read     []byte
 }
 
-// The types of the server's messages that door handles, and of authentication requests
-// (PostgreSQL's documentation, "Message Formats").
+// The types of server messages and of authentication requests that door handles (PostgreSQL's
+// documentation, "Message Formats").
 const (
 	kindError          = 'E'
 	kindAuthentication = 'R'
@@ -66,7 +66,7 @@ type message []byte
 
 const messageHead = 5
 
-// message reads a message, or enough of it to see that it is invalid.
+// message reads a message. If the header is invalid, it reads only the header.
 func (d *door) message() (message, error) {
 	m := make(message, messageHead)
 	if _, err := io.ReadFull(d.Conn, m); err != nil {
@@ -93,7 +93,7 @@ func (m message) asks(what uint32) bool {
 // step returns the data of an authentication request.
 func (m message) step() string { return string(m[messageHead+4:]) }
 
-// say sends a message and returns the server's response.
+// say sends a message and returns the response.
 func (d *door) say(m pgproto3.FrontendMessage) (message, error) {
 	b, err := m.Encode(nil)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Postgres is a plugin that logs in to a PostgreSQL server and runs a query, with pgconn,
-// the lower layer of the client library pgx.
+// Postgres is a plugin that logs in to a PostgreSQL server and runs a query, using pgconn, the
+// lower layer of the client library pgx.
 package main
 
 import (

@@ -57,7 +57,7 @@ func logins(t *testing.T, way lab.Way, c cluster) {
 	c.exec(t, `REVOKE CONNECT ON DATABASE shop FROM PUBLIC`)
 	for settings, reason := range map[string]string{
 		`"user": "probe", "password": "auchgeheim"`:                     "",
-		`"user": "probe", "password": "auchgeheim", "role": "primary"`:  "", // for which it needs no rights
+		`"user": "probe", "password": "auchgeheim", "role": "primary"`:  "", // needs no privileges
 		`"user": "clear", "password": "auchgeheim"`:                     "",
 		`"user": "older", "password": "auchgeheim"`:                     "",
 		`"user": "other", "password": "säuregrün"`:                      "",
@@ -80,7 +80,7 @@ func logins(t *testing.T, way lab.Way, c cluster) {
 	}
 }
 
-// newPasswords changes the password of a probe that knows the old one.
+// newPasswords changes the password of a probe that has cached the key of the old one.
 func newPasswords(t *testing.T, way lab.Way, c cluster) {
 	c.exec(t, `CREATE ROLE changing LOGIN PASSWORD 'geheim'`)
 	a := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "changing", "password": "geheim"}`, c.port))
@@ -130,7 +130,7 @@ func queries(t *testing.T, way lab.Way, c cluster) {
 	}
 }
 
-// lockedTables queries a table that another session has locked.
+// lockedTables queries a table that is locked by another session.
 func lockedTables(t *testing.T, way lab.Way, c cluster) {
 	other := c.login(t)
 	defer other.Close(context.Background())
@@ -141,7 +141,7 @@ func lockedTables(t *testing.T, way lab.Way, c cluster) {
 	for range 3 {
 		lab.TimesOut(t, waits, time.Second, "postgres.timeout")
 	}
-	// Nothing is left waiting on the server.
+	// No query is still waiting on the server.
 	lab.Until(t, c.asks(t, way, `, "query": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sonde'", "expect": "1"`), guest.Success)
 }
 
@@ -177,7 +177,7 @@ func fails(t *testing.T, a lab.Attempt, reason string) {
 	}
 }
 
-// notYet is what a tcp probe cannot detect: the port is open, but logins are refused.
+// notYet tests a state that a tcp probe cannot detect: the port is open, but logins are rejected.
 func notYet(t *testing.T, way lab.Way, first cluster) {
 	cold := standbyOf(t, first, "hot_standby=off").asks(t, way, "")
 	testsync.Until(t, "the failure of a server that is starting", func() bool {
@@ -235,11 +235,11 @@ func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	c := start(t)
 	module := lab.Build(t, ".")
 	c.ready(t, lab.With(lab.Load(t, module)))
-	c.exec(t, `CREATE ROLE clear LOGIN PASSWORD 'geheim'`) // without SCRAM, which takes long in a module
+	c.exec(t, `CREATE ROLE clear LOGIN PASSWORD 'geheim'`) // without SCRAM, which is slow in a module
 	lab.Conforms(t, module, c.port, `{"user": "clear", "password": "geheim", "role": "primary", "query": "SELECT 1"}`)
 }
 
-// messageOf returns one of the server's: its kind, its length and what it says.
+// messageOf returns a server message: its kind, its length and its text.
 func messageOf(kind byte, text string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(text)))) + text
 }

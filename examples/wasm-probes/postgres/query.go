@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// query runs the operator's query. Known starts the detail of the result.
+// query runs the operator's query. The detail of the result starts with known.
 func query(ctx context.Context, c session, s *settings, known string) guest.Result {
 	got, err := first(ctx, c, limited(ctx, s.Query))
 	switch {
@@ -28,11 +28,11 @@ func query(ctx context.Context, c session, s *settings, known string) guest.Resu
 
 var errNoRow = errors.New("the query returns no row")
 
-// maxRows bounds the rows that are read of a query.
+// maxRows is the maximum number of rows that are read.
 const maxRows = 64
 
-// first returns the first column of the first row that a query returns, as text. Beyond
-// maxRows the connection is closed, which the server logs.
+// first returns the first column of a query's first row, as text. If there are more than maxRows
+// rows, the connection is closed, which the server logs.
 func first(ctx context.Context, c session, sql string) (text string, err error) {
 	answer := c.Exec(ctx, sql)
 	for answer.NextResult() {
@@ -56,9 +56,9 @@ func first(ctx context.Context, c session, sql string) (text string, err error) 
 	return "", errNoRow
 }
 
-// limited returns a query that the server ends shortly before the attempt ends. Otherwise
-// it could wait for a lock long after the attempt, and abandoned queries would use up all
-// of its connections. LOCAL is for poolers, which give the connection to other clients.
+// limited returns a query that the server aborts shortly before the attempt ends. Otherwise it
+// could wait for a lock long after the attempt, and abandoned queries would use up all connections
+// of the server. LOCAL is for poolers, which pass the connection on to other clients.
 func limited(ctx context.Context, sql string) string {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -69,15 +69,15 @@ func limited(ctx context.Context, sql string) string {
 	return fmt.Sprintf("SET LOCAL statement_timeout = %d; %s", max(left.Milliseconds(), 1), sql)
 }
 
-// askRecovery queries whether the server is a standby and, if so, the age of its last
-// change in seconds: 0 if it is connected to its primary and has replayed everything it has
-// received, and NULL if it has seen no change since its start.
+// askRecovery queries whether the server is a standby and, if so, the age of its last change in
+// seconds. The age is 0 if the standby is connected to its primary and has replayed all received
+// changes, and NULL if it has replayed no change since its start.
 const askRecovery = `SELECT pg_is_in_recovery(), CASE
 	WHEN NOT pg_is_in_recovery() THEN 0
 	WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver) THEN 0
 	ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END`
 
-// unknown is the lag of a standby that does not know it.
+// unknown is the lag of a standby that cannot determine it.
 const unknown time.Duration = -1
 
 // recovery queries and checks the server's role.
@@ -120,14 +120,14 @@ func parseRecovery(results []*pgconn.Result) (role string, lag time.Duration, ok
 	return role, lag, ok
 }
 
-// parseSeconds parses a number of seconds, which is negative if the primary's clock is
-// ahead.
+// parseSeconds parses a number of seconds. A negative number, which means that the primary's clock
+// is ahead, becomes 0.
 func parseSeconds(text string) (time.Duration, bool) {
 	if text == "" {
 		return unknown, true
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(seconds > -1e9 && seconds < 1e9) { // NaN neither
+	if err != nil || !(seconds > -1e9 && seconds < 1e9) { // also rejects NaN
 		return 0, false
 	}
 	return time.Duration(max(seconds, 0) * float64(time.Second)).Round(time.Millisecond), true

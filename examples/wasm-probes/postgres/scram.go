@@ -18,17 +18,17 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// mechanism is RFC 7677, without channel binding: the host makes TLS.
+// mechanism is that of RFC 7677, without channel binding, because the host handles TLS.
 const mechanism = "SCRAM-SHA-256"
 
-// maxIterations bounds the iterations of hashing that a server can ask for. PostgreSQL's
-// default is 4096; more than this many would take longer than an attempt.
+// maxIterations is the maximum number of hash iterations that a server may request. PostgreSQL's
+// default is 4096; more than maxIterations would take longer than an attempt.
 const maxIterations = 1 << 17
 
 var errSCRAM = errors.New("the server does not log in as " + mechanism + " says")
 
-// plain reports whether a password is printable ASCII, which RFC 4013 does not change. The
-// library handles others.
+// plain reports whether a password is printable ASCII, which the normalization of RFC 4013 leaves
+// unchanged. The library handles other passwords.
 func plain(password string) bool {
 	return password != "" && !strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' })
 }
@@ -49,7 +49,7 @@ func (d *door) scram(offer message) (message, error) {
 	if d.known, err = e.keyOf(d.password, d.known); err != nil {
 		return nil, err
 	}
-	_ = d.keep(d.known.bytes()) // now: there may be no time left later
+	_ = d.keep(d.known.bytes()) // store it now: there may be no time left later
 	client, server := e.proofs(d.known.salted[:])
 	m, err = d.say(&pgproto3.SASLResponse{Data: []byte(e.final + ",p=" + encode(client))})
 	if err != nil || !m.asks(askSASLFinal) {
@@ -63,7 +63,7 @@ func (d *door) scram(offer message) (message, error) {
 
 func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// exchange is the messages of both sides.
+// exchange has the messages of both sides.
 type exchange struct {
 	first, answer, final string // the client-first, server-first and client-final messages, without the proof
 	salt                 []byte
@@ -91,7 +91,7 @@ func (e *exchange) challenge(answer string) (err error) {
 	return nil
 }
 
-// proofs returns the proofs by which each side shows that it knows the password.
+// proofs returns the proofs with which each side shows that it knows the password.
 func (e *exchange) proofs(salted []byte) (client, server []byte) {
 	all := e.first + "," + e.answer + "," + e.final
 	client = sign(salted, "Client Key")
@@ -108,11 +108,11 @@ func sign(key []byte, text string) []byte {
 
 // key is a hashed password and its inputs. It is kept between attempts.
 type key struct {
-	of     [sha256.Size]byte // the hash of the password, the salt and the number
+	of     [sha256.Size]byte // hash of the inputs: password, salt and number of iterations
 	salted [sha256.Size]byte
 }
 
-// keyOf returns the key of an exchange: the known one, if its inputs are the same.
+// keyOf returns the key of an exchange. It returns known if its inputs are the same.
 func (e *exchange) keyOf(password string, known key) (key, error) {
 	of := binary.BigEndian.AppendUint32([]byte(password+"\x00"), uint32(e.iterations))
 	k := key{of: sha256.Sum256(append(of, e.salt...))}

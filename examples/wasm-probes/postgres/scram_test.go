@@ -58,7 +58,7 @@ func TestKeysAreKeptForWhatTheyWereMadeOf(t *testing.T) {
 	}
 }
 
-// asksSCRAM is a server that asks for SCRAM, and sends the given messages.
+// asksSCRAM starts a server that requires SCRAM and sends the given messages.
 func asksSCRAM(t *testing.T, challenge func(mine string) string, final string) (port string) {
 	t.Helper()
 	return lab.Serve(t, func(c net.Conn) {
@@ -67,7 +67,7 @@ func asksSCRAM(t *testing.T, challenge func(mine string) string, final string) (
 			return
 		}
 		_, _ = io.WriteString(c, messageOf('R', "\x00\x00\x00\x0aSCRAM-SHA-256\x00\x00"))
-		_ = in.SetAuthType(pgproto3.AuthTypeSASL) // it is known
+		_ = in.SetAuthType(pgproto3.AuthTypeSASL) // the type is valid
 		m, err := in.Receive()
 		first, ok := m.(*pgproto3.SASLInitialResponse)
 		if err != nil || !ok {
@@ -111,7 +111,7 @@ func TestServersThatDoNotKnowThePassword(t *testing.T) {
 	})
 }
 
-// spoken is a connection on which a server says something, whatever it hears.
+// spoken is a connection on which a server sends a fixed text, regardless of its input.
 type spoken struct {
 	net.Conn
 	io.Reader
@@ -120,8 +120,8 @@ type spoken struct {
 func (s spoken) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
 func (s spoken) Write(p []byte) (int, error) { return len(p), nil }
 
-// FuzzDoor holds the way in to ending, whatever a server says, and to giving all else
-// to the library as it came.
+// FuzzDoor verifies that authentication ends, whatever a server sends, and that all other bytes
+// reach the library unchanged.
 func FuzzDoor(f *testing.F) {
 	const sasl = "R\x00\x00\x00\x17\x00\x00\x00\x0aSCRAM-SHA-256\x00\x00"
 	f.Add(messageOf('R', "\x00\x00\x00\x00") + messageOf('Z', "I"))

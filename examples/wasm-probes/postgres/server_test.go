@@ -15,16 +15,16 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// cluster is a PostgreSQL server and its data, which is that of a superuser called
-// postgres, with the password "geheim".
+// cluster is a PostgreSQL server with its data. It has a superuser called postgres with the
+// password "geheim".
 type cluster struct {
 	*lab.Server
 	port  string
 	owner *syscall.Credential
 }
 
-// program returns where a program of PostgreSQL is. Debian has them in no path. The test
-// stands in .ci/run.
+// program returns the path of a PostgreSQL program. Debian does not install these programs on PATH.
+// Tests that call it run in .ci/run, not in make test.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	tier.CI(t)
@@ -38,15 +38,15 @@ func program(t *testing.T, name string) string {
 	return found[len(found)-1]
 }
 
-// ways are how to log in: by SCRAM, by MD5 where the password was stored so, or in
-// plain words.
+// ways has the authentication methods: SCRAM, MD5 if the password was stored that way, or
+// cleartext.
 const ways = `
 	host all         clear 127.0.0.1/32 password
 	host all         all   127.0.0.1/32 md5
 	host replication all   127.0.0.1/32 scram-sha-256
 `
 
-// start makes a cluster and starts it with settings such as "ssl=on".
+// start creates a cluster and starts it with settings such as "ssl=on".
 func start(t *testing.T, settings ...string) cluster {
 	t.Helper()
 	owner := lab.Account(t, "postgres")
@@ -75,7 +75,7 @@ func serve(t *testing.T, owner *syscall.Credential, dir string, settings ...stri
 	for _, s := range settings {
 		args = append(args, "-c", s)
 	}
-	// SIGQUIT ends it and its children at once, and leaves no shared memory behind.
+	// SIGQUIT terminates the server and its children at once, and leaves no shared memory behind.
 	s := lab.Start(t, &lab.Server{Name: program(t, "postgres"), Args: args, Dir: dir, User: owner, End: syscall.SIGQUIT})
 	return cluster{s, port, owner}
 }
@@ -84,7 +84,7 @@ func (c cluster) url(user, password, database string) string {
 	return "postgres://" + user + ":" + password + "@127.0.0.1:" + c.port + "/" + database + "?sslmode=disable"
 }
 
-// exec gives the server commands, as its superuser.
+// exec executes commands as the superuser.
 func (c cluster) exec(t *testing.T, sql string) {
 	t.Helper()
 	conn := c.login(t)
@@ -103,14 +103,14 @@ func (c cluster) login(t *testing.T) *pgconn.PgConn {
 	return conn
 }
 
-// asks returns a probe of the server by its superuser. More are other settings, each
-// after a comma.
+// asks returns a probe of the server as its superuser. more has further settings, each after a
+// comma.
 func (c cluster) asks(t *testing.T, way lab.Way, more string) lab.Attempt {
 	t.Helper()
 	return way.Must(t, `{"port": "`+c.port+`", "user": "postgres", "password": "geheim"`+more+`}`)
 }
 
-// ready waits until the server answers.
+// ready waits until an attempt succeeds.
 func (c cluster) ready(t *testing.T, way lab.Way) cluster {
 	t.Helper()
 	lab.Until(t, c.asks(t, way, ""), guest.Success)

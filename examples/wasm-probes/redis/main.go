@@ -1,5 +1,5 @@
-// Redis is a plugin that checks whether a Redis or Valkey server serves, and the state of
-// its replication.
+// Redis is a plugin that checks that a Redis or Valkey server serves requests, and the state of its
+// replication.
 package main
 
 import (
@@ -104,7 +104,7 @@ func (s *settings) read(in *bufio.Reader) (text string, err error) {
 	return text, err
 }
 
-// expect reads a reply, and returns an error if it is another one.
+// expect reads a reply, and returns an error unless it is want.
 func expect(in *bufio.Reader, want string) error {
 	text, err := readReply(in)
 	if err == nil && text != want {
@@ -113,7 +113,7 @@ func expect(in *bufio.Reader, want string) error {
 	return err
 }
 
-// reasons are those of the errors with a code of their own.
+// reasons maps the code of an error reply to a reason.
 var reasons = map[string]string{
 	"LOADING":    "redis.loading",
 	"NOAUTH":     "redis.auth",

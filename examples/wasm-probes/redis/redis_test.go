@@ -49,7 +49,7 @@ func logins(t *testing.T, way lab.Way) {
 	for settings, reason := range map[string]string{
 		`"password": "geheim", "role": "primary"`:                          "",
 		`"username": "probe", "password": "auchgeheim"`:                    "",
-		`"username": "probe", "password": "auchgeheim", "role": "primary"`: "redis.auth", // it may not ask INFO
+		`"username": "probe", "password": "auchgeheim", "role": "primary"`: "redis.auth", // INFO is not permitted
 		`"password": "falsch"`:                                             "redis.auth",
 		`"role": "primary"`:                                                "redis.auth",
 	} {
@@ -87,7 +87,7 @@ func overTLS(t *testing.T, way lab.Way) {
 		var r guest.Result
 		testsync.Longer(t, what, 300*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
 			r = a(timeout)
-			return r.Outcome != guest.Unknown // of a busy machine
+			return r.Outcome != guest.Unknown // Unknown on a busy machine
 		})
 		if r.Outcome != guest.Failure {
 			t.Errorf("%s: %+v", what, r)
@@ -107,7 +107,7 @@ func busy(t *testing.T, way lab.Way) {
 	lab.Until(t, a, guest.Success)
 }
 
-// send sends the server a command and does not wait for its reply.
+// send sends a command to the server and does not wait for the reply.
 func send(t *testing.T, port string, command ...string) {
 	t.Helper()
 	c, err := net.Dial("tcp", "127.0.0.1:"+port)

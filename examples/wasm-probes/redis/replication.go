@@ -14,8 +14,8 @@ type replication struct {
 	role     string
 	linkUp   bool
 	syncing  bool
-	heard    time.Duration   // since a replica has heard from its primary; negative if it never has
-	replicas []time.Duration // since a primary has heard from each online replica
+	heard    time.Duration   // time since a replica last heard from its primary; negative if never
+	replicas []time.Duration // time since a primary last heard from each online replica
 }
 
 // parseReplication parses lines of a name, a colon and a value.

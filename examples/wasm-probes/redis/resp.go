@@ -31,8 +31,8 @@ var (
 	errBulk = errors.New("the answer is longer than it may be")
 )
 
-// readReply reads a reply of RESP2, the initial protocol of a connection. A reply that is an error is returned
-// as one.
+// readReply reads a reply in RESP2, the initial protocol of a connection. It returns an error reply as an
+// error.
 func readReply(in *bufio.Reader) (string, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -73,5 +73,5 @@ func readBulk(in *bufio.Reader, length string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// quote returns a text from outside for the detail, truncated.
+// quote quotes and truncates untrusted text for the detail.
 func quote(s string) string { return strconv.QuoteToASCII(s[:min(len(s), 200)]) }

@@ -26,7 +26,7 @@ type settings struct {
 // maxName bounds the names of the method and of the service, in bytes.
 const maxName = 255
 
-// Prepare checks more than the types.
+// Prepare validates the settings.
 func (s *settings) Prepare() error {
 	switch {
 	case s.Method == "":
@@ -60,7 +60,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	return s.judge(reply)
 }
 
-// judge returns the result of a reply.
+// judge returns the result of an attempt with a reply.
 func (s *settings) judge(r reply) guest.Result {
 	switch {
 	case r.failed && r.code == thrift.UNKNOWN_METHOD && s.UnknownMethodOK:
@@ -77,7 +77,7 @@ func (s *settings) judge(r reply) guest.Result {
 	return guest.Succeed(fmt.Sprintf("%s returned %s", s.Method, quoted(r)))
 }
 
-// quoted returns a value for the detail.
+// quoted returns the value of a reply for the detail.
 func quoted(r reply) string {
 	switch {
 	case !r.returned:

@@ -23,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// methods is a service that Apache's own library serves.
+// methods is a service that is served by Apache's own library.
 type methods map[string]func(ctx context.Context, out thrift.TProtocol) error
 
 func (m methods) Process(ctx context.Context, in, out thrift.TProtocol) (bool, thrift.TException) {
@@ -48,7 +48,7 @@ func (m methods) Process(ctx context.Context, in, out thrift.TProtocol) (bool, t
 func (methods) ProcessorMap() map[string]thrift.TProcessorFunction  { return nil }
 func (methods) AddToProcessorMap(string, thrift.TProcessorFunction) {}
 
-// returns is a method that returns one field.
+// returns returns a method that returns one field.
 func returns(id int16, kind thrift.TType, write func(context.Context, thrift.TProtocol) error) func(context.Context, thrift.TProtocol) error {
 	return func(ctx context.Context, out thrift.TProtocol) error {
 		return errors.Join(
@@ -57,12 +57,12 @@ func returns(id int16, kind thrift.TType, write func(context.Context, thrift.TPr
 	}
 }
 
-// nothing is a method that returns nothing.
+// nothing is a method without a result.
 func nothing(ctx context.Context, out thrift.TProtocol) error {
 	return errors.Join(out.WriteStructBegin(ctx, "result"), out.WriteFieldStop(ctx), out.WriteStructEnd(ctx))
 }
 
-// nested writes nested lists of a depth.
+// nested returns a function that writes lists nested to a depth.
 func nested(depth int) func(context.Context, thrift.TProtocol) error {
 	return func(ctx context.Context, out thrift.TProtocol) error {
 		for range depth {
@@ -89,7 +89,7 @@ func manyKinds(ctx context.Context, out thrift.TProtocol) error {
 	)
 }
 
-// service has a method for each kind of answer.
+// service has a method for each kind of reply.
 var service = methods{
 	"ping":    nothing,
 	"status":  returns(0, thrift.I32, func(ctx context.Context, out thrift.TProtocol) error { return out.WriteI32(ctx, 2) }),
@@ -105,7 +105,7 @@ var service = methods{
 	}),
 }
 
-// start serves the service on a port, which it returns.
+// start serves a service and returns the port.
 func start(t *testing.T, p thrift.TProcessor, framed bool, secure *tls.Config) string {
 	t.Helper()
 	return lab.Serve(t, func(c net.Conn) {
@@ -116,7 +116,7 @@ func start(t *testing.T, p thrift.TProcessor, framed bool, secure *tls.Config) s
 	})
 }
 
-// serve serves one connection in Apache's way.
+// serve serves one connection with Apache's library.
 func serve(c net.Conn, p thrift.TProcessor, framed bool) {
 	var transport thrift.TTransport = thrift.NewTSocketFromConnConf(c, nil)
 	if framed {
@@ -130,7 +130,7 @@ func serve(c net.Conn, p thrift.TProcessor, framed bool) {
 	}
 }
 
-// TestMain makes this program a server of its own when it is called as one.
+// TestMain runs this program as a server if its first argument is serve.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 3 || os.Args[1] != "serve" {
 		os.Exit(m.Run())
@@ -157,7 +157,7 @@ func with(port string, more map[string]any) string {
 	for name, value := range more {
 		all[name] = value
 	}
-	text, _ := json.Marshal(all) // of strings and bools it never fails
+	text, _ := json.Marshal(all) // never fails for strings and bools
 	return string(text)
 }
 
@@ -227,7 +227,7 @@ func overTLS(t *testing.T, way lab.Way) {
 }
 
 func wrongTransport(t *testing.T, way lab.Way) {
-	// A server that answers in its own way whatever it is asked.
+	// Servers that send a fixed reply to any request.
 	answer := "\x80\x01\x00\x02\x00\x00\x00\x04ping\x00\x00\x00\x01\x00"
 	says := func(text string) func(net.Conn) {
 		return func(c net.Conn) { io.WriteString(c, text); io.Copy(io.Discard, c) }

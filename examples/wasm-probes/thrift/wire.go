@@ -13,9 +13,9 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// Limits of an answer.
+// Limits of a reply.
 const (
-	maxMessage = 64 << 10 // bytes of the whole
+	maxMessage = 64 << 10 // bytes of the whole message
 	maxText    = 4 << 10  // bytes of a string; the rest is dropped
 	maxDepth   = 16       // of nested values
 )
@@ -36,18 +36,18 @@ func (s *settings) request(ctx context.Context, to io.Writer, sequence int32) er
 
 // reply is the server's reply.
 type reply struct {
-	failed bool   // with an exception of the framework
+	failed bool   // the framework returned an exception
 	code   int32  // of that exception
 	text   string // of that exception
 
-	returned bool   // the method has returned a value
+	returned bool   // the method returned a value
 	value    string // the value, if it is a string, a whole number or a bool
-	declared int16  // the number of the declared exception that it has thrown, or 0
+	declared int16  // number of the declared exception that the method threw, or 0
 }
 
-// read reads the answer to a call.
+// read reads the reply to a call.
 func (s *settings) read(in *bufio.Reader, sequence int32) (reply, error) {
-	head, err := in.Peek(8) // the shortest answer is longer
+	head, err := in.Peek(8) // the shortest reply is longer
 	if err != nil {
 		return reply{}, err
 	}
@@ -57,7 +57,7 @@ func (s *settings) read(in *bufio.Reader, sequence int32) (reply, error) {
 	most := &io.LimitedReader{R: in, N: maxMessage}
 	if s.Transport == "framed" {
 		most.N = int64(binary.BigEndian.Uint32(head))
-		_, _ = in.Discard(4) // the length, which has been peeked
+		_, _ = in.Discard(4) // the length, which was peeked
 	}
 	p := thrift.NewTBinaryProtocolConf(thrift.NewStreamTransportR(most), &thrift.TConfiguration{MaxMessageSize: maxMessage})
 	r, err := s.message(p, sequence)
@@ -67,10 +67,10 @@ func (s *settings) read(in *bufio.Reader, sequence int32) (reply, error) {
 	return r, err
 }
 
-// version begins each message of the binary protocol.
+// version is the start of each message in the binary protocol.
 const version = "\x80\x01"
 
-// begins checks the first 8 bytes of an answer. The error names the likely cause.
+// begins checks the first 8 bytes of a reply. The error names the likely cause.
 func (s *settings) begins(head string) error {
 	framed, problem := s.Transport == "framed", ""
 	switch message := head[4:]; {
@@ -94,8 +94,8 @@ func (s *settings) begins(head string) error {
 	return errors.New(problem)
 }
 
-// message reads a message. The connection has the deadline, and the context none: with one,
-// the library would read again after a timeout.
+// message reads a message. The deadline is set on the connection and not in the context: with a
+// context deadline, the library would read again after a timeout.
 func (s *settings) message(p thrift.TProtocol, sequence int32) (reply, error) {
 	ctx := context.Background()
 	name, kind, number, err := p.ReadMessageBegin(ctx)
@@ -122,7 +122,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("the answer cannot be read: %w", err)
 }
 
-// result reads the result of a method: field 0 is the value, others declared exceptions.
+// result reads the result of a method: field 0 is the value, other fields are declared exceptions.
 func result(ctx context.Context, p thrift.TProtocol) (r reply, err error) {
 	for {
 		_, kind, id, err := p.ReadFieldBegin(ctx)
@@ -142,7 +142,7 @@ func result(ctx context.Context, p thrift.TProtocol) (r reply, err error) {
 	}
 }
 
-// value reads a value. It returns it as text if it can be compared with a string.
+// value reads a value. It returns text if the value can be compared with a string, or else "".
 func value(ctx context.Context, p thrift.TProtocol, kind thrift.TType) (text string, err error) {
 	switch kind {
 	case thrift.BOOL:

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// Limits on what a server sends after the handshake, in bytes.
+// Limits on the data that a server sends after the handshake, in bytes.
 const (
 	maxKept    = 64 << 10 // of one message; the rest is ignored
 	maxRead    = 1 << 20  // of all messages in one attempt
 	maxControl = 125      // of a close, ping or pong (RFC 6455, section 5.5)
-	perFrame   = 64       // what a frame counts in addition to its payload
+	perFrame   = 64       // counted for each frame in addition to its payload
 )
 
 // The kinds of frames (RFC 6455, section 11.8).
@@ -36,12 +36,12 @@ type conversation struct {
 	from *bufio.Reader
 	left int // bytes that may still be read
 
-	ping   []byte // whose pong is awaited; nil if none is
-	expect string // text that a message must contain; empty if none is expected
+	ping   []byte // payload of the awaited pong; nil if there is none
+	expect string // text that a message must contain; empty if none is awaited
 
-	message  bytes.Buffer // received part of a message
-	open     bool         // whether the message continues
-	messages int          // messages received
+	message  bytes.Buffer // the received part of a message
+	open     bool         // more parts of the message follow
+	messages int          // number of received messages
 	last     string       // the last message
 	said     string       // the expected message
 }
@@ -83,7 +83,7 @@ func (v *conversation) write(kind byte, payload []byte) error {
 	return err
 }
 
-// await reads until everything expected was received.
+// await reads until the awaited pong and message have been received.
 func (v *conversation) await() error {
 	for v.ping != nil || v.expect != "" {
 		if err := v.next(); err != nil {
@@ -93,11 +93,11 @@ func (v *conversation) await() error {
 	return nil
 }
 
-// errTooMuch means that a server sends too much without the expected frames.
+// errTooMuch means that a server sent maxRead bytes without the awaited frames.
 var errTooMuch = fmt.Errorf("more than %d bytes came", maxRead)
 
-// missing adds to an error what was expected. It distinguishes a server that sends other
-// messages from one that is silent.
+// missing adds the awaited frame to an error. It distinguishes a server that sends other messages
+// from a silent one.
 func (v *conversation) missing(err error) error {
 	awaited, reason := "the pong", "websocket.pong"
 	if v.ping == nil {
@@ -117,7 +117,7 @@ func (v *conversation) next() error {
 	if err != nil {
 		return err
 	}
-	if int64(f.length) > int64(v.left-perFrame) { // its length is below 1<<63
+	if int64(f.length) > int64(v.left-perFrame) { // the length is below 1<<63
 		return errTooMuch
 	}
 	v.left -= perFrame + int(f.length)
@@ -179,7 +179,7 @@ func longHead(r io.Reader, f head) (head, error) {
 	return f, nil
 }
 
-// data reads a part of a message, and checks the message after the last part.
+// data reads one part of a message, and checks the message after the last part.
 func (v *conversation) data(f head) error {
 	if (f.kind == opContinuation) != v.open {
 		return faultf("websocket.protocol", "a message's parts are mixed with others")

@@ -1,5 +1,5 @@
-// Websocket is a plugin that makes a WebSocket handshake (RFC 6455), sends a ping or a
-// message, and waits for the response.
+// Websocket is a plugin that performs a WebSocket handshake (RFC 6455), sends a ping or a message,
+// and waits for the response.
 package main
 
 import (
@@ -29,7 +29,7 @@ const (
 	maxSend = 16 << 10
 )
 
-// Prepare checks more than the types.
+// Prepare validates the settings.
 func (s *settings) Prepare() error {
 	switch {
 	case !strings.HasPrefix(s.Path, "/") || strings.ContainsFunc(s.Path, notVisible):
@@ -53,10 +53,10 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// attempt makes the handshake and sends the ping and the message.
+// attempt performs the handshake and exchanges the ping and the message.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
+	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS, "http/1.1") // HTTP/2 has a different handshake
 	if err != nil {
 		return guest.FailWith("websocket.dial", err)
 	}
@@ -66,11 +66,11 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("websocket.protocol", err)
 	}
 	const normalClosure = 1000
-	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normalClosure)) // neither an error nor the response matters any more
+	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normalClosure)) // best effort: the result is known
 	return guest.Succeed(s.summary(v))
 }
 
-// converse makes the handshake, and then sends the ping and the message and waits for what is expected.
+// converse performs the handshake, sends the ping and the message, and waits for the responses.
 func (s *settings) converse(c *guest.Conn, host string) (*conversation, error) {
 	r, err := s.shake(c, host)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *settings) host(t guest.Target[settings]) string {
 	return strings.TrimSuffix(t.HostPort(s.Port), usual)
 }
 
-// summary describes what was received, for the detail.
+// summary describes the received frames, for the detail.
 func (s *settings) summary(v *conversation) string {
 	text := "the handshake was answered"
 	if s.Ping {

@@ -18,10 +18,10 @@ import (
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 )
 
-// talk is what a server does with a connection after the handshake.
+// talk is the behaviour of a server on a connection after the handshake.
 type talk func(ctx context.Context, c *websocket.Conn) error
 
-// echo sends back what comes, and answers pings.
+// echo sends back all messages, and replies to pings.
 func echo(ctx context.Context, c *websocket.Conn) error {
 	for {
 		kind, message, err := c.Read(ctx)
@@ -34,7 +34,7 @@ func echo(ctx context.Context, c *websocket.Conn) error {
 	}
 }
 
-// says sends messages first.
+// says returns a talk that first sends messages.
 func says(messages ...string) talk {
 	return func(ctx context.Context, c *websocket.Conn) error {
 		for _, m := range messages {
@@ -61,9 +61,9 @@ func parts(ctx context.Context, c *websocket.Conn) error {
 	return echo(ctx, c)
 }
 
-// pings asks the client for a pong before it says a word.
+// pings sends a ping, and waits for the pong before it sends a message.
 func pings(ctx context.Context, c *websocket.Conn) error {
-	ctx = c.CloseRead(ctx) // it takes the pong
+	ctx = c.CloseRead(ctx) // reads the pong
 	if err := c.Ping(ctx); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func full(_ context.Context, c *websocket.Conn) error {
 	return c.Close(websocket.StatusTryAgainLater, "no room")
 }
 
-// service serves each kind of conversation on a path of its own.
+// service serves each kind of conversation on a separate path.
 func service() http.Handler {
 	m := http.NewServeMux()
 	for path, do := range map[string]talk{
@@ -91,7 +91,7 @@ func service() http.Handler {
 				return
 			}
 			defer c.CloseNow()
-			_ = do(r.Context(), c) // it ends when the client goes away
+			_ = do(r.Context(), c) // it ends when the client disconnects
 		})
 	}
 	m.HandleFunc("/private", func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +105,7 @@ func service() http.Handler {
 	return m
 }
 
-// start serves on a port of 127.0.0.1, over TLS if there is a configuration for it, and
-// returns the port.
+// start serves on a port of 127.0.0.1, over TLS if secure is not nil, and returns the port.
 func start(t testing.TB, secure *tls.Config) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(service())
@@ -120,8 +119,8 @@ func start(t testing.TB, secure *tls.Config) string {
 	return port
 }
 
-// raw makes the handshake and then sends bytes, whatever they are. It waits until the
-// client goes away.
+// raw starts a server that performs the handshake, sends arbitrary bytes, and waits until the
+// client disconnects.
 func raw(t testing.TB, bytes string) string {
 	t.Helper()
 	return answering(t, func(key string) string {
@@ -130,7 +129,7 @@ func raw(t testing.TB, bytes string) string {
 	})
 }
 
-// answering answers a handshake with what answer makes of its key.
+// answering starts a server that responds to a handshake with the result of answer for its key.
 func answering(t testing.TB, answer func(key string) string) string {
 	t.Helper()
 	return lab.Serve(t, func(c net.Conn) {
@@ -144,7 +143,7 @@ func answering(t testing.TB, answer func(key string) string) string {
 	})
 }
 
-// TestMain makes this program a server of its own when it is called as one.
+// TestMain runs this program as a server if its first argument is serve.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 3 || os.Args[1] != "serve" {
 		os.Exit(m.Run())

@@ -25,7 +25,7 @@ func faultf(reason, format string, a ...any) error {
 	return guest.Problem(reason, fmt.Sprintf(format, a...))
 }
 
-// shake makes the handshake of RFC 6455, section 4.1, and returns the reader of frames.
+// shake performs the handshake of RFC 6455, section 4.1, and returns the reader of frames.
 func (s *settings) shake(c io.ReadWriter, host string) (*bufio.Reader, error) {
 	var unpredictable [16]byte
 	rand.Read(unpredictable[:]) // never fails
@@ -100,7 +100,7 @@ func readAnswer(c io.Reader) (a answer, frames *bufio.Reader, err error) {
 	return a, frames, err
 }
 
-// check checks the server's handshake against the client's.
+// check validates the server's handshake against the client's.
 func (s *settings) check(a answer, key string) error {
 	status, _, _ := strings.Cut(a.status, " ")
 	taken := a.field("Sec-WebSocket-Protocol")
@@ -120,7 +120,7 @@ func (s *settings) check(a answer, key string) error {
 	return nil
 }
 
-// hasWord reports whether a comma-separated list has a word.
+// hasWord reports whether a comma-separated list contains a word.
 func hasWord(list, word string) bool {
 	for each := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(each), word) {
@@ -146,7 +146,8 @@ func wrongHeader(name, value string) string {
 	return ""
 }
 
-// reserved reports whether a header belongs to the handshake, or would change its length.
+// reserved reports whether a header belongs to the handshake, or would affect the length of the
+// request.
 func reserved(name string) bool {
 	switch name {
 	case "upgrade", "connection", "content-length", "transfer-encoding", "te", "trailer", "expect":
@@ -155,7 +156,7 @@ func reserved(name string) bool {
 	return strings.HasPrefix(name, "sec-websocket-")
 }
 
-// isToken reports whether a text is a token of HTTP (RFC 9110, section 5.6.2).
+// isToken reports whether text is an HTTP token (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return notVisible(r) || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
@@ -164,5 +165,5 @@ func isToken(text string) bool {
 
 func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
-// quote returns a text from outside for the detail.
+// quote quotes and truncates untrusted text for the detail.
 func quote(text string) string { return fmt.Sprintf("%.200q", text) }

@@ -25,7 +25,7 @@ func with(port string, more settingsOf) string {
 	for name, value := range more {
 		all[name] = value
 	}
-	text, _ := json.Marshal(all) // of strings and bools it never fails
+	text, _ := json.Marshal(all) // never fails for strings and bools
 	return string(text)
 }
 

@@ -1,5 +1,5 @@
-// Package codecache keeps compiled plugins in a directory that only this user can write,
-// and removes those that were used longest ago.
+// Package codecache stores compiled plugins in a directory that only this user can write. It evicts
+// the least recently used ones.
 package codecache
 
 import (
@@ -21,31 +21,31 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Entry is the file with the compiled code of one module, in a directory that stays open until
-// Close. Code is run, so other users must not be able to write it. Those who can rename the
-// directory can put another one in its place, but not one that passes as this user's.
-// The zero Entry is that of a cache that keeps nothing.
+// Entry is the cache file of one module's compiled code. Its directory stays open until Close. The
+// code is executed, so other users must not be able to write it. Users who can rename the directory
+// can replace it, but the replacement does not pass the check of owner and permissions. The zero
+// Entry belongs to a disabled cache.
 type Entry struct {
-	dir     *os.Root // nil: there is no cache
+	dir     *os.Root // nil if the cache is disabled
 	module  [sha256.Size]byte
 	name    string // of the file
-	maxSize int64  // of all files together
+	maxSize int64  // of all code files together
 }
 
-// The names of files. One that is being written has a random name instead of a hash.
+// File names. While a file is being written it has a random name instead of a hash.
 const (
 	hashLength = 32 // of a module, in hexadecimal digits
 	extension  = ".code"
 	partial    = ".part"
 )
 
-// maxWriting is how long a file may take to be written. An older one was left by a process that
-// was killed.
+// maxWriting is the maximum time to write a file. An older unfinished file was left by a process
+// that was killed.
 const maxWriting = time.Hour
 
-// Open creates the cache's directory if needed, checks it, and returns the entry of a module. Root
-// is the directory; empty disables the cache. MaxSize bounds all entries together, in bytes. An
-// error is a *probe.FieldError. Each Entry needs a Close.
+// Open creates the cache's directory if needed, checks its owner and permissions, and returns the
+// entry of a module. root is the directory; an empty root disables the cache. maxSize bounds all
+// entries together, in bytes. An error is a *probe.FieldError. Each Entry needs a Close.
 func Open(root string, maxSize int64, module []byte) (*Entry, error) {
 	if root == "" {
 		return &Entry{}, nil
@@ -88,8 +88,8 @@ func openPrivate(name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// Code returns the code of the module, though perhaps for another version of the compiler or for
-// another processor; nil if there is none that Store has written for this module, in this directory. The caller closes it.
+// Code returns the code that Store has written for this module in this directory, or nil if there is none. The code may
+// be for another version of the compiler or for another processor. The caller must close the file.
 func (e *Entry) Code() *os.File {
 	if e.dir == nil {
 		return nil
@@ -107,7 +107,7 @@ func (e *Entry) Code() *os.File {
 
 var errForeign = errors.New("the file is not one that Store has written for the module")
 
-// check returns nil if a file begins with the sum of the module and of the rest, which is read next.
+// check verifies the sum at the start of a file, and seeks to the code after it.
 func (e *Entry) check(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil {
@@ -134,14 +134,14 @@ func (e *Entry) check(f *os.File) error {
 	return err
 }
 
-// A file begins with a sum over the module and the code, under a secret of the directory: code that was copied to the
-// name of another module, or from another directory, is not used.
+// A file begins with an HMAC of the module and the code, under a secret of the directory: code that was copied to the
+// name of another module, or from another directory, is rejected.
 const (
 	sumSize    = sha256.Size
 	secretFile = "secret"
 )
 
-// newSum returns a sum that has the module.
+// newSum returns the HMAC after the module was written to it.
 func (e *Entry) newSum() (hash.Hash, error) {
 	secret, err := e.secret()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,7 @@ func (e *Entry) newSum() (hash.Hash, error) {
 	return sum, nil
 }
 
-// secret returns the secret of the directory. One that others could know is removed.
+// secret returns the secret of the directory. It removes a secret that other users could have read.
 func (e *Entry) secret() ([]byte, error) {
 	info, err := e.dir.Lstat(secretFile)
 	if err != nil {
@@ -172,19 +172,19 @@ func (e *Entry) secret() ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// makeSecret makes the secret, unless another process has made it.
+// makeSecret creates the secret, unless another process has created it.
 func (e *Entry) makeSecret() error {
 	var secret [sumSize]byte
 	rand.Read(secret[:]) // never fails
 	name := rand.Text() + partial
 	err := e.dir.WriteFile(name, secret[:], 0o600)
 	if err == nil {
-		err = e.dir.Link(name, secretFile) // with all of its bytes, or not at all
+		err = e.dir.Link(name, secretFile) // atomic: the complete file, or none
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			err = e.dir.Rename(name, secretFile) // where there are no links; if two do it at once, code is compiled once more
+			err = e.dir.Rename(name, secretFile) // without hard links; if two processes do this at once, code is compiled once more
 		}
 	}
-	_ = e.dir.Remove(name) // what remains is removed later
+	_ = e.dir.Remove(name) // if that fails, a later Close removes it
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -212,26 +212,26 @@ func (e *Entry) Store(code io.Reader) error {
 		_, err = f.WriteAt(sum.Sum(nil), 0)
 	}
 	if err == nil {
-		err = f.Sync() // before it has its name
+		err = f.Sync() // before the file gets its final name
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = e.dir.Rename(name, e.name)
 	}
 	if err != nil {
-		_ = e.dir.Remove(name) // what remains is removed later
+		_ = e.dir.Remove(name) // if that fails, a later Close removes it
 	}
 	return err
 }
 
-// Discard removes the module's code, which is damaged.
+// Discard removes the module's damaged code.
 func (e *Entry) Discard() {
 	if e.dir != nil {
-		_ = e.dir.Remove(e.name) // what remains is found to be damaged again
+		_ = e.dir.Remove(e.name) // if that fails, the code is found to be damaged again
 	}
 }
 
-// Close marks the entry as used now, and removes the entries that were used longest ago until the
-// rest is within the maximum size, and what killed processes have left.
+// Close marks the entry as used now. It removes the least recently used entries until the others
+// are within the maximum size, and unfinished files of killed processes.
 func (e *Entry) Close() {
 	if e.dir == nil {
 		return

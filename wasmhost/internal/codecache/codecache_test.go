@@ -22,7 +22,7 @@ func open(t *testing.T, root, module string, maxSize int64) *Entry {
 	return e
 }
 
-// keep keeps code for a module, which was last used some hours ago.
+// keep stores code for a module, last used the given number of hours ago.
 func keep(t *testing.T, root, module, code string, hours time.Duration) {
 	t.Helper()
 	e := open(t, root, module, 1<<20)
@@ -36,7 +36,7 @@ func keep(t *testing.T, root, module, code string, hours time.Duration) {
 	}
 }
 
-// codeOf returns the code of an entry; "" if there is none.
+// codeOf returns the code of an entry, or "" if there is none.
 func codeOf(t *testing.T, e *Entry) string {
 	t.Helper()
 	f := e.Code()
@@ -78,7 +78,7 @@ func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
 	if err := os.Chtimes(others[2], left, left); err != nil {
 		t.Fatal(err)
 	}
-	open(t, root, "a", 2*(100+sumSize)+50).Close() // it was used now
+	open(t, root, "a", 2*(100+sumSize)+50).Close() // marks it as used now
 	wantCode(t, root, map[string]string{"a": code, "b": "", "c": code})
 	kept, _ := filepath.Glob(filepath.Join(root, "*"))
 	if !slices.Contains(kept, others[0]) || !slices.Contains(kept, others[1]) || slices.Contains(kept, others[2]) {
@@ -107,7 +107,7 @@ func TestCodeIsKept(t *testing.T) {
 	}
 }
 
-// Another plugin replaces, removes or evicts the code that one is about to load.
+// Another plugin may replace, remove or evict code that is about to be loaded.
 func TestCodeThatIsBeingReadStays(t *testing.T) {
 	for name, disturb := range map[string]func(root string){
 		"replaced": func(root string) { keep(t, root, "a", "other", 0) },
@@ -139,7 +139,7 @@ func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
 	if err := e.Store(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(full))); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
-	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 2 { // with the secret
+	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 2 { // including the secret
 		t.Errorf("the cache has %q in %v", codeOf(t, e), files)
 	}
 }

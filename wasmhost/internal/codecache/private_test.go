@@ -12,7 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// wantOpen opens the cache in a directory, and compares its error with a part of it; "" for none.
+// wantOpen opens the cache in a directory, and checks that the error contains want; "" means no
+// error.
 func wantOpen(t *testing.T, root, want string) {
 	t.Helper()
 	e, err := Open(root, 1<<20, nil)
@@ -44,7 +45,7 @@ func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			for path, mode := range map[string]os.FileMode{dir: test.mode, above: test.above} {
-				if err := os.Chmod(path, mode); err != nil { // Mkdir's modes are masked
+				if err := os.Chmod(path, mode); err != nil { // Mkdir applies the umask
 					t.Fatal(err)
 				}
 			}
@@ -53,7 +54,7 @@ func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 	}
 }
 
-// Others who may rename the directory put one of their own in its place.
+// Users who may rename the directory replace it with their own.
 func TestADirectoryThatWasReplacedIsNotUsed(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "cache")
 	keep(t, root, "a", "code", 0)

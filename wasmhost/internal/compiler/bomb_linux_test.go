@@ -17,9 +17,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The race detector needs several times as much memory as these tests have, and far more addresses.
+// Excluded under the race detector, which needs several times the memory of these tests, and far
+// more address space.
 
-// The kernel would kill a process of the group, or all of them with memory.oom.group.
+// Otherwise the kernel would kill a process of the group, or all of them with memory.oom.group.
 func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
 	tier.CI(t)
 	if !faulttest.InCgroup(t, faulttest.Memory(200<<20)) {
@@ -40,7 +41,7 @@ func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
 
 const roleDenied = "SONDE_TEST_COMPILE_DENIED"
 
-// The engine of TestMemoryThatTheMachineDeniesIsNotTheModulesFault.
+// TestDeniedHelper is the engine of TestMemoryThatTheMachineDeniesIsNotTheModulesFault.
 func TestDeniedHelper(t *testing.T) {
 	if os.Getenv(roleDenied) == "" {
 		t.Skip("it is a helper of another test")

@@ -22,18 +22,17 @@ import (
 )
 
 // childName is the argv[0] of a child. Its arguments are the limits of memory, in bytes, and of processor
-// time, in seconds. It reads the module from its standard input, and writes the code to its standard
-// output.
+// time, in seconds. It reads the module from standard input and writes the code to standard output.
 const childName = "sonde-compiler"
 
-// granted is what a child first writes to its standard error if the machine has as much memory as
+// granted is the first output of a child on standard error if the machine can provide the memory of
 // the limit.
 const granted = "granted\n"
 
-// The exit codes of a child that says why on its standard error. The Go runtime exits with 2.
+// The exit codes of a child that writes its error to standard error. The Go runtime exits with 2.
 const (
 	exitInvalid = 3 // the module cannot be compiled
-	exitSystem  = 4 // the code cannot be written, or a limit not be set
+	exitSystem  = 4 // the code cannot be written, or a limit cannot be set
 	exitMemory  = 5 // wazero could not map memory
 	exitTime    = 6 // the limit of processor time is exceeded
 )
@@ -51,7 +50,7 @@ func init() {
 	os.Exit(exitCode(err))
 }
 
-// exitCode returns the exit code for an error of run. A module's own has no error number.
+// exitCode returns the exit code for an error of run. Errors about the module have no errno.
 func exitCode(err error) int {
 	var number syscall.Errno
 	switch {
@@ -63,7 +62,7 @@ func exitCode(err error) int {
 	return exitInvalid
 }
 
-// run compiles the module on the standard input.
+// run compiles the module on standard input.
 func run(args []string) error {
 	if len(args) != 2 {
 		return errors.New("is started by Sonde only")
@@ -78,7 +77,7 @@ func run(args []string) error {
 	if err := confine(uint64(memory)*memoryOverhead, seconds); err != nil {
 		return err
 	}
-	debug.SetMemoryLimit(memory / 4 * 3) // collect garbage more often before memory runs out
+	debug.SetMemoryLimit(memory / 4 * 3) // collect garbage more often before reaching the limit
 	module, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func run(args []string) error {
 	return compile(module)
 }
 
-// exitAtTimeLimit makes this process exit when the kernel says that it has exceeded the soft
+// exitAtTimeLimit makes this process exit when the kernel signals that it has exceeded the soft
 // limit of processor time.
 func exitAtTimeLimit() {
 	exceeded := make(chan os.Signal, 1)
@@ -97,24 +96,24 @@ func exitAtTimeLimit() {
 	}()
 }
 
-// confine limits this process to an amount of memory beside what it has at its start, and to
-// seconds of processor time, and writes granted if the machine has that memory. RLIMIT_DATA counts
-// memory that can be written and is not shared, and not the addresses that the Go runtime
-// reserves, as RLIMIT_AS does.
+// confine limits this process to memory bytes in addition to its memory at the start, and to
+// seconds of processor time. It writes granted if the machine can provide the memory. RLIMIT_DATA
+// counts private writable memory; unlike RLIMIT_AS it does not count the address space that the Go
+// runtime reserves.
 func confine(memory, seconds uint64) error {
-	// The kernel should end this process rather than the engine, and run it less often than that
-	// on a busy machine. Without these the limits hold as well.
+	// When memory runs out the kernel should kill this process rather than the engine, and on a
+	// busy machine it should prefer the engine. Both are best effort: the limits hold without them.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, lowPriority)
 	isGranted := isAvailable(memory)
 	for resource, limit := range map[int]syscall.Rlimit{
 		syscall.RLIMIT_DATA:  {Cur: ownMemory() + memory, Max: ownMemory() + memory},
-		syscall.RLIMIT_CPU:   {Cur: seconds, Max: 2 * seconds}, // at Max it is killed
+		syscall.RLIMIT_CPU:   {Cur: seconds, Max: 2 * seconds}, // at Max the kernel kills it
 		syscall.RLIMIT_FSIZE: {Cur: memory, Max: memory},
 		syscall.RLIMIT_CORE:  {},
 	} {
 		var now syscall.Rlimit
-		if err := syscall.Getrlimit(resource, &now); err == nil && now.Max < limit.Max { // more is not permitted
+		if err := syscall.Getrlimit(resource, &now); err == nil && now.Max < limit.Max { // raising it is not permitted
 			limit = syscall.Rlimit{Cur: min(limit.Cur, now.Max), Max: now.Max}
 			isGranted = isGranted && resource != syscall.RLIMIT_DATA
 		}
@@ -128,7 +127,7 @@ func confine(memory, seconds uint64) error {
 	return nil
 }
 
-// isAvailable reports whether this process can have an amount of memory: RLIMIT_AS and the
+// isAvailable reports whether this process can allocate an amount of memory: RLIMIT_AS and the
 // accounting of vm.overcommit_memory may deny it.
 func isAvailable(memory uint64) bool {
 	if memory > math.MaxInt {
@@ -138,7 +137,7 @@ func isAvailable(memory uint64) bool {
 	return err == nil && syscall.Munmap(all) == nil
 }
 
-// ownMemory returns how much memory RLIMIT_DATA counts now, in bytes: that of the Go runtime, and
+// ownMemory returns the memory that RLIMIT_DATA counts now, in bytes: that of the Go runtime, and
 // far more under the race detector.
 func ownMemory() uint64 {
 	text, _ := os.ReadFile("/proc/self/status")
@@ -151,12 +150,13 @@ func ownMemory() uint64 {
 	return kib << 10
 }
 
-// lowPriority is a nice value that gives a third of the usual share of a busy machine. With a
-// tenth, a module that takes three seconds to compile took minutes beside four busy programs.
+// lowPriority is a nice value that gives a process a third of the usual share of a busy machine.
+// With a tenth, a module that takes three seconds to compile took minutes next to four busy
+// programs.
 const lowPriority = 5
 
-// compile uses all processors that this process has: a panic, which with several goroutines ends
-// the process, ends no other one.
+// compile compiles a module with all processors of this process. With several goroutines a panic in
+// wazero crashes the process, which here is only the child.
 func compile(module []byte) error {
 	cache, err := NewCache(nil, os.Stdout)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// code passes the compiled code of one module from and to wazero, as a cache that has nothing else.
-// In a stream, that is the key, by which wazero knows the module, its own configuration and the
-// processor, and what wazero has written. It is used once.
+// code is a cache for wazero that contains the compiled code of one module only. A stream consists
+// of the key, by which wazero identifies the module, its own configuration and the processor, and
+// of wazero's code. It must be used once only.
 type code struct {
-	from io.Reader // nil: there is no code
-	to   io.Writer // nil: new code is not kept
+	from io.Reader // nil if there is no code
+	to   io.Writer // nil if new code is discarded
 }
 
 type key = [sha256.Size]byte
 
-// errOutput says that compiled code could not be written.
+// errOutput means that compiled code could not be written.
 var errOutput = errors.New("compiled code cannot be written")
 
-// Get returns the code if it is that of key.
+// Get returns the code if its key is want.
 func (c *code) Get(want key) (content io.ReadCloser, ok bool, err error) {
 	if c.from == nil {
 		return nil, false, nil
@@ -55,10 +55,10 @@ func (c *code) Add(k key, content io.Reader) error {
 	return nil
 }
 
-// Delete does nothing: what Get has returned is that of another version of wazero.
+// Delete does nothing. wazero calls it if the code from Get is for another version of wazero.
 func (c *code) Delete(key) error { return nil }
 
-// fullReader fills what it reads into, as wazero expects of a file.
+// fullReader fills the whole buffer on each read, as wazero expects of a file.
 type fullReader struct{ *bufio.Reader }
 
 func (r fullReader) Read(p []byte) (int, error) {
@@ -69,11 +69,12 @@ func (r fullReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewCache returns a cache of wazero that has the code of one module: it reads the code from from,
-// unless that is nil or has the code of another one, and writes new code to to, unless that is nil.
+// NewCache returns a wazero cache for the code of one module. It reads the code from from, unless
+// that is nil or has the code of another module, and writes new code to to, unless that is nil.
 //
-// wazero's own caches are directories. They need one that no other user can change, which not each
-// container has, and the interface that they implement is not exported, so NewCache sets the field.
+// wazero's own caches are directories. They need a directory that no other user can modify, which
+// some containers lack. The interface that they implement is not exported, so NewCache sets the
+// field by reflection.
 func NewCache(from io.Reader, to io.Writer) (wazero.CompilationCache, error) {
 	c := wazero.NewCompilationCache()
 	own := reflect.ValueOf(&code{from, to})

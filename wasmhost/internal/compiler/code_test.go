@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// add is a module of one function, with a name and a type.
+// add is a module with one exported function, which adds two numbers.
 var add = []byte("\x00asm\x01\x00\x00\x00\x01\x07\x01\x60\x02\x7f\x7f\x01\x7f\x03\x02\x01\x00\x07\x07\x01\x03add\x00\x00\x0a\x09\x01\x07\x00\x20\x00\x20\x01\x6a\x0b")
 
 // compileWith compiles add, or loads its code, and returns the sum of 1 and 2.
@@ -61,7 +61,7 @@ func TestCodeIsPassedThroughAStream(t *testing.T) {
 	}
 }
 
-// fullWriter has no room.
+// fullWriter is a writer without space left.
 type fullWriter struct{}
 
 var errFull = errors.New("no space left on device")

@@ -22,7 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// module returns a module with one function, which has locals and a body.
+// module returns a module with one function, given its number of locals and its body.
 func module(locals int, body []byte) []byte {
 	number := func(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 	section := func(id byte, content ...[]byte) []byte {
@@ -38,8 +38,8 @@ func module(locals int, body []byte) []byte {
 	}, nil)
 }
 
-// manyLocals returns a module of 90 KB whose compiler needs gigabytes: each of 20,000 locals
-// may get a new value at the start of each of 5,000 loops.
+// manyLocals returns a module of 90 KB that takes gigabytes to compile: each of 20,000 locals may
+// get a new value at the start of each of 5,000 loops.
 func manyLocals() []byte {
 	const locals, loops = 20_000, 5_000
 	body := bytes.Repeat([]byte{0x03, 0x40}, loops)
@@ -49,8 +49,7 @@ func manyLocals() []byte {
 	return module(locals, append(body, bytes.Repeat([]byte{0x0b}, loops)...))
 }
 
-// deepBlocks returns a module of 300 KB whose compiler needs more than a minute: blocks within
-// blocks.
+// deepBlocks returns a module of 300 KB that takes more than a minute to compile: nested blocks.
 func deepBlocks() []byte {
 	const depth = 100_000
 	return module(1, append(bytes.Repeat([]byte{0x02, 0x40}, depth), bytes.Repeat([]byte{0x0b}, depth)...))
@@ -58,7 +57,7 @@ func deepBlocks() []byte {
 
 var idle = module(1, nil)
 
-// running returns the IDs of this process's children that compile.
+// running returns the IDs of this process's compiler children.
 func running() (pids []int) {
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, file := range files {
@@ -73,10 +72,10 @@ func running() (pids []int) {
 	return pids
 }
 
-// ample are limits that no test reaches.
+// ample has limits that no test reaches.
 var ample = Limits{Memory: 512 << 20, CPU: 10 * time.Minute}
 
-// compileError returns the error of a compilation, and drops its code.
+// compileError returns the error of a compilation, and discards the code.
 func compileError(ctx context.Context, module []byte, limits Limits) error {
 	code, err := Compile(ctx, module, limits)
 	if err == nil {
@@ -85,15 +84,15 @@ func compileError(ctx context.Context, module []byte, limits Limits) error {
 	return err
 }
 
-// start starts to compile a module that does not end soon, and returns a function that waits
-// for its error.
+// start starts the compilation of a module that takes long, and returns a function that waits for
+// its error.
 func start(t *testing.T, ctx context.Context) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- compileError(ctx, deepBlocks(), ample) }()
 	return func() error { return testsync.Receive(t, "the end of a compilation", done) }
 }
 
-// oneChild returns the ID of the only child, once it has read its module.
+// oneChild waits until the only child has read its module, and returns its ID.
 func oneChild(t *testing.T) (pid int) {
 	t.Helper()
 	testsync.Until(t, "one child that works", func() bool {
@@ -111,7 +110,7 @@ func oneChild(t *testing.T) (pid int) {
 func TestALimitIsNamedByItsError(t *testing.T) {
 	tier.Slow(t)
 	defer func(before time.Duration) { maxDelay = before }(maxDelay)
-	maxDelay = 1000 // beside busy programs, a compilation gets less than a tenth of a processor
+	maxDelay = 1000 // next to busy programs, a compilation gets less than a tenth of a processor
 	before := peakMemory(t)
 	tests := map[string]struct {
 		module []byte
@@ -138,7 +137,7 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 	}
 }
 
-// peakMemory returns the most memory that this process had.
+// peakMemory returns the peak memory of this process.
 func peakMemory(t *testing.T) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -168,7 +167,7 @@ func TestTheEndOfACompilationIsJudged(t *testing.T) {
 	}
 }
 
-// end returns how a shell that runs a script has ended.
+// end runs a script in a shell, and returns the shell's exit state.
 func end(t *testing.T, script string) (*os.ProcessState, error) {
 	c := exec.Command("/bin/sh", "-c", script)
 	err := c.Run()
@@ -296,7 +295,8 @@ func TestAChildHasNothingOfTheEngine(t *testing.T) {
 	}
 }
 
-// roleEngine is a variable that makes the test's program an engine that compiles deepBlocks.
+// roleEngine is an environment variable that makes the test program an engine that compiles
+// deepBlocks.
 const roleEngine = "SONDE_TEST_COMPILE"
 
 func TestMain(m *testing.M) {
@@ -330,7 +330,7 @@ func TestAChildEndsWithTheEngine(t *testing.T) {
 	_ = engine.Wait() // it was killed
 	testsync.Until(t, "the end of the child", func() bool {
 		stat, err := os.ReadFile("/proc/" + child + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ") // where init does not reap
+		return err != nil || strings.Contains(string(stat), ") Z ") // if init does not reap it
 	})
 }
 

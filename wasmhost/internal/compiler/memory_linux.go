@@ -9,12 +9,12 @@ import (
 	"github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-// minMemoryLeft is how much memory a control group must have left for a child to start: a
-// child needs 20 MiB, beside what the module takes.
+// minMemoryLeft is the memory that a control group must have left for a child to start: a child
+// needs 20 MiB in addition to the memory for the module.
 const minMemoryLeft = 64 << 20
 
-// within returns the limits of a compilation where so much memory is left below the limit of a control group: at most half
-// of it, since the engine needs memory too, and the kernel may end all processes of a group that exceeds its limit.
+// within returns l with Memory reduced to at most half of left, the memory that is left below the limit of a control
+// group: the engine needs memory too, and the kernel may kill all processes of a group that exceeds its limit.
 func (l Limits) within(left int64, group string) (Limits, error) {
 	switch {
 	case left < minMemoryLeft:
@@ -26,9 +26,8 @@ func (l Limits) within(left int64, group string) (Limits, error) {
 	return l, nil
 }
 
-// memoryLeft returns how much memory this process's control groups may take beside what they
-// have, and the limit that leaves the least. The page cache of files is left: the kernel takes
-// it back first.
+// memoryLeft returns the memory that this process's control groups may still use, and the file of
+// the tightest limit. The page cache counts as free memory, because the kernel reclaims it first.
 func memoryLeft() (least int64, group string) {
 	least = math.MaxInt64
 	own, err := cgroup.Current()
@@ -51,12 +50,12 @@ func memoryLeft() (least int64, group string) {
 	return least, group
 }
 
-// memoryUsed returns how much memory a control group has, without the page cache.
+// memoryUsed returns the memory that a control group uses, without the page cache.
 func memoryUsed(dir string) (bytes int64, known bool) {
-	for _, file := range []string{"memory.current", "memory.usage_in_bytes"} { // of version 2, and 1
+	for _, file := range []string{"memory.current", "memory.usage_in_bytes"} { // of versions 2 and 1
 		if n, ok, err := cgroup.Number(dir, file); err == nil && ok {
 			stat, _ := cgroup.Events(dir, "memory.stat")
-			cache := stat["total_inactive_file"] + stat["total_active_file"] // of version 1, with the groups below
+			cache := stat["total_inactive_file"] + stat["total_active_file"] // of version 1, including child groups
 			if file == "memory.current" {
 				cache = stat["inactive_file"] + stat["active_file"]
 			}

@@ -2,6 +2,6 @@
 
 package compiler
 
-// memoryOverhead is how many times as much memory a process takes under the race detector:
-// this one runs without it.
+// memoryOverhead is the factor by which the race detector increases the memory of a process: it is
+// not in use here.
 const memoryOverhead = 1

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Available reports that Compile cannot be used: modules are compiled in this process.
+// Available is false: Compile cannot be used, and modules are compiled in this process.
 const Available = false
 
 // Compile returns an error: see Available.

@@ -24,19 +24,19 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// Available reports that Compile can be used.
+// Available is true: Compile can be used.
 const Available = true
 
-// maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
-// low priority, or may be stopped.
+// maxDelay bounds the running time of a child, as a multiple of its limit of processor time: it has
+// a low priority and may be stopped.
 var maxDelay time.Duration = 10
 
-// turn is acquired by the compilation that runs: two at a time would have to share what memory is left.
+// turn is held by the running compilation: two at a time would have to share the available memory.
 var turn = semaphore.NewWeighted(1)
 
-// Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
-// NewCache. It waits for other compilations to end. When ctx is done it kills its child,
-// and returns the error of ctx. Other errors are about the module, such as a *limitError, or
+// Compile compiles a module with RuntimeConfig, and returns a memory file with its code for
+// NewCache. It waits for other compilations to finish. When ctx is done it kills its child, and
+// returns the error of ctx. Other errors are about the module, such as a *limitError, or wrap
 // ErrUnavailable. It is safe for concurrent use by multiple goroutines.
 func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, err error) {
 	if err := turn.Acquire(ctx, 1); err != nil {
@@ -59,11 +59,11 @@ func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, 
 	return code, nil
 }
 
-// runChild starts a child that compiles a module, waits until it has written the code, and judges how
-// it has ended.
+// runChild starts a child that compiles a module, waits for it to write the code and exit, and
+// returns its error.
 func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) error {
 	workers := runtime.GOMAXPROCS(0)      // probes need the processors too, and have a higher priority
-	threads := 2*workers + runtimeThreads // half of the first may wait for the system
+	threads := 2*workers + runtimeThreads // each worker may have a second thread in a system call
 	if err := acquireProcess(ctx, threads); err != nil {
 		return err
 	}
@@ -98,16 +98,16 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	return judge(c.ProcessState, err, message, wasGranted, limits)
 }
 
-// Threads of a child beside those that compile.
+// Threads of a child in addition to those that compile.
 const (
-	runtimeThreads = 10 // of the Go runtime, with those that wait
-	idleThreads    = 3  // of those, for what a compilation may need
+	runtimeThreads = 10 // of the Go runtime, including idle ones
+	idleThreads    = 3  // idle ones that a compilation may need
 )
 
-// processWait bounds how long a compilation that others wait for waits for room for its child.
+// processWait bounds the wait for a process quota, since other compilations wait meanwhile.
 const processWait = time.Second
 
-// acquireProcess takes the room for a child with its threads.
+// acquireProcess reserves quota for a child with its threads.
 func acquireProcess(ctx context.Context, threads int) error {
 	within, cancel := context.WithTimeout(ctx, processWait)
 	defer cancel()
@@ -129,12 +129,12 @@ func startError(err error) error {
 	return fmt.Errorf("%w: this program cannot start itself, permit that or set compile.in_process: %v", ErrUnavailable, err)
 }
 
-// maxMessage bounds what is read of a child's error, in bytes.
+// maxMessage is the maximum length of a child's error that is read, in bytes.
 const maxMessage = 4 << 10
 
-// judge returns the error of a child that has ended without success. Granted says that the
-// machine had as much memory as the limit when the child began. What the machine lacks is not
-// the module's fault.
+// judge returns the error of a child that failed. granted reports whether the machine could provide
+// the memory of the limit when the child started. Resources that the machine lacks are not the
+// module's fault.
 func judge(s *os.ProcessState, err error, message string, granted bool, limits Limits) error {
 	first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
 	status, _ := s.Sys().(syscall.WaitStatus)
@@ -148,7 +148,7 @@ func judge(s *os.ProcessState, err error, message string, granted bool, limits L
 	case status.ExitStatus() == exitSystem:
 		return fmt.Errorf("%w: %s", ErrUnavailable, message)
 	case status.ExitStatus() == exitMemory, outOfMemory(message):
-		if granted && isAvailable(uint64(limits.Memory)*memoryOverhead) { // others may have taken it meanwhile
+		if granted && isAvailable(uint64(limits.Memory)*memoryOverhead) { // other processes may have used it meanwhile
 			return memoryExceeded(limits)
 		}
 		return fmt.Errorf("%w: this machine does not grant it %v of memory: raise its limits of memory (RLIMIT_AS, RLIMIT_DATA), or change vm.overcommit_memory",

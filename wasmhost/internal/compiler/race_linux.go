@@ -2,6 +2,6 @@
 
 package compiler
 
-// memoryOverhead is how many times as much memory a process takes under the race detector,
-// which keeps a history of all memory.
+// memoryOverhead is the factor by which the race detector increases the memory of a process: it
+// keeps a history of all memory.
 const memoryOverhead = 8

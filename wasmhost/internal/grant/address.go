@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// services are the metadata services of clouds, which give credentials to whoever asks.
-// Those with link-local addresses need no entry here.
+// services lists the metadata services of clouds, which give credentials to any client. Services
+// with link-local addresses need no entry here.
 var services = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"),      // AWS: instances, EKS pods, time and DNS
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
@@ -16,8 +16,7 @@ var services = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
 }
 
-// needsOwnEntry reports whether an address is only granted by an entry with that very
-// address.
+// needsOwnEntry reports whether an address is granted only by an entry with that exact address.
 func needsOwnEntry(ip netip.Addr) bool {
 	embedded := embeddedIPv4(ip)
 	if slices.ContainsFunc(embedded, func(v4 netip.Addr) bool { return needsOwnEntry(v4) || v4.IsLoopback() }) {
@@ -29,10 +28,10 @@ func needsOwnEntry(ip netip.Addr) bool {
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// embeddings are where an IPv6 address has the bytes of an IPv4 address that a router
-// translates or unpacks it to: NAT64 (RFC 6052, section 2.2; RFC 8215 leaves the form to the
-// operator), 6to4 (RFC 3056), and the old IPv4-translated (RFC 2765) and IPv4-compatible
-// addresses (RFC 4291, section 2.5.5.1).
+// embeddings has the positions of the bytes of an IPv4 address in IPv6 addresses that a router
+// translates or unwraps to it: NAT64 (RFC 6052, section 2.2; RFC 8215 leaves the form to the
+// operator), 6to4 (RFC 3056), and the old IPv4-translated (RFC 2765) and IPv4-compatible addresses
+// (RFC 4291, section 2.5.5.1).
 var embeddings = []struct {
 	block netip.Prefix
 	bytes [4]int

@@ -170,7 +170,7 @@ func TestPathsAreGranted(t *testing.T) {
 	}
 }
 
-// A link that somebody has put into a granted directory must not lead out of it. The directory may have links above it.
+// A symbolic link in a granted directory must not lead out of it. The path of the directory itself may contain links.
 func TestALinkDoesNotLeadOutOfAGrantedDirectory(t *testing.T) {
 	top := t.TempDir()
 	for _, dir := range []string{"run/x/sub", "run/other"} {
@@ -206,7 +206,7 @@ func TestALinkDoesNotLeadOutOfAGrantedDirectory(t *testing.T) {
 		{"run/*/*/*.sock", "run/x/away/o.sock", ""},
 		{"var/x/*.sock", "var/x/a.sock", "run/x/a.sock"},
 		{"var/x/*.sock", "var/x/out.sock", ""},
-		{"run/x/out.sock", "run/x/out.sock", "run/x/out.sock"}, // by its own name
+		{"run/x/out.sock", "run/x/out.sock", "run/x/out.sock"}, // granted by its exact path
 	} {
 		g, err := Parse([]string{"unix://" + filepath.Join(top, test.pattern)}, nil, nil)
 		if err != nil {

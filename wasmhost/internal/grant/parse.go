@@ -12,11 +12,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Target is the entry for the probed target's own address and ports, and the default.
+// Target is the entry that stands for the probed target's own address and ports. It is the default.
 const Target = "target"
 
-// Parse reads the entries of wasmhost.Grant's Dial and DNS, and checks those of its Env. An error is
-// a *probe.FieldError.
+// Parse parses the entries of Dial and DNS of wasmhost.Grant, and validates those of Env. An error
+// is a *probe.FieldError.
 func Parse(dialEntries, dns, env []string) (Rules, error) {
 	if dialEntries == nil {
 		dialEntries = []string{Target}
@@ -86,7 +86,7 @@ func checkPath(pattern string) error {
 	return nil
 }
 
-// parsePorts reads "80", "8000-8999" or "*".
+// parsePorts parses "80", "8000-8999" or "*".
 func parsePorts(s string) (minPort, maxPort uint16, err error) {
 	if s == "*" {
 		return 1, 65535, nil
@@ -103,8 +103,7 @@ func parsePorts(s string) (minPort, maxPort uint16, err error) {
 	return uint16(a), uint16(b), nil
 }
 
-// setHost reads an address, a CIDR block (either with or without brackets), a host name
-// or a pattern.
+// setHost parses an address or CIDR block (with or without brackets), a host name or a pattern.
 func (r *rule) setHost(host string) error {
 	literal := strings.NewReplacer("[", "", "]", "").Replace(host)
 	if ip, err := netip.ParseAddr(literal); err == nil {
@@ -129,8 +128,8 @@ func (r *rule) setHost(host string) error {
 	return checkPattern(r.name)
 }
 
-// checkPattern accepts a host name, or one whose first label is a * that stands for one
-// or more labels.
+// checkPattern returns an error unless s is a host name or a pattern whose first label is *, which
+// stands for one or more labels.
 func checkPattern(s string) error {
 	rest := strings.TrimPrefix(s, "*.")
 	if dial.IsMistypedIPv4(rest) {
@@ -142,7 +141,8 @@ func checkPattern(s string) error {
 	return nil
 }
 
-// canonicalName writes a host name in one way: in ASCII and lower case, without a trailing dot.
+// canonicalName returns the canonical form of a host name: in ASCII and lower case, without a
+// trailing dot.
 func canonicalName(s string) string {
 	return strings.ToLower(strings.TrimSuffix(dial.CanonicalHost(s), "."))
 }

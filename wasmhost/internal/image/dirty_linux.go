@@ -13,14 +13,14 @@ import (
 
 var pageSize = os.Getpagesize()
 
-// maxKept is how many changed pages an instance keeps: a reset gives the others back. Copying
-// a page back takes less time than the fault that makes a new one.
+// maxKept is the number of modified pages that an instance keeps: a reset returns the others to the
+// system. To copy a page back takes less time than the page fault that creates a new one.
 const maxKept = 512
 
-// pagemap is /proc/self/pagemap, which says which pages of a private mapping were changed.
+// pagemap is /proc/self/pagemap, which shows the modified pages of a private mapping.
 type pagemap struct {
 	file int  // stays open
-	scan bool // ranges are asked for, instead of reading an entry for each page
+	scan bool // query ranges by ioctl instead of reading an entry for each page
 }
 
 // ownPagemap returns the pagemap of this process, or false if it cannot be used.
@@ -38,8 +38,7 @@ var ownPagemap = sync.OnceValues(func() (pagemap, bool) {
 	return pagemap{}, false
 })
 
-// works tries a pagemap out with a memory of three pages: one that is not used, one that is
-// read, and one that is written.
+// works tests a pagemap with a memory of three pages: one unused, one read and one written.
 func (p pagemap) works() bool {
 	content := make([]byte, 3*pageSize)
 	content[pageSize] = 1
@@ -62,9 +61,9 @@ func (p pagemap) works() bool {
 	return ok && len(found) == 1 && found[0] == [2]int{2, 3}
 }
 
-// changes calls changed for each range of pages that differ from their file in the memory of
-// this process, or in swap: the first page, and the one after the last. It ends when changed
-// returns false. It returns false if the system does not say which they are.
+// changes calls changed for each range of pages that have been modified in memory or swap, relative
+// to their file. A range is the first page and the page after the last. changes stops when changed
+// returns false. It returns false if the modified pages cannot be determined.
 func (p pagemap) changes(m *Memory, changed func(from, to int) bool) bool {
 	if p.scan {
 		return p.ranges(m, changed)
@@ -80,9 +79,9 @@ func (m *Memory) address(page int) uint64 {
 // usedPages returns the number of pages in use.
 func (m *Memory) usedPages() int { return int(m.used) / pageSize }
 
-// The ioctl of a pagemap that returns ranges of pages, since Linux 6.7 (struct pm_scan_arg
-// and page_region of linux/fs.h). A page matches if its categories, with those in inverted
-// inverted, have all of mask and one of anyOf.
+// The ioctl of a pagemap that returns ranges of pages, since Linux 6.7 (struct pm_scan_arg and
+// page_region of linux/fs.h). A page matches if its categories, after the bits in inverted are
+// flipped, include all of mask and at least one of anyOf.
 const (
 	ioctlScan     = 0xc0606610 // PAGEMAP_SCAN
 	categoryFile  = 1 << 2
@@ -100,7 +99,7 @@ type (
 	region struct{ start, end, _ uint64 } // and its categories
 )
 
-// ranges is changes by the ioctl.
+// ranges implements changes by the ioctl.
 func (p pagemap) ranges(m *Memory, changed func(from, to int) bool) bool {
 	var regions [64]region
 	first := m.address(0)
@@ -128,12 +127,12 @@ func (p pagemap) ranges(m *Memory, changed func(from, to int) bool) bool {
 // admin-guide/mm/pagemap.rst).
 const (
 	entrySize    = 8
-	entryFile    = 1 << 61 // the page is that of a file, or shared
+	entryFile    = 1 << 61 // the page belongs to a file, or is shared
 	entrySwapped = 1 << 62
 	entryPresent = 1 << 63
 )
 
-// entries is changes by the entries of all pages.
+// entries implements changes by reading the entries of all pages.
 func (p pagemap) entries(m *Memory, changed func(from, to int) bool) bool {
 	var buffer [256 * entrySize]byte
 	first, last := int64(m.address(0))/int64(pageSize), m.usedPages()
@@ -153,8 +152,8 @@ func (p pagemap) entries(m *Memory, changed func(from, to int) bool) bool {
 	return true
 }
 
-// changed returns how many bytes are in pages that were changed; all if it is not known which, or
-// for more than half.
+// changed returns the number of bytes in modified pages. It returns the size of the memory if that
+// is unknown, or if more than half of the pages are modified.
 func (m *Memory) changed() int64 {
 	all := m.usedPages()
 	pagemap, ok := ownPagemap()
@@ -168,9 +167,9 @@ func (m *Memory) changed() int64 {
 	return int64(n * pageSize)
 }
 
-// copyBack copies the initial contents to the first pages that were changed, up to maxKept,
-// and returns the number of the page from which on others may have been. It returns 0 if it
-// is not known which they are.
+// copyBack restores the first modified pages, up to maxKept, from the initial contents. It returns
+// the page number from which on other pages may be modified, or 0 if the modified pages cannot be
+// determined.
 func (m *Memory) copyBack() (end int) {
 	pagemap, ok := ownPagemap()
 	if !ok {

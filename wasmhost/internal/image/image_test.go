@@ -25,8 +25,8 @@ const (
 	limit    = 64 * pageSize
 )
 
-// counter has a global and a memory that its start function and each call of run count in.
-// Run returns 1000 times what it finds in the memory, and the global.
+// counter is a module that counts in a global and in memory, in its start function and in each call
+// of run. run returns 1000 times the count in memory plus the global.
 const counter = `(memory 2) (data 65536 "\x07") (global $n (mut i32) 40)
 	(func $count i32.const 65536 i32.const 65536 i32.load8_u i32.const 1 i32.add i32.store8
 		global.get $n i32.const 1 i32.add global.set $n)
@@ -41,7 +41,7 @@ type instance struct {
 	globals []api.MutableGlobal
 }
 
-// program is a module that was rewritten and compiled.
+// program is a rewritten and compiled module.
 type program struct {
 	*module.Rewritten
 	runtime  wazero.Runtime
@@ -71,7 +71,7 @@ func compile(tb testing.TB, wat string) program {
 	return p
 }
 
-// instantiate makes an instance from an image, or initialises one.
+// instantiate creates an instance from an image, or initialises one if from is nil.
 func (p program) instantiate(tb testing.TB, from *image.Image) instance {
 	tb.Helper()
 	initial := int64(p.compiled.ExportedMemories()["memory"].Min()) * pageSize
@@ -96,7 +96,7 @@ func (p program) instantiate(tb testing.TB, from *image.Image) instance {
 	return i
 }
 
-// initialize does what the module's data segments and start function did.
+// initialize writes the data segments and calls the start function.
 func (p program) initialize(ctx context.Context, m api.Module) error {
 	start, err := p.Initialize(m)
 	if err == nil && start != nil {
@@ -147,7 +147,7 @@ func (i instance) content() []byte {
 }
 
 func TestInstancesStartAndStartAgainFromTheImage(t *testing.T) {
-	const initialised = 8041 // the start function has counted once
+	const initialised = 8041 // the start function counted once
 	p := compile(t, counter)
 	taken := p.take(t)
 	if taken.Size() != 2*pageSize {
@@ -213,7 +213,7 @@ func TestInstancesOfOneImageShareNoWrites(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzReset: whatever is written, and wherever, a reset restores the image.
+// FuzzReset verifies that a reset restores the image after arbitrary writes.
 func FuzzReset(f *testing.F) {
 	for _, writes := range []uint16{0, 1, 20, 1000} {
 		f.Add(uint64(writes), writes, uint16(8))
@@ -297,8 +297,8 @@ func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 	}
 }
 
-// BenchmarkInstances measures a new instance, and a reset after a call that has written to
-// some pages.
+// BenchmarkInstances measures the creation of an instance, and a reset after a call that wrote to a
+// few pages.
 func BenchmarkInstances(b *testing.B) {
 	for _, size := range []int{1, 2, 64} {
 		p := compile(b, fmt.Sprintf(`(memory %d) (global $sp (mut i32) 1) (func $run) (export "run" (func $run)) (export "memory" (memory 0))`, size))

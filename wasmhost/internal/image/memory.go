@@ -6,22 +6,22 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Memory is the linear memory of one instance, up to a limit. It is the memory allocator of
-// that instance. One goroutine at a time uses it.
+// Memory is the linear memory of one instance, up to a limit, and the memory allocator of that
+// instance. It must be used by one goroutine at a time.
 type Memory struct {
 	Refused bool  // the instance was refused more memory
-	Err     error // why, if it was below the limit: the last error of take, or of the system
+	Err     error // the error if it was refused memory below the limit: the last error of take or of the system
 
 	limit   uint64
 	take    func(bytes int64) error
 	size    uint64
-	initial *pages // nil: zeros
+	initial *pages // nil if the memory starts with zeros
 	mapping
 }
 
-// NewMemory returns a memory with the contents of an image or, with a nil image, zeros.
-// Declared is the size in bytes that the module declares, at most limit. When the instance
-// needs more, take is asked for it, and may refuse it by an error. An error of NewMemory says
+// NewMemory returns a memory with the contents of an image or, if from is nil, zeros. declared is
+// the size in bytes that the module declares, at most limit. When the instance needs more, take is
+// called with the number of bytes, and may refuse them with an error. An error of NewMemory means
 // that the system lacks memory. Each Memory needs a Free.
 func NewMemory(from *Image, declared, limit int64, take func(bytes int64) error) (*Memory, error) {
 	m := &Memory{limit: uint64(limit), take: take, size: uint64(declared)}
@@ -32,17 +32,17 @@ func NewMemory(from *Image, declared, limit int64, take func(bytes int64) error)
 	if err := m.mapLimit(); err != nil {
 		return nil, err
 	}
-	if _, err := m.extend(m.size); err != nil { // an instance that starts would panic
+	if _, err := m.extend(m.size); err != nil { // the start of the instance would panic
 		m.Free()
 		return nil, fmt.Errorf("memory of an instance: %w", err)
 	}
 	return m, nil
 }
 
-// Allocate returns the memory itself. The instance calls it once.
+// Allocate returns m. The runtime calls it once.
 func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
-// Reallocate returns the memory with another size, or nil when it is refused.
+// Reallocate returns the bytes of the memory with a new size, or nil if that is refused.
 func (m *Memory) Reallocate(size uint64) []byte {
 	if size > m.limit {
 		m.Refused = true
@@ -65,11 +65,11 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Unused returns how many bytes of the memory are as they were at first, and take no memory of their
-// own; 0 if that is not known.
+// Unused returns the number of unmodified bytes, which use no memory of their own, or 0 if that is
+// unknown.
 func (m *Memory) Unused() int64 { return max(int64(m.size)-m.changed(), 0) }
 
-// reset restores the initial pages, unless the memory has grown since.
+// reset restores the initial pages. It returns false if the memory has grown or the system refuses.
 func (m *Memory) reset() bool {
 	m.Refused, m.Err = false, nil
 	return m.initial != nil && m.size == m.initial.size() && m.restore()

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// pages are the contents of a memory, in a sealed memory file.
+// pages has the contents of a memory in a sealed memory file.
 type pages struct {
 	file    *os.File
 	content []byte // the file, mapped for reading
@@ -33,7 +33,7 @@ func newPages(content []byte) (pages, error) {
 	return p, nil
 }
 
-// fill writes the pages that are not zero, and seals the file.
+// fill writes the non-zero pages, seals the file and maps it.
 func (p *pages) fill(content []byte) error {
 	if err := p.file.Truncate(int64(len(content))); err != nil {
 		return err
@@ -62,11 +62,12 @@ func (p *pages) fill(content []byte) error {
 	return nil
 }
 
-// sealAttempts bounds how often a seal is tried: for some seconds.
+// sealAttempts is the maximum number of tries to seal a file; together they take a few seconds.
 const sealAttempts = 20
 
-// seal keeps a memory file from being changed. Linux refuses that while anything else uses a page of the file,
-// such as its own scans of memory. It waits 155 ms for those (mm/memfd.c), which a busy machine may exceed.
+// seal makes a memory file immutable. Linux refuses that while a page of the file is in use elsewhere, such as
+// by the kernel's own memory scans. It waits for 155 ms (mm/memfd.c), which may be too short on a busy
+// machine.
 func seal(file *os.File) (err error) {
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	for range sealAttempts {
@@ -88,14 +89,14 @@ func (p *pages) close() error {
 	return err
 }
 
-// mapping is the address space of a memory up to its limit. What is in use of it can be
-// read and written: first the initial pages, privately, and then zeros.
+// mapping is the address space of a memory up to its limit. The used part can be read and written;
+// it consists of a private mapping of the initial pages, followed by zeros.
 type mapping struct {
 	reserved []byte
 	used     uint64
 }
 
-// mapLimit takes address space for the limit, and maps the initial pages.
+// mapLimit reserves address space up to the limit, and maps the initial pages.
 func (m *Memory) mapLimit() error {
 	at, err := unix.MmapPtr(-1, 0, nil, uintptr(m.limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
@@ -125,10 +126,10 @@ func (m *Memory) extend(size uint64) ([]byte, error) {
 	return m.reserved[:size:size], nil
 }
 
-// restore restores the pages that were changed. Most are copied back, the others are dropped.
+// restore restores the modified pages. Most are copied back, the others are dropped.
 func (m *Memory) restore() bool { return m.drop(m.copyBack()) == nil }
 
-// drop gives the changed pages from a page on back to the system.
+// drop returns all modified pages from page from on to the system.
 func (m *Memory) drop(from int) error {
 	if from == m.usedPages() {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// newMemory returns a memory of three pages, the second of which is not zero.
+// newMemory returns a memory of three pages, of which only the second is not zero.
 func newMemory(t *testing.T) *Memory {
 	t.Helper()
 	content := make([]byte, 3*pageSize)
@@ -42,7 +42,7 @@ func newMemory(t *testing.T) *Memory {
 
 func unlimited(int64) error { return nil }
 
-// pagemaps are the ways to use the pagemap of this process.
+// pagemaps returns the ways to use the pagemap of this process.
 func pagemaps(t *testing.T) map[string]pagemap {
 	t.Helper()
 	own, ok := ownPagemap()
@@ -59,7 +59,7 @@ func pagemaps(t *testing.T) map[string]pagemap {
 func TestThePagemapTellsWhichPagesWereChanged(t *testing.T) {
 	for name, p := range pagemaps(t) {
 		t.Run(name, func(t *testing.T) {
-			const size = 600 // more than one call returns
+			const size = 600 // more than a single ioctl returns
 			initial, err := newPages(make([]byte, size*pageSize))
 			if err != nil {
 				t.Fatal(err)
@@ -154,10 +154,10 @@ func TestManyChangedPagesAreGivenBack(t *testing.T) {
 	}
 }
 
-// A reset that finds more changed pages than it keeps looks at no others.
+// A reset that has found more modified pages than it keeps stops the scan.
 func TestAScanEndsEarly(t *testing.T) {
 	m := newMemory(t)
-	m.reserved[0], m.reserved[2*pageSize] = 1, 1 // not next to each other
+	m.reserved[0], m.reserved[2*pageSize] = 1, 1 // not adjacent
 	for name, p := range pagemaps(t) {
 		calls := 0
 		if ok := p.changes(m, func(int, int) bool { calls++; return false }); !ok || calls != 1 {
@@ -166,7 +166,7 @@ func TestAScanEndsEarly(t *testing.T) {
 	}
 }
 
-// What is written to an image's file would be in all instances.
+// Otherwise a write to an image's file would appear in all instances.
 func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 	m := newMemory(t)
 	if _, err := m.initial.file.WriteAt([]byte{1}, 0); err == nil {
@@ -177,7 +177,7 @@ func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A page of the file is in a pipe for longer than Linux itself waits for it.
+// The test keeps a page of the file in a pipe for longer than Linux itself waits for it.
 func TestAFileIsSealedOnceItsPagesAreNotInUse(t *testing.T) {
 	tier.Slow(t)
 	file, err := files.NewMemory("sonde-image")
@@ -246,7 +246,7 @@ func TestALackOfMemoryIsAShortage(t *testing.T) {
 	}
 }
 
-// The system may refuse memory. Here it is for memory that is mapped for reading only.
+// The system may refuse memory. The test causes that with memory that is mapped read-only.
 func TestARefusalOfTheSystemIsItsError(t *testing.T) {
 	m, err := NewMemory(nil, 0, int64(pageSize), unlimited)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package image
 
-// pages are the contents of a memory.
+// pages has the contents of a memory.
 type pages struct{ content []byte }
 
 // newPages returns pages with a copy of content.
@@ -12,7 +12,7 @@ func (p *pages) size() uint64 { return uint64(len(p.content)) }
 
 func (p *pages) close() error { return nil }
 
-// mapping is the bytes of a memory. Their length is what is in use.
+// mapping has the bytes of a memory; their length is the used size.
 type mapping struct{ bytes []byte }
 
 // mapLimit copies the initial pages.
@@ -34,7 +34,7 @@ func (m *Memory) extend(size uint64) ([]byte, error) {
 	return m.bytes[:size:size], nil
 }
 
-// changed returns how many bytes were changed, which is not known.
+// changed returns the number of modified bytes. It is unknown here, so all bytes count.
 func (m *Memory) changed() int64 { return int64(m.size) }
 
 // restore copies the initial pages back.

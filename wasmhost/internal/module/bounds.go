@@ -2,9 +2,9 @@ package module
 
 import "errors"
 
-// Bounds of a module, beside those of its sections. A runtime needs far more memory and time
-// for it than it has bytes, also when it loads compiled code. The largest Go plugin, of 20 MB, is given for
-// comparison. What the compiler needs is bounded where it runs.
+// Bounds of a module, in addition to those of its sections. A runtime needs memory and time far beyond the
+// size of a module, even to load compiled code. The second numbers are those of the largest Go plugin, of
+// 20 MB. The compiler is bounded where it runs.
 const (
 	maxTable           = 1 << 16 // elements of a table; 12,000
 	maxGlobals         = 1 << 12 // 8
@@ -20,8 +20,7 @@ const (
 	maxValues    = 1 << 18 // passed by the calls and branches of a function, which a runtime checks one by one; 4,000
 )
 
-// maxRewritten returns the length that a module may have when it is rewritten. Real ones become
-// a tenth longer.
+// maxRewritten returns the maximum size of a rewritten module. Real modules grow by a tenth.
 func maxRewritten(size int) int { return 2*size + 1<<20 }
 
 var errRewritten = errors.New("becomes too large when it is metered: it has very many small functions or loops")

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// TestModulesThatTakeTooMuchToLoadAreRejected: wazero takes gigabytes for each of them, whether it compiles
-// their code or loads it.
+// TestModulesThatTakeTooMuchToLoadAreRejected has modules for each of which wazero allocates gigabytes,
+// whether it compiles their code or loads it.
 func TestModulesThatTakeTooMuchToLoadAreRejected(t *testing.T) {
 	tier.Slow(t)
 	zeros, drops := strings.Repeat("i32.const 0 ", 100), strings.Repeat("drop ", 100)
@@ -46,7 +46,7 @@ func TestTheLocalsOfAllFunctionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestATableIsGivenAMaximum: wazero has none.
+// TestATableIsGivenAMaximum checks the maximum of tables, because wazero does not limit them.
 func TestATableIsGivenAMaximum(t *testing.T) {
 	for _, limits := range []string{"1", "1 10000000"} {
 		wat := `(table ` + limits + `) (func $run (result i32) ref.null func i32.const 65536 table.grow 0) (export "run" (func $run))`
@@ -56,8 +56,8 @@ func TestATableIsGivenAMaximum(t *testing.T) {
 	}
 }
 
-// TestWhatTakesLongIsPaidFor counts the units that a function uses. Each must pay for what takes
-// SlowUnit at most, whatever it executes.
+// TestWhatTakesLongIsPaidFor counts the units that a function uses. Each unit must pay for at most
+// SlowUnit of running time, regardless of the code.
 func TestWhatTakesLongIsPaidFor(t *testing.T) {
 	tier.Slow(t)
 	const n = 300

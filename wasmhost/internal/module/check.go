@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// Check returns an error when the module does not follow package abi. An error is a *probe.FieldError for the field
-// "limits.memory" if all else is right, and the module needs more than maxMemory bytes of memory to start.
+// Check returns an error if the module does not follow package abi. If it does, but needs more than maxMemory bytes
+// of memory to start, the error is a *probe.FieldError for the field "limits.memory".
 func (m *Module) Check(maxMemory int64) error {
 	errs := []error{m.checkImports(), m.checkExports()}
 	if len(m.memories) != 1 {
@@ -31,7 +31,7 @@ func (m *Module) Check(maxMemory int64) error {
 	return nil
 }
 
-// maxImportErrors bounds how many wrong imports an error lists.
+// maxImportErrors is the maximum number of invalid imports that an error lists.
 const maxImportErrors = 8
 
 func (m *Module) checkImports() error {

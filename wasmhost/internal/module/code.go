@@ -4,14 +4,15 @@ import (
 	"fmt"
 )
 
-// unit is how many cycles of code, by estimate, one unit of fuel pays for. Real ones are up to
-// fifty times as many where memory is not in a cache.
+// unit is the estimated number of cycles of code that one unit of fuel pays for. The real number is
+// up to fifty times as high if memory is not in a cache.
 const unit = 16
 
-// maxUncharged is how many cycles of straight code, by estimate, are paid for at once.
+// maxUncharged is the estimated number of cycles of straight-line code after which a charge is
+// inserted.
 const maxUncharged = 512
 
-// units returns the units that pay for as many cycles, at least one.
+// units returns the number of units that pay for cycles, at least one.
 func units(cycles uint32) uint32 { return 1 + cycles/unit }
 
 func (r *rewriter) codeSection(c *reader) []byte {
@@ -43,26 +44,26 @@ func (r *rewriter) codeSection(c *reader) []byte {
 	return out
 }
 
-// bodyRewriter copies the body of a function and inserts what meters it. It does not distinguish code
-// that no path reaches. It is used again for each function, for its memory.
+// bodyRewriter copies the body of a function and inserts the metering code. It treats unreachable
+// code like any other. It is reused for each function to reuse its memory.
 type bodyRewriter struct {
 	rewriter  *rewriter
 	out       []byte
-	entry     int     // where in out the charge is that is paid when the function is called
-	scratch   uint32  // a local that the inserted code uses
-	frames    []frame // of the blocks around the current instruction, the function's first
-	uncharged uint32  // the most cycles since the latest charge, on all paths that lead here
-	values    uint64  // passed by calls and branches
+	entry     int     // offset in out of the charge at the function's entry
+	scratch   uint32  // index of a local for the inserted code
+	frames    []frame // the blocks around the current instruction, outermost first
+	uncharged uint32  // maximum of cycles since the latest charge, over all paths to this point
+	values    uint64  // number of values passed by calls and branches
 }
 
 // frame is a block, a loop, one branch of an if, or the body of a function.
 type frame struct {
 	op      byte
-	pass    uint32 // values that a branch to it passes
-	end     uint32 // the most cycles since the latest charge, on all paths that branch to its end
-	skipped uint32 // of an if: the most cycles since the latest charge, on the path that skips it
-	head    int    // of a loop: where in out its charge is
-	back    uint32 // the most cycles since the latest charge, on all paths that lead to its head
+	pass    uint32 // number of values that a branch to it passes
+	end     uint32 // maximum of cycles since the latest charge, over all branches to its end
+	skipped uint32 // of an if: cycles since the latest charge on the path that skips it
+	head    int    // of a loop: offset in out of its charge
+	back    uint32 // maximum of cycles since the latest charge, over all paths to its head
 }
 
 // function sets w.out to the new body of a function.
@@ -96,7 +97,7 @@ func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
 	return c.end()
 }
 
-// locals copies the declarations of locals, and adds the scratch one.
+// locals copies the declarations of locals and adds the scratch local.
 func (w *bodyRewriter) locals(c *reader, params uint32) {
 	groups := c.count(maxLocals, 2)
 	w.out = appendUint32(w.out, groups+1)
@@ -113,7 +114,7 @@ func (w *bodyRewriter) locals(c *reader, params uint32) {
 	w.out = append(w.out, 1, typeI32)
 }
 
-// before inserts what must be paid before an instruction.
+// before inserts the charges that must precede an instruction.
 func (w *bodyRewriter) before(in *instruction) {
 	if in.bulk != 0 {
 		w.emitBulkCharge(in.bulk)
@@ -123,7 +124,8 @@ func (w *bodyRewriter) before(in *instruction) {
 	}
 }
 
-// after follows the paths of control, and inserts what is paid at the head of a loop.
+// after updates the control flow after an instruction, and inserts the charge at the head of a
+// loop.
 func (w *bodyRewriter) after(c *reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
@@ -151,7 +153,7 @@ func (w *bodyRewriter) after(c *reader, in *instruction) {
 			w.setCharge(f.head, units(f.back))
 		}
 		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) == 0 {
-			w.setCharge(w.entry, units(w.scratch+w.uncharged)) // for its locals, and for what is uncharged at its end
+			w.setCharge(w.entry, units(w.scratch+w.uncharged)) // for its locals, and for the cycles that are uncharged at its end
 		}
 	case opBr, opBrIf, opBrTable:
 		for _, label := range in.labels {
@@ -163,7 +165,7 @@ func (w *bodyRewriter) after(c *reader, in *instruction) {
 	}
 }
 
-// branch notes a path to a label, and returns how many values it passes.
+// branch records a path to a label, and returns the number of values that it passes.
 func (w *bodyRewriter) branch(c *reader, label uint32) uint32 {
 	if uint64(label) >= uint64(len(w.frames)) {
 		c.fail(fmt.Errorf("there is no label %d", label))
@@ -179,7 +181,8 @@ func (w *bodyRewriter) branch(c *reader, label uint32) uint32 {
 	return f.pass
 }
 
-// emitCharge inserts code that takes a number of units, and returns where in out the number is.
+// emitCharge inserts code that subtracts a number of units, and returns the offset of that number
+// in out.
 func (w *bodyRewriter) emitCharge(units uint32) (at int) {
 	w.uncharged = 0
 	w.out = append(w.emitCount(w.out), opI32Const, 0, 0)
@@ -189,14 +192,14 @@ func (w *bodyRewriter) emitCharge(units uint32) (at int) {
 	return at
 }
 
-// setCharge sets the number of units that the code at an offset takes, below 8192: in two
-// bytes of signed LEB128, whatever it is.
+// setCharge sets the number of units that the code at an offset subtracts. The number is below 8192
+// and always takes two bytes of signed LEB128.
 func (w *bodyRewriter) setCharge(at int, units uint32) {
 	w.out[at], w.out[at+1] = byte(units)|0x80, byte(units>>7)
 }
 
-// emitBulkCharge inserts code that takes a unit for every 1<<shift of the number on top of the
-// stack, and leaves the number there.
+// emitBulkCharge inserts code that subtracts one unit for every 1<<shift of the number on top of
+// the stack, and leaves the number there.
 func (w *bodyRewriter) emitBulkCharge(shift byte) {
 	w.out = appendUint32(append(w.out, opLocalTee), w.scratch)
 	w.out = w.emitCount(w.out)
@@ -210,8 +213,8 @@ func (w *bodyRewriter) emitCount(out []byte) []byte {
 	return appendUint32(append(out, opGlobalGet), w.rewriter.globals)
 }
 
-// emitDeduction inserts code that subtracts the number on top of the stack from the count below
-// it, stores that, and calls Tick if it is below 0.
+// emitDeduction inserts code that subtracts the number on top of the stack from the count below it,
+// stores the new count, and calls Tick if it is negative.
 func (w *bodyRewriter) emitDeduction() {
 	out := append(w.out, opI32Sub, opLocalTee)
 	out = appendUint32(out, w.scratch)

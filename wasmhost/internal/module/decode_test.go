@@ -9,9 +9,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// decoder reads code by the tables of the WebAssembly core specification 2, section 5.4, apart
-// from the package under test, so that both must agree where an instruction ends. It panics
-// where the code is none.
+// decoder decodes code by the tables of the WebAssembly core specification 2, section 5.4,
+// independently of the package under test, so that both must agree on the length of each
+// instruction. It panics on invalid code.
 type decoder struct {
 	b  []byte
 	at int
@@ -37,8 +37,8 @@ func (d *decoder) number() {
 	}
 }
 
-// operands has what follows an instruction: n a number, f a function, b the type of a block, t a
-// type of a value, r of a reference, 0 a zero byte, 4 and 8 and 6 as many (6: 16) bytes, l a
+// operands returns the format of an instruction's operands: n is a number, f a function, b a block
+// type, t a value type, r a reference type, 0 a zero byte, 4 and 8 that many bytes, 6 16 bytes, l a
 // vector of labels, s a vector of types.
 func operands(op byte) string {
 	switch {
@@ -70,10 +70,10 @@ func operands(op byte) string {
 	panic(fmt.Sprintf("instruction %#x", op))
 }
 
-// miscOperands are those of the instructions 0xfc 0 to 17.
+// miscOperands has the operands of the instructions 0xfc 0 to 17.
 var miscOperands = [...]string{"", "", "", "", "", "", "", "", "n0", "n", "00", "0", "nn", "n", "nn", "n", "n", "n"}
 
-// vectorOperands returns those of the instructions after 0xfd.
+// vectorOperands returns the operands of the instructions with the prefix 0xfd.
 func vectorOperands(op uint32) string {
 	switch {
 	case op <= 11, op == 92, op == 93:
@@ -90,8 +90,8 @@ func vectorOperands(op uint32) string {
 	panic(fmt.Sprintf("vector instruction %d", op))
 }
 
-// next reads one instruction, and returns its opcode and its bytes. The index of a function is
-// replaced by what renumber returns.
+// next reads one instruction, and returns its opcode and its bytes. It replaces the index of a
+// function with the result of renumber.
 func (d *decoder) next(renumber func(uint32) uint32) (op byte, text []byte) {
 	from := d.at
 	op = d.byte()
@@ -134,12 +134,12 @@ func (d *decoder) next(renumber func(uint32) uint32) (op byte, text []byte) {
 	return op, d.b[from:d.at]
 }
 
-// payment is the code that takes units: global.get G, the units, i32.sub, local.tee S, global.set
-// G, local.get S, i32.const 0, i32.lt_s, if, call T, end.
+// payment recognizes the code of a charge: global.get G, the units, i32.sub, local.tee S,
+// global.set G, local.get S, i32.const 0, i32.lt_s, if, call T, end.
 type payment struct{ count, spare, tick uint32 }
 
-// skip reads what is inserted at the decoder, and reports whether there was something. Bulk code
-// is payment for what an operand says.
+// skip skips a charge at the decoder's position, and reports whether there was one. bulk is true if
+// the charge depends on an operand.
 func (p payment) skip(d *decoder) (paid, bulk bool) {
 	leb := func(op byte, n uint32) []byte { return abi.AppendUint32([]byte{op}, n) }
 	rest := d.b[d.at:]
@@ -173,15 +173,15 @@ func (p payment) skip(d *decoder) (paid, bulk bool) {
 	return !tee, tee
 }
 
-// contents are the parts of a module that the code refers to.
+// contents has the parts of a module to which the code refers.
 type contents struct {
 	imported, globals uint32
-	params            []uint32 // of the functions with a body
+	params            []uint32 // numbers of parameters of the functions with a body
 	bodies            [][]byte
 }
 
-// checkMetered verifies that the code of a rewritten module is that of the original, with a
-// payment at the head of each function and each loop.
+// checkMetered verifies that a rewritten module has the original code plus charges, with a charge
+// at the head of each function and each loop.
 func checkMetered(t testing.TB, wasm, out []byte) {
 	t.Helper()
 	defer func() {
@@ -228,7 +228,7 @@ func checkBody(params uint32, p payment, before, after []byte) {
 		if head && !paid {
 			panic("a loop or a function does not pay")
 		}
-		for again := paid || bulk; again; { // what is paid for two reasons
+		for again := paid || bulk; again; { // two charges in a row
 			more, length := p.skip(d)
 			again, bulk = more || length, bulk || length
 		}
@@ -247,7 +247,7 @@ func checkBody(params uint32, p payment, before, after []byte) {
 	}
 }
 
-// read returns what a module has. Types are one byte long here.
+// read returns the contents of a module whose types are one byte long.
 func read(wasm []byte) (c contents) {
 	var types, functions []uint32
 	for s, err := range abi.Sections(wasm) {

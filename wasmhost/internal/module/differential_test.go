@@ -20,7 +20,7 @@ type machine struct {
 	runtime wazero.Runtime
 	metered bool
 	ticks   int
-	fuel    uint32 // that each tick gives
+	fuel    uint32 // set by each tick
 }
 
 func newMachine(tb testing.TB, config wazero.RuntimeConfig, metered bool) *machine {
@@ -34,7 +34,7 @@ func newMachine(tb testing.TB, config wazero.RuntimeConfig, metered bool) *machi
 	return m
 }
 
-// outcome runs a module, and returns everything that can be seen of it.
+// outcome runs a module and returns all observable results.
 func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 	ctx := context.Background()
 	if m.metered {
@@ -53,7 +53,7 @@ func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 	return outcomeOf(instance, arg)
 }
 
-// outcomeOf calls the function run of an instance, and returns everything that can be seen of it.
+// outcomeOf calls the function run of an instance and returns all observable results.
 func outcomeOf(instance api.Module, arg uint64) string {
 	results, err := instance.ExportedFunction("run").Call(context.Background(), arg)
 	memory := instance.Memory()
@@ -83,8 +83,8 @@ func seeds(n int) iter.Seq2[[]byte, *rand.Rand] {
 	}
 }
 
-// FuzzDifferential: a valid module behaves alike with and without metering, compiled and
-// interpreted, whenever the host is asked.
+// FuzzDifferential verifies that a valid module behaves the same with and without metering,
+// compiled and interpreted, and for any frequency of ticks.
 func FuzzDifferential(f *testing.F) {
 	for choices, random := range seeds(40) {
 		f.Add(choices, uint8(random.Uint32()), random.Uint32())

@@ -1,12 +1,12 @@
 package module
 
-// Info is what Meter knows of a module.
+// Info describes a metered module.
 type Info struct {
 	Overhead int64
 	NoImage  string
 }
 
-// Meter returns a module with its code metered, which is otherwise as it was.
+// Meter returns a module with metered code and no other changes.
 func Meter(wasm []byte) ([]byte, Info, error) {
 	m, err := Parse(wasm)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// FuzzRewrite: a module that wazero accepts is accepted after it was rewritten, one that it
-// rejects stays so, and the code of an accepted one is metered throughout, as a decoder of the
-// test's own sees it.
+// FuzzRewrite verifies that wazero accepts a rewritten module if and only if it accepts the
+// original. An independent decoder verifies that the code of accepted modules is metered
+// throughout.
 func FuzzRewrite(f *testing.F) {
 	f.Add(wattest.Assemble(`(memory 1) (func $run (result i32) loop i32.const 1 br_if 0 end i32.const 1) (export "run" (func $run))`))
 	f.Add(wattest.Assemble(`(table 1) (global $g (mut i32) 5) (func $run i32.const 0 i32.const 1 i32.const 2 memory.fill) (memory 1) (data 0 "x") (start $run)`))
@@ -43,7 +43,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		out, info, err := module.Meter(wasm)
 		if err != nil {
-			return // it may reject what wazero accepts, but not the other way round
+			return // Rewrite may reject modules that wazero accepts, but not the other way round
 		}
 		checkMetered(t, wasm, out)
 		original, invalid := r.CompileModule(ctx, withoutCustomSections(wasm))
@@ -55,7 +55,7 @@ func FuzzRewrite(f *testing.F) {
 			defer rewritten.Close(ctx)
 		}
 		if strings.Contains(info.NoImage, "reference to a function") && err == nil {
-			return // the export of the start function may make it valid: Rewrite rejects it
+			return // the export of the start function may make the module valid: Rewrite rejects it
 		}
 		if (invalid == nil) != (err == nil) {
 			t.Errorf("wazero says %v of the rewritten module, and of the original %v", err, invalid)
@@ -63,8 +63,8 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
-// withoutCustomSections returns a module without what the specification ignores if it is invalid,
-// and wazero does not.
+// withoutCustomSections returns a module without custom sections: the specification ignores invalid
+// ones, but wazero does not.
 func withoutCustomSections(wasm []byte) []byte {
 	out := bytes.Clone(wasm[:8])
 	for s := range abi.Sections(wasm) {

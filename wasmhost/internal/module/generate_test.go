@@ -7,23 +7,23 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// generator makes a valid module from a stream of choices. It ends: each loop and each function
-// counts a global down, and traps at 0. Floating-point numbers do not get into memory, and NaNs
-// have no consequences, because their bits may differ from run to run.
+// generator generates a valid module from a stream of choices. The module terminates: each loop and
+// each function decrements a global and traps at 0. Floating-point numbers are not written to
+// memory, and NaNs have no effect, because their bits may differ between runs.
 type generator struct {
 	choices []byte
 	code    []byte
 	locals  []byte // types
-	labels  []byte // types of the values that a branch to each passes, 0 for none; the innermost last
+	labels  []byte // type of the value that a branch to each label passes, or 0; innermost last
 	result  byte   // type, or 0
 	depth   int
-	numbers bool // it changes numbers and the memory only: no tables and no passive segments
+	numbers bool // modify only numbers and memory: no tables and no passive segments
 }
 
 const (
 	i32, i64, f32, f64, v128 = 0x7f, 0x7e, 0x7d, 0x7c, 0x7b
 
-	globalLimit = 0 // i32: what is counted down
+	globalLimit = 0 // i32: decremented by countDown
 	globalI32   = 1
 	globalI64   = 2
 	globalF64   = 3
@@ -31,7 +31,7 @@ const (
 	tableSize   = 8
 )
 
-// functionTypes are the types of functions, at most one result each; function n has type n.
+// functionTypes has the types of functions, each with at most one result; function n has type n.
 var functionTypes = [...]struct {
 	params []byte
 	result byte
@@ -150,7 +150,7 @@ func (g *generator) value(t byte) {
 		g.value(t)
 		g.labels = g.labels[:len(g.labels)-1]
 		g.op(0x0b)
-	case c == 7: // a block that is left early
+	case c == 7: // a block with an early exit
 		g.op(0x02, t)
 		g.labels = append(g.labels, t)
 		g.statements(1)
@@ -274,7 +274,7 @@ func (g *generator) statements(n int) {
 	}
 }
 
-// statement makes code that leaves the stack as it is.
+// statement emits code that leaves the stack unchanged.
 func (g *generator) statement() {
 	if g.depth++; g.depth > 8 || len(g.choices) == 0 {
 		g.depth--
@@ -363,12 +363,12 @@ func (g *generator) statement() {
 		if !g.numbers {
 			g.table()
 		}
-	case 17: // code that no path reaches
+	case 17: // unreachable code
 		block(0x02, func() {
 			g.op([]byte{0x00, 0x0f}[g.returns()])
 			g.statements(2)
 		})
-	case 18: // long straight code
+	case 18: // long straight-line code
 		local := g.localOf(i32)
 		g.op(0x20)
 		g.u32(local)
@@ -398,7 +398,7 @@ func (g *generator) returns() int {
 	return 0
 }
 
-// branch makes a conditional branch to a label, or an unconditional one in a block of its own.
+// branch emits a conditional branch to a label, or an unconditional branch in a separate block.
 func (g *generator) branch(label int) {
 	t := g.labels[len(g.labels)-1-label]
 	if g.choose(3) > 0 {
@@ -482,7 +482,7 @@ func (g *generator) table() {
 	}
 }
 
-// countDown traps when too much was executed.
+// countDown emits code that traps when too much has been executed.
 func (g *generator) countDown() {
 	g.op(0x23, globalLimit, 0x45, 0x04, 0x40, 0x00, 0x0b, 0x23, globalLimit, 0x41, 1, 0x6b, 0x24, globalLimit)
 }
@@ -507,8 +507,8 @@ func (g *generator) function(n int) string {
 	return string(abi.AppendUint32(nil, uint32(len(g.code)))) + string(g.code)
 }
 
-// generate returns a module whose function run, of type i32 to i64, can be called. It exports its
-// memory and globals. With numbers, it changes nothing else.
+// generate returns a module that exports a function run, of type i32 to i64, its memory and its
+// globals. With numbers, it modifies nothing else.
 func generate(choices []byte, numbers bool) []byte {
 	g := &generator{choices: choices, numbers: numbers}
 	var types, bodies []string
@@ -520,7 +520,7 @@ func generate(choices []byte, numbers bool) []byte {
 		types = append(types, "\x60"+sized(string(t.params))+sized(result))
 		bodies = append(bodies, g.function(n))
 	}
-	types = append(types, "\x60\x01\x7f\x02\x7f\x7f") // of a block
+	types = append(types, "\x60\x01\x7f\x02\x7f\x7f") // type of a block
 	dataCount, data := section(12, "\x02"), entries("\x00\x41\x10\x0b\x04abcd", "\x01\x18abcdefghijklmnopqrstuvwx")
 	if numbers {
 		dataCount, data = "", entries("\x00\x41\x10\x0b\x04abcd")

@@ -53,8 +53,8 @@ const (
 	opRefNull           = 0xd0
 	opRefIsNull         = 0xd1
 	opRefFunc           = 0xd2
-	opMisc              = 0xfc // the prefix of further instructions
-	opVector            = 0xfd // the same
+	opMisc              = 0xfc // prefix of further instructions
+	opVector            = 0xfd // prefix of vector instructions
 )
 
 // The further instructions of opMisc, and those of opVector that have operands.
@@ -70,35 +70,35 @@ const (
 	miscTableSize  = 16
 	miscTableFill  = 17
 
-	vectorStore      = 11 // those up to here load or store
+	vectorStore      = 11 // opcodes up to this one load or store
 	vectorConst      = 12
 	vectorShuffle    = 13
-	vectorLane       = 21 // those from here to vectorLaneLast have a lane
+	vectorLane       = 21 // opcodes from here to vectorLaneLast have a lane operand
 	vectorLaneLast   = 34
-	vectorLoadLane   = 84 // those from here to vectorStoreLane have an address and a lane
+	vectorLoadLane   = 84 // opcodes from here to vectorStoreLane have an address and a lane
 	vectorStoreLane  = 91
 	vectorLoadZero   = 92
 	vectorLoadZero64 = 93
 )
 
-// instruction is what the rewriter has to know of one.
+// instruction is one decoded instruction.
 type instruction struct {
 	op       byte
-	constant bool   // it is allowed in constant expressions
-	cost     uint32 // in cycles, by estimate
-	bulk     byte   // it handles as many bytes or elements as the operand on top of the stack says: log2 of those a unit pays for; 0 for other instructions
+	constant bool   // allowed in constant expressions
+	cost     uint32 // estimated cycles
+	bulk     byte   // log2 of the bytes or elements that a unit pays for, if their number is on top of the stack; 0 otherwise
 
-	function    uint32 // the new index of the function that it calls or refers to
+	function    uint32 // the new index of the function that is called or referred to
 	hasFunction bool
-	local       uint32   // that it reads or sets
+	local       uint32   // index of the local that is read or set
 	label       uint32   // of a branch
-	labels      []uint32 // of a branch table, besides label
+	labels      []uint32 // of a branch table, without the default label
 	block       signature
-	values      uint32 // that it passes; those of branches are added later
+	values      uint32 // number of values passed; for branches they are added later
 }
 
-// append appends the instruction to out, with the new index of its function. Other
-// instructions are copied: old has their bytes.
+// append appends the instruction to out, with the new index of its function if it has one. Other
+// instructions are copied from old, their original bytes.
 func (i *instruction) append(out, old []byte) []byte {
 	if i.hasFunction {
 		return appendUint32(append(out, i.op), i.function)
@@ -106,13 +106,13 @@ func (i *instruction) append(out, old []byte) []byte {
 	return append(out, old...)
 }
 
-// Estimates of an instruction's cost in cycles. Most take less than one.
+// Estimated costs of instructions in cycles. Most instructions take less than one cycle.
 const (
 	costSimple = 1
 	costSlow   = 16  // division, conversion, stores
-	costLoad   = 32  // it may not be in a cache
-	costCall   = 16  // the function called pays for itself
-	costBulk   = 128 // beside what it pays by length
+	costLoad   = 32  // the data may not be in a cache
+	costCall   = 16  // the called function pays for itself
+	costBulk   = 128 // in addition to the charge by length
 	costHost   = 512 // it leaves the compiled code
 )
 
@@ -213,7 +213,7 @@ func isSlow(op byte) bool {
 	return false
 }
 
-// labels reads the labels of a branch table except the last.
+// labels reads the labels of a branch table, except the last (default) one.
 func labels(c *reader) (all []uint32) {
 	for range c.each(c.count(maxLabels, 1)) {
 		all = append(all, c.uint32())
@@ -221,7 +221,7 @@ func labels(c *reader) (all []uint32) {
 	return all
 }
 
-// constant reads what an instruction from opI32Const to opF64Const, or opRefNull, pushes.
+// constant reads the operand of opRefNull or an instruction from opI32Const to opF64Const.
 func constant(c *reader, op byte) {
 	switch op {
 	case opI32Const:
@@ -242,7 +242,7 @@ func memoryArgument(c *reader) {
 	c.uint32()
 }
 
-// zero reads a byte that must be 0. A runtime may skip it without a look.
+// zero reads a byte that must be 0. A runtime may skip it without checking.
 func zero(c *reader) byte {
 	b := c.byte()
 	if b != 0 {
@@ -251,11 +251,11 @@ func zero(c *reader) byte {
 	return b
 }
 
-// changesTable is what an instruction does to state that is in no image.
+// changesTable is the noImage text of instructions that modify a table.
 const changesTable = "changes a table"
 
 func (r *rewriter) misc(c *reader, in *instruction) {
-	const bytes, elements = 6, 3 // log2 of what a unit pays for
+	const bytes, elements = 6, 3 // log2 of the number that a unit pays for
 	switch op := c.byte(); op {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // conversions
 		in.cost = costSlow
@@ -284,8 +284,8 @@ func (r *rewriter) misc(c *reader, in *instruction) {
 	}
 }
 
-// vector reads an instruction of opVector. Its number must be in the shortest encoding:
-// wazero reads one byte only, and takes the second one, which is then 1, for a nop.
+// vector reads an instruction with the prefix opVector. Its opcode must be in the shortest
+// encoding: wazero reads one byte only, and would execute the second byte, which is 1, as a nop.
 func (r *rewriter) vector(c *reader, in *instruction) {
 	op := c.byte()
 	if op >= 0x80 && c.byte() != 1 {

@@ -7,59 +7,59 @@ import (
 	"time"
 )
 
-// The metering of a module makes its code count what it executes, and ask the host before it goes on
-// for long. Nothing else stops code that neither calls a host function nor returns: the Go scheduler
-// cannot interrupt compiled code, and a garbage collection waits for it.
+// Metering makes a module's code count the instructions that it executes, and call the host
+// regularly. Nothing else could stop code that neither calls a host function nor returns: the Go
+// scheduler cannot interrupt compiled code, and garbage collection has to wait for it.
 //
-// The count is the global FuelExport, a mutable one of type i32. One unit pays for 16 cycles of code, by
-// estimate. Code takes from the count
+// The count is the mutable global FuelExport of type i32. One unit of fuel pays for an estimated 16
+// cycles of code. Code subtracts from the count
 //
 //   - at the entry of each function,
 //   - in each iteration of a loop,
 //   - after each stretch of straight code of at most maxUncharged cycles,
 //   - for each 64 bytes, or 8 elements, that one instruction copies or fills,
 //
-// and calls the host function MeterModule.Tick, without parameters and results, when it falls below 0. Tick
-// sets a new count, or ends the call by a panic. Otherwise a metered module behaves as the original one; a
-// module that was invalid stays so. In particular the original code cannot use what was added to it: each
-// index in the code is checked against the original sections.
+// and calls the host function MeterModule.Tick, which has no parameters or results, when the count falls
+// below 0. Tick sets a new count, or ends the call by a panic. Otherwise a metered module behaves like the
+// original; an invalid module remains invalid. In particular the original code cannot use the additions:
+// each index in the code is checked against the original sections.
 const (
 	MeterModule = "sonde_meter"
 	Tick        = "tick"
 	FuelExport  = "sonde_meter_fuel"
 )
 
-// MaxFuel bounds the count that Tick sets; that of a new instance is 0. What it pays for
-// takes at most some milliseconds, whatever the code is: a unit takes half a nanosecond in an
-// empty loop, SlowUnit where each load misses all caches, and a microsecond or two where each
-// store is the first one to its page.
+// MaxFuel bounds the count that Tick sets; a new instance starts with 0. Code that uses up MaxFuel
+// runs for at most a few milliseconds: one unit takes half a nanosecond in an empty loop, SlowUnit
+// if each load misses all caches, and one or two microseconds if each store is the first to its
+// page.
 const MaxFuel = 4000
 
-// SlowUnit is how long what one unit pays for takes, at most, when it causes no page faults.
+// SlowUnit is the maximum running time of code that one unit pays for, without page faults.
 const SlowUnit = 64 * time.Nanosecond
 
-// info is what is known of a module that was metered.
+// info describes a metered module.
 type info struct {
-	overhead int64 // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
-	mutable  int   // globals, each of which has an export
+	overhead int64 // memory of the runtime for each instance, in bytes, without linear memory and fixed overhead
+	mutable  int   // number of mutable globals; each has an export
 
-	// noImage is why an instance has state that package image cannot copy, "" if it has none: "function 12 changes a
-	// table", "function 12 makes a reference to a function", "data segment 3 is passive", or "global 1 is a mutable
-	// reference or vector".
+	// noImage describes state of an instance that package image cannot copy, or is "" if there is none: "function 12
+	// changes a table", "function 12 makes a reference to a function", "data segment 3 is passive", or "global 1 is
+	// a mutable reference or vector".
 	noImage string
 }
 
-// What wazero 1.12 takes for each instance, in bytes.
+// The memory of wazero 1.12 for each instance, in bytes.
 const (
-	sizeGlobal   = 128 // with what a host has for it
+	sizeGlobal   = 128 // including the host's data for it
 	sizeImport   = 48
-	sizeElement  = 8  // of a table, or of a passive segment
-	sizeFunction = 48 // of each function that is an element of a segment
+	sizeElement  = 8  // for each element of a table or of a passive segment
+	sizeFunction = 48 // for each function in an element segment
 	sizeSegment  = 24
 )
 
-// meter returns the sections of the module with its code metered, and without the custom ones. It exports the
-// mutable globals and the start function, for Rewritten.
+// meter returns the sections of the metered module, without custom sections. It adds exports for the mutable
+// globals and the start function, which Rewritten uses.
 func (m *Module) meter() (all bodies, _ info, err error) {
 	r := &rewriter{Module: m}
 	for _, id := range order {
@@ -71,20 +71,20 @@ func (m *Module) meter() (all bodies, _ info, err error) {
 	return all, r.info, nil
 }
 
-// rewriter knows what the sections that were rewritten declare. The functions that are imported are as many as the
-// index of Tick.
+// rewriter rewrites sections, and collects their declarations. The number of imported functions is the index of
+// Tick.
 type rewriter struct {
 	*Module
-	globals    uint32   // which is also the index of the count
-	mutable    []uint32 // the indices of those that are mutable
-	elements   uint32   // of all segments
-	countsData bool     // there is a section that allows the code to use data segments
+	globals    uint32   // number of globals; also the index of the count
+	mutable    []uint32 // the indices of mutable globals
+	elements   uint32   // number of elements of all segments
+	countsData bool     // there is a data count section, which allows code to refer to data segments
 
 	info    info
-	noImage string // what an instruction of those that were read does: see info.noImage
+	noImage string // set by an instruction that was read: see info.noImage
 }
 
-// section returns the new body of a section; nil if the module has none.
+// section returns the new body of a section, or nil if the module does not have the section.
 func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 	added := id == sectionType || id == sectionImport || id == sectionGlobal || id == sectionExport
 	switch {
@@ -97,11 +97,11 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 	switch id {
 	case sectionType:
 		out = append(appendUint32(nil, c.uint32()+1), c.rest()...)
-		out = append(out, functionForm, 0, 0) // of Tick: no parameters, no results
+		out = append(out, functionForm, 0, 0) // the type of Tick: no parameters, no results
 	case sectionImport:
 		out = r.importSection(c)
 	case sectionFunction:
-		return body, nil // Parse has read it
+		return body, nil // Parse has validated it
 	case sectionTable:
 		out = r.tableSection(c)
 	case sectionMemory:
@@ -129,7 +129,7 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 	return out, c.end()
 }
 
-// rejectImage notes why there can be no image of an instance. Only the first reason counts.
+// rejectImage records a reason why an instance can have no image. Only the first reason counts.
 func (r *rewriter) rejectImage(format string, a ...any) {
 	if r.info.noImage == "" {
 		r.info.noImage = fmt.Sprintf(format, a...)
@@ -151,7 +151,7 @@ func (r *rewriter) importSection(c *reader) []byte {
 	return appendUint32(out, uint32(len(r.types)))
 }
 
-// tableSection gives each table a maximum, because the runtime has none.
+// tableSection adds a maximum to each table, because the runtime has no limit.
 func (r *rewriter) tableSection(c *reader) []byte {
 	n := c.count(maxTables, 3)
 	out := appendUint32(nil, n)
@@ -179,7 +179,7 @@ func (r *rewriter) globalSection(c *reader) []byte {
 		t := c.since(from)
 		if c.err == nil && t[1] == mutable {
 			r.mutable = append(r.mutable, r.globals)
-			if t[0] < typeF64 { // the others are numbers
+			if t[0] < typeF64 { // the higher values are numbers
 				r.rejectImage("global %d is a mutable reference or vector", r.globals)
 			}
 		}
@@ -230,7 +230,7 @@ func appendExport(out []byte, name string, kind byte, index uint32) []byte {
 // function reads the index of a function.
 func (r *rewriter) function(c *reader) uint32 { return c.index(len(r.functions), "function") }
 
-// renumber returns the new index of a function: Tick takes the one after the imported ones.
+// renumber returns the new index of a function: Tick is inserted after the imported ones.
 func (r *rewriter) renumber(f uint32) uint32 {
 	if f >= r.imported {
 		f++
@@ -238,12 +238,12 @@ func (r *rewriter) renumber(f uint32) uint32 {
 	return f
 }
 
-// global reads the index of a global. That of the count does not occur in a valid module.
+// global reads the index of a global. The index of the count cannot occur in a valid module.
 func (r *rewriter) global(c *reader) uint32 { return c.index(int(r.globals), "global") }
 
-// elementSection: the three low bits of a segment's flags say whether it is passive or
-// declarative, has the index of a table or a kind, and consists of expressions
-// (specification 2, section 5.5.12).
+// elementSection rewrites the element section. The three low bits of a segment's flags state
+// whether it is passive or declarative, has a table index or an element kind, and consists of
+// expressions (specification 2, section 5.5.12).
 func (r *rewriter) elementSection(c *reader) []byte {
 	n := c.count(maxElementSegments, 2)
 	r.info.overhead += int64(n) * sizeSegment
@@ -288,7 +288,7 @@ func (r *rewriter) elementSection(c *reader) []byte {
 
 func (r *rewriter) dataSection(c *reader) {
 	n := c.count(maxDataSegments, 2)
-	if r.countsData { // otherwise Rewrite drops them
+	if r.countsData { // otherwise Rewrite drops the segments
 		r.info.overhead += int64(n) * sizeSegment
 	}
 	for i := range c.each(n) {

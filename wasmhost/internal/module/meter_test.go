@@ -38,9 +38,8 @@ func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	return m
 }
 
-// run calls function run of a metered module, with a tick that gives fuel again and again
-// until it was called for most times. It returns how often it was called, and the longest
-// time between two calls.
+// run calls function run of a metered module, with a tick that sets fuel until it has been called
+// most times. It returns the number of ticks, and the longest time between two ticks.
 func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (ticks int, longest time.Duration, err error) {
 	tb.Helper()
 	var last time.Time
@@ -68,7 +67,7 @@ func call(tb testing.TB, wat string) uint64 {
 	return results[0]
 }
 
-// units returns what function run of a metered module uses.
+// units returns the number of units that function run of a metered module uses.
 func units(tb testing.TB, wat string) int32 {
 	tb.Helper()
 	const plenty = 1 << 30
@@ -107,8 +106,8 @@ func TestCodeThatGoesOnAsksTheHost(t *testing.T) {
 	}
 }
 
-// TestStraightCodeIsPaidFor calls a long function without loops, once with each branch
-// taken. It must pay for what it executes, whatever path it takes.
+// TestStraightCodeIsPaidFor calls a long function without loops, once for each branch. The function
+// must pay for the executed code on every path.
 func TestStraightCodeIsPaidFor(t *testing.T) {
 	tier.Slow(t)
 	const part = 400 // of i32.const 1 and drop: below a stretch
@@ -136,8 +135,8 @@ func TestStraightCodeIsPaidFor(t *testing.T) {
 	}
 }
 
-// TestTheModuleCannotReachTheMeter has modules whose indices are those of what Rewrite
-// adds: invalid ones, which must not become valid.
+// TestTheModuleCannotReachTheMeter has modules that use the indices of Rewrite's additions. They
+// are invalid, and must not become valid.
 func TestTheModuleCannotReachTheMeter(t *testing.T) {
 	for name, wat := range map[string]string{
 		"the count is set":          `(func $run i32.const 0 global.set 0)`,

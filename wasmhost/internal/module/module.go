@@ -1,25 +1,25 @@
-// Package module reads a plugin's binary without running it, rejects one that does
-// not follow package abi, and rewrites it: its code counts what it executes, and package
-// image can reach its state. It is the only package that reads the binary format
-// (WebAssembly core specification 2, section 5), on top of package abi, which splits a
-// module into sections: what is checked is what is rewritten.
+// Package module parses a plugin's binary without running it, rejects modules that do not follow
+// package abi, and rewrites the others, so that their code counts the instructions that it executes
+// and package image can access their state. It is the only package that parses the binary format
+// (WebAssembly core specification 2, section 5), on top of package abi, which splits a module into
+// sections. The module that is rewritten is therefore exactly the module that was checked.
 //
-// The binary comes from outside. Types are read by lists of what is allowed, because a runtime
-// may know types beyond WebAssembly 2.0, of other lengths: a byte that is not known is an
-// error. Every count is bounded before memory is taken for what is counted.
+// The binary is untrusted. Types are parsed by lists of allowed values, because a runtime may
+// support types beyond WebAssembly 2.0 that have other lengths: an unknown byte is an error. Every
+// count is bounded before memory is allocated for its entries.
 //
 // # Files
 //
 //	module.go       Parse: imports, exports and memories of a module
-//	check.go        Check: the static checks
-//	rewrite.go      Rewrite; Rewritten: what reaches the state of an instance
-//	meter.go        how code pays for what it executes; the sections of a metered module
-//	bounds.go       what is too much for a runtime
-//	code.go         the bodies of functions: where they pay
-//	instruction.go  one instruction: its length, its cost, the index that it has
+//	check.go        Check: static checks against package abi
+//	rewrite.go      Rewrite; Rewritten: access to the state of an instance
+//	meter.go        metering: how code counts itself; the sections of a metered module
+//	bounds.go       limits that protect the runtime
+//	code.go         the bodies of functions, and where charges are inserted
+//	instruction.go  one instruction: its length, its cost, its index operand
 //	reader.go       numbers, names, counts and indices
 //	type.go         the types of values, functions, blocks, tables, memories and globals
-//	section.go      the sections of a module, in their order; writing them
+//	section.go      splitting a module into sections, and writing them
 package module
 
 import "fmt"
@@ -27,14 +27,14 @@ import "fmt"
 // PageSize is the unit of a module's memory, in bytes.
 const PageSize = 64 << 10
 
-// Module is the part of a module that a host has to know before it runs it. Names are
-// as they stand in the binary: they may hold anything.
+// Module is the part of a module that a host needs before it runs the module. Names are copied from
+// the binary without validation: they may contain any bytes.
 type Module struct {
 	size        int // in bytes
 	sections    bodies
 	types       []functionType
-	functions   []uint32 // the types of functions, imported ones first
-	imported    uint32   // functions
+	functions   []uint32 // the type indices of functions, imported ones first
+	imported    uint32   // number of imported functions
 	imports     []importEntry
 	memories    []limits // in pages
 	exports     map[string]exportEntry
@@ -46,7 +46,7 @@ type functionType struct {
 	letters string // "parameters:results", in the letters of abi.Function
 }
 
-// signature is the type of a function or a block: the number of its parameters and results.
+// signature has the numbers of parameters and results of a function or a block.
 type signature struct{ params, results uint32 }
 
 func (s signature) values() uint32 { return s.params + s.results }
@@ -62,8 +62,8 @@ type exportEntry struct {
 	index uint32
 }
 
-// Parse reads a module. An error means that wasm is not a core module, or is one that this
-// host cannot run.
+// Parse parses a module. An error means that wasm is not a core module, or uses features that this
+// host does not support.
 func Parse(wasm []byte) (*Module, error) {
 	sections, err := split(wasm)
 	if err != nil {
@@ -82,7 +82,7 @@ func Parse(wasm []byte) (*Module, error) {
 	return m, nil
 }
 
-// Imports returns what the module imports, as "sonde_v1.dial", in the module's order.
+// Imports returns the module's imports, such as "sonde_v1.dial", in the module's order.
 func (m *Module) Imports() []string {
 	var names []string
 	for _, i := range m.imports {
@@ -91,17 +91,17 @@ func (m *Module) Imports() []string {
 	return names
 }
 
-// Exports returns the names of what the module exports, in the module's order.
+// Exports returns the names of the module's exports, in the module's order.
 func (m *Module) Exports() []string { return m.exportNames }
 
-// hasExport reports whether the module exports something under a name.
+// hasExport reports whether the module has an export with a name.
 func (m *Module) hasExport(name string) bool {
 	_, ok := m.exports[name]
 	return ok
 }
 
-// Memory returns the initial and the maximum size of the module's first memory in bytes.
-// The maximum is 0 when the module declares none.
+// Memory returns the initial and the maximum size of the module's first memory in bytes. The
+// maximum is 0 if the module declares none.
 func (m *Module) Memory() (initial, maximum int64) {
 	if len(m.memories) == 0 {
 		return 0, 0
@@ -147,8 +147,8 @@ func (m *Module) readImport(r *reader) {
 	m.imports = append(m.imports, i)
 }
 
-// letters returns a letter for each type, as package abi writes them, or ? for one that the
-// host's functions do not use.
+// letters returns the letter of package abi for each type, or ? for a type that no host function
+// uses.
 func letters(types []byte) string {
 	text := make([]byte, len(types))
 	for i, t := range types {

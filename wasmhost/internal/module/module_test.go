@@ -15,8 +15,8 @@ const smallest = "\x00asm\x01\x00\x00\x00" +
 	"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" + // exports
 	"\x0a\x06\x01\x04\x00\x41\x01\x0b" // code: i32.const 1
 
-// FuzzCheck verifies that what is accepted has what a host calls, and nothing is read that
-// is not there.
+// FuzzCheck verifies that an accepted module has the exports that a host calls, and that parsing
+// does not read out of bounds.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(smallest))
 	f.Add(bytes.Replace([]byte(smallest), []byte("\x05\x03\x01"), []byte("\x04\x04\x01\x70\x00\x01\x05\x03\x01"), 1))

@@ -8,20 +8,20 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// reader reads the body of a section, or a part of one. After an error it returns zero
-// values; err is the first error.
+// reader reads the body of a section or a part of it. After an error it returns zero values; err is
+// the first error.
 type reader struct {
 	b   []byte
 	at  int
 	err error
 }
 
-// newReader returns a reader of b, which it does not change.
+// newReader returns a reader of b. It does not modify b.
 func newReader(b []byte) *reader { return &reader{b: b} }
 
 var errShort = errors.New("ends too early")
 
-// fail records an error, unless there was one before, and ends reading.
+// fail records the first error and stops reading.
 func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -29,7 +29,7 @@ func (r *reader) fail(err error) {
 	r.at = len(r.b)
 }
 
-// end returns the first error; bytes that were not read are one.
+// end returns the first error; unread bytes are an error.
 func (r *reader) end() error {
 	if r.err == nil && r.at != len(r.b) {
 		r.fail(fmt.Errorf("%d bytes are left over", len(r.b)-r.at))
@@ -37,10 +37,10 @@ func (r *reader) end() error {
 	return r.err
 }
 
-// offset returns how many bytes were read, which is len of the reader's bytes after an error.
+// offset returns the number of bytes read, or the length of the reader's bytes after an error.
 func (r *reader) offset() int { return r.at }
 
-// since returns the bytes that were read from an offset on.
+// since returns the bytes read since an offset.
 func (r *reader) since(offset int) []byte { return r.b[offset:r.at] }
 
 // byte reads a byte.
@@ -61,7 +61,7 @@ func (r *reader) peek() byte {
 	return r.b[r.at]
 }
 
-// bytes reads n bytes. They share the reader's memory.
+// bytes reads n bytes. The result aliases the reader's bytes.
 func (r *reader) bytes(n uint32) []byte {
 	if uint64(n) > uint64(len(r.b)-r.at) {
 		r.fail(errShort)
@@ -71,7 +71,7 @@ func (r *reader) bytes(n uint32) []byte {
 	return r.b[r.at-int(n) : r.at]
 }
 
-// rest reads what is left.
+// rest reads the remaining bytes.
 func (r *reader) rest() []byte { return r.bytes(uint32(len(r.b) - r.at)) }
 
 // name reads a length and as many bytes.
@@ -92,8 +92,7 @@ func (r *reader) uint32() uint32 {
 	return n
 }
 
-// signed reads a signed LEB128 number of at most most bytes, and returns it; bits beyond 64
-// are lost.
+// signed reads a signed LEB128 number of at most most bytes; bits beyond 64 are lost.
 func (r *reader) signed(most int) (n int64) {
 	for i := range most {
 		b := r.byte()
@@ -119,8 +118,8 @@ func (r *reader) index(n int, of string) uint32 {
 	return i
 }
 
-// count reads the number of entries that follow, of at least size bytes each. More than most
-// are an error: a runtime needs far more memory for an entry than it has bytes.
+// count reads the number of entries that follow, each of at least size bytes. More than most
+// entries are an error: a runtime needs far more memory for an entry than its encoding has bytes.
 func (r *reader) count(most, size uint32) uint32 {
 	n := r.uint32()
 	switch {

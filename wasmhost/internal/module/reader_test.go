@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// wantError fails unless an error has a text, or is nil for "".
+// wantError fails unless an error contains want, or is nil if want is "".
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// rewritten is a module that was metered and rewritten for images, in a machine.
+// rewritten is a rewritten module, compiled in a machine.
 type rewritten struct {
 	*module.Rewritten
 	machine  *machine
@@ -35,7 +35,7 @@ func (m *machine) rewrite(tb testing.TB, wasm []byte) rewritten {
 	return rewritten{p, m, compiled}
 }
 
-// instantiate returns an instance without contents, and its memory. Close frees both.
+// instantiate returns an uninitialised instance and its memory. Closing the instance frees both.
 func (p rewritten) instantiate(tb testing.TB, from *image.Image) (instance api.Module, memory *image.Memory) {
 	tb.Helper()
 	const page, limit = 64 << 10, 16 * 64 << 10
@@ -68,7 +68,8 @@ func (p rewritten) take(tb testing.TB) *image.Image {
 	return taken
 }
 
-// scribble changes some of the memory and all globals of an instance: many calls change little.
+// scribble modifies parts of the memory and all globals of an instance, because many calls modify
+// little.
 func scribble(instance api.Module, seed uint64) {
 	random := mathrand.New(mathrand.NewPCG(seed, 1))
 	for range random.IntN(40) {
@@ -79,8 +80,9 @@ func scribble(instance api.Module, seed uint64) {
 	}
 }
 
-// FuzzReset: an instance that was made from an image, and one that was reset after a call, behave
-// like a new instance of the module as it was. Only one whose memory has grown is not reset.
+// FuzzReset verifies that an instance that was created from an image, and one that was reset after
+// a call, behave like a new instance of the original module. Only an instance whose memory has
+// grown cannot be reset.
 func FuzzReset(f *testing.F) {
 	for choices, random := range seeds(40) {
 		f.Add(choices, uint8(random.Uint32()), random.Uint32(), random.Uint32())

@@ -10,24 +10,24 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// The names of the exports that let package image reach the state of an instance.
+// The names of the exports by which package image accesses the state of an instance.
 const (
 	imagePrefix = "sonde_image_"
 	startExport = imagePrefix + "start"
 )
 
-// globalExport returns the name of a mutable global, from 0 on.
+// globalExport returns the export name of the mutable global i, counted from 0.
 func globalExport(i int) string { return imagePrefix + "global_" + strconv.Itoa(i) }
 
-// Rewritten is a module that is metered, and whose initialised state can be copied. Other than in the original
-// one, a new instance lacks the contents of its data segments, and its start function has not been called: an
-// instance that is not made from an image needs Initialize.
+// Rewritten is a module that is metered and whose initialised state can be copied. Unlike the original, it
+// does not write its data segments and does not call its start function on instantiation: an instance that is
+// not created from an image needs Initialize.
 type Rewritten struct {
-	Wasm       []byte // to be compiled
-	Overhead   int64  // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
-	Configures bool   // the module checks settings itself
+	Wasm       []byte // the module to compile
+	Overhead   int64  // memory of the runtime for each instance, in bytes, without linear memory and fixed overhead
+	Configures bool   // the module exports sonde_configure
 
-	globals  int // mutable ones, which are exported
+	globals  int // number of mutable globals, which are exported
 	segments []segment
 }
 
@@ -37,8 +37,8 @@ type segment struct {
 	data   []byte
 }
 
-// Rewrite rewrites the module. An error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
-// exceeds a limit of this package, or that an instance has state which package image cannot copy.
+// Rewrite rewrites the module. An error means that the module is invalid, uses a feature beyond WebAssembly 2.0,
+// exceeds a limit of this package, or has state that package image cannot copy.
 func (m *Module) Rewrite() (*Rewritten, error) {
 	bodies, info, err := m.meter()
 	switch {
@@ -53,19 +53,19 @@ func (m *Module) Rewrite() (*Rewritten, error) {
 		return nil, fmt.Errorf("data segments: %w", err)
 	}
 	if bodies[sectionDataCount] == nil {
-		bodies[sectionData] = nil // the code cannot refer to a segment, and Go has 100,000 of them
+		bodies[sectionData] = nil // the code cannot refer to segments; Go modules have 100,000 of them
 	}
 	r.Wasm = bodies.module(m.size)
 	return r, nil
 }
 
-// takeData moves the contents of active data segments to r.segments, and leaves empty ones, so that the others
-// keep their indices.
+// takeData moves the contents of data segments to r.segments, and leaves empty segments, so that all indices
+// stay the same.
 func (r *Rewritten) takeData(body []byte) ([]byte, error) {
 	if body == nil {
 		return nil, nil
 	}
-	const explicit = 2 // the flags of others are 0
+	const explicit = 2 // otherwise the flags are 0
 	c := newReader(body)
 	n := c.uint32()
 	out := appendUint32(nil, n)
@@ -73,7 +73,7 @@ func (r *Rewritten) takeData(body []byte) ([]byte, error) {
 		flags := c.uint32()
 		out = appendUint32(out, flags)
 		if flags == explicit {
-			out = appendUint32(out, c.uint32()) // the memory
+			out = appendUint32(out, c.uint32()) // index of the memory
 		}
 		if c.byte() != opI32Const {
 			c.fail(errOffset)
@@ -82,7 +82,7 @@ func (r *Rewritten) takeData(body []byte) ([]byte, error) {
 		if c.byte() != opEnd {
 			c.fail(errOffset)
 		}
-		out = append(out, opI32Const, 0, opEnd, 0) // nothing at address 0
+		out = append(out, opI32Const, 0, opEnd, 0) // zero bytes at address 0
 		r.segments = append(r.segments, segment{offset, append([]byte{}, c.bytes(c.uint32())...)})
 	}
 	return out, c.end()
@@ -90,8 +90,8 @@ func (r *Rewritten) takeData(body []byte) ([]byte, error) {
 
 var errOffset = errors.New("offset is not a constant of type i32")
 
-// Initialize writes the data segments to the memory of an instance without an image, and
-// returns the start function, which is to be called next; nil if there is none.
+// Initialize writes the data segments to the memory of an instance without an image. It returns the
+// start function, which the caller must call next, or nil if there is none.
 func (r *Rewritten) Initialize(instance api.Module) (start api.Function, err error) {
 	for i, s := range r.segments {
 		if !instance.Memory().Write(s.offset, s.data) {

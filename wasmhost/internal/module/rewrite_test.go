@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// raw returns a module of sections, each an id and a body.
+// raw returns a module of sections, each given as an id and a body.
 func raw(sections ...string) []byte {
 	out := "\x00asm\x01\x00\x00\x00"
 	for _, s := range sections {

@@ -32,8 +32,8 @@ const (
 	kindGlobal   = 3
 )
 
-// Bounds on the entries of sections. A Go plugin of 20 MB has 12,000 functions of 20
-// types; compilers make one table and one memory.
+// Bounds on the entries of sections. A Go plugin of 20 MB has 12,000 functions of 20 types;
+// compilers write one table and one memory.
 const (
 	maxTypes     = 1 << 16
 	maxImports   = 1 << 12
@@ -43,14 +43,13 @@ const (
 	maxExports   = 1 << 12
 )
 
-// order lists the sections of a module in their order. Custom ones may be anywhere.
+// order lists the sections of a module in their required order. Custom sections may occur anywhere.
 var order = [...]byte{
 	sectionType, sectionImport, sectionFunction, sectionTable, sectionMemory, sectionGlobal,
 	sectionExport, sectionStart, sectionElement, sectionDataCount, sectionCode, sectionData,
 }
 
-// bodies are the bodies of a module's sections, by their ids; nil for one that it does not have. They share the
-// module's memory.
+// bodies has the bodies of a module's sections by id; nil for absent sections. They alias the module's bytes.
 type bodies [sectionDataCount + 1][]byte
 
 // split returns the sections of a module, except custom ones.
@@ -78,7 +77,7 @@ func split(wasm []byte) (all bodies, err error) {
 	return all, nil
 }
 
-// module returns the sections as a module. Size is that of the module from which they are.
+// module returns the sections as a module. size is the size of the original module.
 func (b *bodies) module(size int) []byte {
 	out := append(make([]byte, 0, size+size/4), "\x00asm\x01\x00\x00\x00"...)
 	for _, id := range order {

@@ -22,10 +22,10 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// TestTheSpecificationsTestsRunAlike runs the tests of the WebAssembly core
-// specification, version 2, which wazero has in its module: the original modules in one
-// runtime, the rewritten ones in another. Each command must have the same effect in both,
-// and a module that is invalid must be so afterwards.
+// TestTheSpecificationsTestsRunAlike runs the tests of the WebAssembly core specification, version
+// 2, which are part of wazero's Go module: the original modules in one runtime, the rewritten
+// modules in another. Each command must have the same effect in both, and an invalid module must
+// remain invalid.
 func TestTheSpecificationsTestsRunAlike(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(specification(t), "v2", "testdata", "*.json"))
 	if err != nil || len(scripts) < 100 {
@@ -42,10 +42,10 @@ func TestTheSpecificationsTestsRunAlike(t *testing.T) {
 	}
 }
 
-// different are the commands that have another effect with a rewritten module.
+// different lists the commands that have a different effect with a rewritten module.
 var different = map[string]int{
-	// A valid module is rejected: the number of an instruction takes more bytes than it needs.
-	// No compiler writes that, and wazero's parts read it in different ways.
+	// A valid module is rejected: the opcode of an instruction is not in the shortest encoding. No
+	// compiler emits that, and different parts of wazero decode it differently.
 	"binary-leb128.json": 969,
 	// An error names the maximum of a table that had none.
 	"imports.json": 423,
@@ -63,7 +63,7 @@ func specification(t testing.TB) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "internal", "integration_test", "spectest")
 }
 
-// command is a command of a script, in the JSON form that wast2json writes.
+// command is a command of a script, in the JSON format of wast2json.
 type command struct {
 	Type       string
 	Line       int
@@ -95,7 +95,7 @@ func runScript(t *testing.T, path string) {
 	original, metered := newWorld(t, false), newWorld(t, true)
 	for i, c := range script.Commands {
 		if next := i + 1; next < len(script.Commands) && script.Commands[next].Type == "register" {
-			c.As = script.Commands[next].As // wazero takes a module's name when it makes it
+			c.As = script.Commands[next].As // wazero sets a module's name on instantiation
 		}
 		want, got := original.do(filepath.Dir(path), c), metered.do(filepath.Dir(path), c)
 		if want != got && c.Line != different[filepath.Base(path)] {
@@ -108,7 +108,7 @@ func runScript(t *testing.T, path string) {
 type world struct {
 	runtime wazero.Runtime
 	metered bool
-	modules map[string]api.Module // by their names in the script, the latest one under ""
+	modules map[string]api.Module // by name in the script; the latest one also under ""
 }
 
 func newWorld(t *testing.T, metered bool) *world {
@@ -128,7 +128,7 @@ func newWorld(t *testing.T, metered bool) *world {
 	return w
 }
 
-// host makes the module that rewritten ones import. Its tick calls f with the address of the
+// host creates the module that rewritten modules import. Its tick calls f with the address of the
 // new count.
 func host(r wazero.Runtime, f func(fuel *uint32)) (api.Module, error) {
 	tick := api.GoModuleFunc(func(_ context.Context, m api.Module, _ []uint64) {
@@ -139,7 +139,7 @@ func host(r wazero.Runtime, f func(fuel *uint32)) (api.Module, error) {
 	return r.NewHostModuleBuilder(module.MeterModule).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(module.Tick).Instantiate(context.Background())
 }
 
-// do executes a command, and returns what a test can compare.
+// do executes a command and returns its effect as comparable text.
 func (w *world) do(dir string, c command) string {
 	switch c.Type {
 	case "module":
@@ -169,7 +169,7 @@ func (w *world) do(dir string, c command) string {
 	return "unknown command"
 }
 
-// load instantiates a module, which others import under a name.
+// load instantiates a module under a name that other modules import.
 func (w *world) load(path, name string) (api.Module, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
@@ -207,8 +207,8 @@ func (w *world) act(c command) string {
 	return fmt.Sprint(results)
 }
 
-// withoutStack returns the text of an error without what the rewriting changes: the stack
-// of calls, and the indices of functions.
+// withoutStack returns the text of an error without the parts that rewriting changes: the call
+// stack and the indices of functions.
 func withoutStack(err error) string {
 	if err == nil {
 		return "no error"
@@ -219,7 +219,7 @@ func withoutStack(err error) string {
 
 var indices = regexp.MustCompile(`\[\d+\]`)
 
-// values returns an argument as wazero takes it.
+// values returns an argument in wazero's encoding.
 func (a argument) values() []uint64 {
 	if a.Type != "v128" {
 		var text string
@@ -240,7 +240,7 @@ func (a argument) values() []uint64 {
 	return []uint64{binary.LittleEndian.Uint64(all), binary.LittleEndian.Uint64(all[8:])}
 }
 
-// number returns a number of 64 bits, or 0 for "null".
+// number parses a 64-bit number; it returns 0 for "null".
 func number(text string) uint64 {
 	if text == "null" {
 		return 0

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// The types of values. Each is one byte long; the proposals after WebAssembly 2.0 have types
-// that are longer.
+// The types of values. Each is one byte long; proposals after WebAssembly 2.0 have longer types.
 const (
 	typeI32   = 0x7f
 	typeI64   = 0x7e
@@ -23,7 +22,8 @@ const (
 	noResult     = emptyBlock - 0x80
 )
 
-// maxParameters bounds the parameters and the results of a function, each, as browsers do.
+// maxParameters bounds both the parameters and the results of a function; browsers have the same
+// limit.
 const maxParameters = 1000
 
 func isValueType(t byte) bool { return t >= v128 && t <= typeI32 || isRefType(t) }
@@ -66,8 +66,8 @@ func (r *reader) functionType() (params, results []byte) {
 	return r.valueTypes(), r.valueTypes()
 }
 
-// blockType reads the type of a block: the index of one of as many types of functions, or a
-// negative number if it has no parameters, and one result or, with noResult, none.
+// blockType reads the type of a block: the index of a function type, which must be below types, or
+// a negative number if the block has no parameters and one result (none if the number is noResult).
 func (r *reader) blockType(types int) int64 {
 	if t := r.peek(); t == emptyBlock || isValueType(t) {
 		r.at++
@@ -130,8 +130,8 @@ func (r *reader) globalType() {
 	}
 }
 
-// importType reads what an import must be: its kind, and the index of its type, one of as many, if it is a
-// function.
+// importType reads the kind and the type of an import. For a function it returns the index of its type,
+// which must be below types.
 func (r *reader) importType(types int) (kind byte, functionType uint32) {
 	switch kind = r.byte(); kind {
 	case kindFunction:

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each case is the bytes of a type, and why they are not one: "" for those of WebAssembly 2.0.
-// The bytes 0x63 and 0x64 begin typed references, 0x69 is exnref, 0x6e anyref, 0x77 i8.
+// Each case has the bytes of a type and the expected error, which is "" for types of WebAssembly
+// 2.0. The bytes 0x63 and 0x64 start typed references, 0x69 is exnref, 0x6e anyref, 0x77 i8.
 func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 	read := map[string]func(*reader){
 		"value":    func(r *reader) { r.valueType() },

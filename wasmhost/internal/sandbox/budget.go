@@ -9,58 +9,59 @@ import (
 	"sync"
 )
 
-// DefaultTotalMemory is the default limit of the memory of all instances together.
+// DefaultTotalMemory is the default memory limit for all instances together, in bytes.
 const DefaultTotalMemory = 1 << 30
 
-// instanceOverhead is what an instance costs beside its memory and what its module declares,
-// in bytes: the runtime's own structures, and its first stacks.
+// instanceOverhead is the overhead of an instance in bytes, in addition to its memory and
+// module.Overhead: the runtime's own structures and the first stacks.
 const instanceOverhead = 64 << 10
 
-// ErrNoMemory ends a call, or is in the error of a start, for which there is no memory
-// within the budget.
+// ErrNoMemory is the error of a call, or is wrapped by the error of a start, for which the budget
+// has no memory.
 var ErrNoMemory = errors.New("the instances of all plugins use all of the memory that they may use together")
 
-// budget bounds the memory of the instances of all plugins together. Half of it is shared
-// out: a plugin may always use its share, unless others hold it from before a plugin was
-// added. The other half belongs to those that need it first. It is safe for concurrent use
-// by multiple goroutines.
+// budget bounds the memory of the instances of all plugins together. Half of the limit is divided
+// into equal shares: a plugin may always use its share, unless others still use that memory since
+// before a plugin was added. The other half is used on demand. It is safe for concurrent use by
+// multiple goroutines.
 type budget struct {
 	idleMu sync.Mutex // held by the goroutine that closes idle instances of other plugins
 
-	mu        sync.Mutex // guards what follows, and the accounts
+	mu        sync.Mutex // guards the fields below, and the accounts
 	limit     int64
 	used      int64
 	instances int64
 	accounts  map[*account]struct{}
 }
 
-// account is what one plugin uses.
+// account is the memory use of one plugin.
 type account struct {
 	used      int64
-	shared    int64 // the part of used that is not of single instances
+	shared    int64 // the part of used that belongs to no single instance
 	instances int64
-	waits     bool // it was refused a part of its share since it last got something
+	waits     bool // a request within its share was refused, and none was granted since
 
-	closeOldest func() bool // closes the instance that is idle for longest; false: none is. Called without the lock
+	closeOldest func() bool // closes the instance that is idle for longest; false if none is. Called without the lock
 }
 
-// totalMemory is the budget of all plugins.
+// totalMemory is the budget for all plugins.
 var totalMemory = budget{limit: DefaultTotalMemory}
 
-// SetTotalMemory sets the limit of the memory of all instances together, in bytes. Lowering
-// it takes no memory from those that run.
+// SetTotalMemory sets the memory limit for all instances together, in bytes. Lowering it does not
+// affect running instances.
 func SetTotalMemory(limit int64) {
 	totalMemory.mu.Lock()
 	defer totalMemory.mu.Unlock()
 	totalMemory.limit = limit
 }
 
-// mappings is how many mappings of memory one instance needs at most: its image, what it has
-// grown by, and the addresses up to its limit, with one to spare for the rest of the process.
+// mappings is the maximum number of memory mappings of one instance: its image, the memory that it
+// has grown by, and the addresses up to its limit, plus one for the rest of the process.
 const mappings = 4
 
-// maxInstances is how many instances of all plugins the system has mappings for: beyond
-// vm.max_map_count Go's own runtime gets no memory, and ends the process.
+// maxInstances returns the number of instances, of all plugins, for which the system allows memory
+// mappings: beyond vm.max_map_count Go's runtime could not allocate memory either, and would crash
+// the process.
 var maxInstances = sync.OnceValue(func() int64 {
 	text, _ := os.ReadFile("/proc/sys/vm/max_map_count") // on Linux
 	if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
@@ -69,7 +70,7 @@ var maxInstances = sync.OnceValue(func() int64 {
 	return math.MaxInt64
 })
 
-// open adds a plugin.
+// open adds a plugin and returns its account.
 func (b *budget) open(closeOldest func() bool) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +82,7 @@ func (b *budget) open(closeOldest func() bool) *account {
 	return a
 }
 
-// close removes a plugin, whose instances have been closed.
+// close removes a plugin. Its instances must have been closed.
 func (b *budget) close(a *account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,7 +91,7 @@ func (b *budget) close(a *account) {
 
 func (b *budget) share() int64 { return b.limit / 2 / int64(max(len(b.accounts), 1)) }
 
-// left returns how many bytes more a plugin may use.
+// left returns the number of bytes that a plugin may use in addition.
 func (b *budget) left(a *account) int64 {
 	share, others := b.share(), int64(0)
 	for other := range b.accounts {
@@ -101,21 +102,21 @@ func (b *budget) left(a *account) int64 {
 	return min(b.limit-b.used, max(share, b.limit-others)-a.used)
 }
 
-// add counts n bytes, which may be negative. The caller holds mu.
+// add adds n bytes, which may be negative, to the used memory. The caller holds mu.
 func (b *budget) add(a *account, n int64) {
 	b.used += n
 	a.used += n
 }
 
-// refuse notes that a plugin was refused n bytes.
+// refuse records that a request for n bytes was refused.
 func (b *budget) refuse(a *account, n int64) {
 	if a.used+n <= b.share() {
 		a.waits = true
 	}
 }
 
-// reserve counts n more bytes for a plugin, and returns false if there are not as many left. It
-// calls releaseSlot before it closes instances of other plugins, which takes long.
+// reserve counts n more bytes for a plugin. It returns false if fewer are left. Before it closes
+// instances of other plugins, which may take long, it calls releaseSlot.
 func (b *budget) reserve(a *account, n int64, releaseSlot func()) bool {
 	if b.tryReserve(a, n, false) {
 		return true
@@ -125,7 +126,7 @@ func (b *budget) reserve(a *account, n int64, releaseSlot func()) bool {
 	return b.tryReserve(a, n, false)
 }
 
-// reserveShared is reserve for what is not of a single instance.
+// reserveShared is like reserve, for memory that belongs to no single instance.
 func (b *budget) reserveShared(a *account, n int64) bool {
 	ok := b.reserve(a, n, func() {})
 	if ok {
@@ -134,8 +135,8 @@ func (b *budget) reserveShared(a *account, n int64) bool {
 	return ok
 }
 
-// reserveInstance is reserve for an instance. The first one of a plugin may exceed the limit,
-// so that each plugin can make attempts.
+// reserveInstance is like reserve, for an instance. The first instance of a plugin may exceed the
+// limit, so that each plugin can make attempts.
 func (b *budget) reserveInstance(a *account, n int64) bool {
 	if b.tryReserve(a, n, true) {
 		return true
@@ -161,8 +162,8 @@ func (b *budget) tryReserve(a *account, n int64, instance bool) bool {
 	return true
 }
 
-// use counts n bytes that a plugin has in any case, so that they may exceed the limit, and says that as many bytes
-// as shared are not of single instances. Negative numbers undo that.
+// use counts n bytes that a plugin already has, so that the limit may be exceeded, and adds shared to the bytes
+// that belong to no single instance. Both numbers may be negative.
 func (b *budget) use(a *account, n, shared int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,39 +178,39 @@ func (b *budget) isScarce() bool {
 	return b.used > b.limit/2
 }
 
-// releaseInstance returns what an instance has used.
+// releaseInstance returns the n bytes of an instance.
 func (b *budget) releaseInstance(a *account, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(a, -n)
 	a.instances--
 	b.instances--
-	if b.used <= b.limit/2 { // all can have their shares
+	if b.used <= b.limit/2 { // every plugin can have its share
 		for other := range b.accounts {
 			other.waits = false
 		}
 	}
 }
 
-// usedBy returns how many bytes a plugin uses.
+// usedBy returns the number of bytes that a plugin uses.
 func (b *budget) usedBy(a *account) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return a.used
 }
 
-// wholeInstances is for how many instances there should be room that do not wait, and so need more
-// than others.
+// wholeInstances is the number of computing instances for which room keeps memory: they need more
+// than waiting ones.
 const wholeInstances = 8
 
-// instanceSize returns how many bytes the next instance of a plugin will use: as many as one does on
-// average, or n if that is more.
+// instanceSize estimates the size in bytes of a plugin's next instance: the average of its
+// instances, but at least n.
 func (a *account) instanceSize(n int64) int64 {
 	return max((a.used-a.shared)/max(a.instances, 1), n)
 }
 
-// room returns how many more instances a plugin may have, if they use as much as those that
-// it has, or n bytes if that is more.
+// room returns the number of instances that a plugin may have in addition, if each uses as much as
+// its present ones on average, but at least n bytes.
 func (b *budget) room(a *account, n int64) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,7 +219,7 @@ func (b *budget) room(a *account, n int64) int {
 		return max(int(left/n), 1)
 	}
 	room := left / a.instanceSize(n)
-	if average := max((a.used-a.shared)/a.instances, 1); average < n { // most of them wait
+	if average := max((a.used-a.shared)/a.instances, 1); average < n { // most instances wait
 		whole := min(left, wholeInstances*n)
 		room = whole/n + (left-whole)/average
 	}
@@ -228,8 +229,8 @@ func (b *budget) room(a *account, n int64) int {
 	return int(room)
 }
 
-// owes reports whether a plugin uses more than its share while another one waits for its
-// own: then it closes instances instead of keeping them for later.
+// owes reports whether a plugin uses more than its share while another plugin waits for memory
+// within its share. The plugin then closes instances instead of keeping them.
 func (b *budget) owes(a *account) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,8 +246,8 @@ func (b *budget) owes(a *account) bool {
 }
 
 // reclaim closes idle instances of the plugins that use more than their share, one after another,
-// until a can have n more bytes that belong to its own: plugins that make no attempts would keep
-// them.
+// until a can reserve n more bytes within its own share. Otherwise plugins that make no attempts
+// would keep the memory.
 func (b *budget) reclaim(a *account, n int64) {
 	b.idleMu.Lock()
 	defer b.idleMu.Unlock()
@@ -256,7 +257,7 @@ func (b *budget) reclaim(a *account, n int64) {
 	}
 }
 
-// reclaimInstance is reclaim for an instance of n bytes or more.
+// reclaimInstance is like reclaim, for an instance of at least n bytes.
 func (b *budget) reclaimInstance(a *account, n int64) {
 	b.mu.Lock()
 	n = a.instanceSize(n)
@@ -264,7 +265,7 @@ func (b *budget) reclaimInstance(a *account, n int64) {
 	b.reclaim(a, n)
 }
 
-// others returns all plugins but one.
+// others returns the accounts of all other plugins.
 func (b *budget) others(a *account) (all []*account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -276,7 +277,8 @@ func (b *budget) others(a *account) (all []*account) {
 	return all
 }
 
-// mustYield reports whether a plugin uses more than its share while a cannot have n bytes of its own.
+// mustYield reports whether other uses more than its share while a cannot reserve n bytes within its
+// share.
 func (b *budget) mustYield(other, a *account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
-// noneIdle is for plugins without idle instances, noSlot for those that hold none.
+// noneIdle is the closeOldest of plugins without idle instances, and noSlot the releaseSlot of
+// calls without a slot.
 func noneIdle() bool { return false }
 func noSlot()        {}
 
@@ -63,8 +64,8 @@ func TestAPluginThatWaitsForItsShareGetsWhatOthersReturn(t *testing.T) {
 	}
 }
 
-// TestTheSumIsNeverExceeded starts as many instances of two plugins as it can, whose calls open as
-// many connections as they can, and hold some. The images, and one instance of each plugin, may
+// TestTheSumIsNeverExceeded starts as many instances of two plugins as possible. Their calls open
+// as many connections as possible, and hold some. The images, and one instance of each plugin, may
 // exceed the limit.
 func TestTheSumIsNeverExceeded(t *testing.T) {
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -147,15 +148,15 @@ func TestTheFirstInstanceOfAPluginAlwaysStarts(t *testing.T) {
 	}
 }
 
-// limitMemory sets the budget of a test.
+// limitMemory sets the memory limit for the duration of a test.
 func limitMemory(t *testing.T, limit int64) {
 	before := totalMemory.limit
 	SetTotalMemory(limit)
 	t.Cleanup(func() { SetTotalMemory(before) })
 }
 
-// growing is a module of one page whose sonde_run grows its memory by a page, and returns
-// how many pages it had before.
+// growing is a module of one page whose sonde_run grows the memory by one page and returns the
+// previous number of pages.
 const growing = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x05\x01\x60\x00\x01\x7f" +
 	"\x03\x02\x01\x00" +
@@ -193,7 +194,7 @@ func TestGuestsGrowWithinTheBudget(t *testing.T) {
 	}
 }
 
-// recursing is a module of one page whose sonde_run calls itself for ever.
+// recursing is a module of one page whose sonde_run recurses without end.
 const recursing = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x05\x01\x60\x00\x01\x7f" +
 	"\x03\x02\x01\x00" +
@@ -201,8 +202,8 @@ const recursing = "\x00asm\x01\x00\x00\x00" +
 	"\x07\x25\x03\x06memory\x02\x00\x0csonde_abi_v1\x00\x00\x09sonde_run\x00\x00" +
 	"\x0a\x09\x01\x07\x00\x10\x00\x41\x01\x6a\x0b" // code: call 0, i32.const 1, i32.add
 
-// wazero itself allows a stack of more than 100 MB. That its size can be read at all is
-// what this test is for, too.
+// wazero itself allows a stack of more than 100 MB. This test also verifies that the size of a
+// stack can be read.
 func TestTheStackIsBounded(t *testing.T) {
 	i := startModule(t, recursing)
 	r := i.Run(context.Background(), Attempt{State: i.sandbox.own.NewState()})
@@ -225,16 +226,15 @@ func TestTheStackIsBounded(t *testing.T) {
 	other.Close()
 }
 
-// hostile returns a module of one page, whose host functions are sonde_run and
-// sonde_configure.
+// hostile returns a module of one page with the exports that a host requires.
 func hostile(wat string) string {
 	return string(wattest.Assemble(wat + ` (memory 1) (export "memory" (memory 0)) (export "sonde_abi_v1" (func $run))
 		(export "sonde_run" (func $run)) (export "sonde_configure" (func $configure))
 		(func $configure (result i32) i32.const 0)`))
 }
 
-// TestWhatTheRuntimeTakesForAnInstanceIsCounted measures the heap: the runtime makes tables,
-// references, globals and segments anew for each instance.
+// TestWhatTheRuntimeTakesForAnInstanceIsCounted measures the heap: the runtime allocates tables,
+// references, globals and segments for each instance.
 func TestWhatTheRuntimeTakesForAnInstanceIsCounted(t *testing.T) {
 	tier.Slow(t)
 	const many = 10
@@ -265,7 +265,7 @@ func TestWhatTheRuntimeTakesForAnInstanceIsCounted(t *testing.T) {
 	}
 }
 
-// Each function of an instance keeps its stack.
+// Each function of an instance keeps its own stack.
 func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
 	deep := `(func $deep (param $n i32) local.get $n if local.get $n i32.const 1 i32.sub call $deep end)`
 	i := startModule(t, string(wattest.Assemble(deep+` (memory 1) (func $run (result i32) i32.const 10000 call $deep i32.const 1)
@@ -326,7 +326,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// A call that ends within dial has a connection that is none of its descriptors yet.
+// A call that ends within dial may have a connection that is not yet among its descriptors.
 func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 	i := newInstance(t)
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -411,7 +411,7 @@ func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
 	}
 }
 
-// A call that makes other plugins close instances gives its slot to others.
+// A call that makes other plugins close instances releases its slot first.
 func TestNoCallClosesInstancesWithASlot(t *testing.T) {
 	i := startModule(t, growing)
 	c := computingCall(t, i, 1<<30)
@@ -443,8 +443,8 @@ func large() string {
 		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`))
 }
 
-// startLarge returns an instance of large, and skips the test where the system does not say what a
-// call has changed.
+// startLarge returns an instance of large. It skips the test if the system does not report modified
+// pages.
 func startLarge(t *testing.T) *Instance {
 	i := startModule(t, large())
 	if i.memory.Unused() == 0 {
@@ -453,8 +453,8 @@ func startLarge(t *testing.T) *Instance {
 	return i
 }
 
-// When memory is scarce, a call that waits is counted by what it has changed, and one that computes
-// by what it may change.
+// When memory is scarce, a waiting call is charged for the memory that it has modified, and a
+// computing call for the memory that it may modify.
 func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 	const size, piece, little = 4 << 20, 1 << 20, 512 << 10
 	i := startLarge(t)
@@ -510,7 +510,7 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 	i.Close()
 }
 
-// Guests that yield again and again would otherwise have all processors of the system look at their
+// Otherwise guests that yield again and again could keep all processors busy with scans of their
 // memories.
 func TestTheMemoryOfACallIsScannedWithItsSlot(t *testing.T) {
 	c := computingCall(t, startLarge(t), 1<<30)
@@ -533,8 +533,8 @@ func TestTheMemoryOfACallIsScannedWithItsSlot(t *testing.T) {
 	}
 }
 
-// TestMoreCallsWaitThanTheirMemoriesHaveRoom runs calls that wait, of instances that have room for
-// four together, beside their image.
+// TestMoreCallsWaitThanTheirMemoriesHaveRoom runs waiting calls. In addition to the image, the
+// memory limit has room for four whole instances.
 func TestMoreCallsWaitThanTheirMemoriesHaveRoom(t *testing.T) {
 	used := func() int64 {
 		totalMemory.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// call is one call of a guest: its input, its output, and what its host functions use. A host function is a
-// method of the part that it uses, or of call if it uses several. All methods run on the goroutine that
-// calls the guest, except interrupt.
+// call is one call of a guest: its input, its output, and the state of its host functions. A host function
+// is a method of the part that it uses, or of call if it uses several parts. All methods except interrupt
+// run on the goroutine that calls the guest.
 type call struct {
 	sandbox  *Sandbox
 	tenant   *Tenant
@@ -31,7 +31,7 @@ type call struct {
 	network network
 }
 
-// access is the parts of a call that streams and network reach.
+// access has the parts of a call that streams and network use.
 type access struct {
 	*failures
 	memory *memory
@@ -40,15 +40,15 @@ type access struct {
 	open   *descriptors
 }
 
-// reported is what a guest reports in a call.
+// reported is the output of a guest in one call.
 type reported struct {
 	detail, reason, field string
 	newState              string
 	stateSet              bool
-	tooLong               int // the length of what it has prepared and exceeds the limit, or 0
+	tooLong               int // the length of prepared data that exceeded the limit, or 0
 }
 
-// newCall returns a call of an instance. While an instance starts there is no input; a check of
+// newCall returns a call of an instance. The input is empty while an instance starts; a check of
 // settings has Settings only.
 func newCall(ctx context.Context, t *Tenant, i *Instance, input Attempt) *call {
 	s := i.sandbox
@@ -72,7 +72,8 @@ type callKey struct{}
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// run calls a function of the guest, ends what it leaves open, and reports how the call ended.
+// run calls a function of the guest, closes everything that the guest left open, and returns a
+// report.
 func (c *call) run(f *function) Report {
 	began, stack, i := time.Now(), c.instance.stack[:], c.instance
 	c.cpu.function = f
@@ -95,16 +96,17 @@ func (c *call) run(f *function) Report {
 	}
 }
 
-// noMemory returns why a call that ended with err was refused memory below its limit.
+// noMemory returns the error with which a call that ended with err was refused memory below its
+// limit, or nil.
 func (c *call) noMemory(err error) error {
-	if errors.Is(err, ErrNoMemory) { // for its stack
+	if errors.Is(err, ErrNoMemory) { // it was refused memory for its stack
 		return ErrNoMemory
 	}
 	return c.instance.memory.Err
 }
 
-// guard calls do, which runs the guest. When the attempt is over, waits of the guest end;
-// abi.Grace later the guest is stopped. It is called once per call.
+// guard calls do, which runs the guest. When the context of the call is done, all waits of the
+// guest end; abi.Grace later the guest is stopped. guard must be called once per call.
 func (c *call) guard(do func(context.Context) error) error {
 	c.life.begin()
 	release := context.AfterFunc(c.life.ctx, c.interrupt)
@@ -114,16 +116,16 @@ func (c *call) guard(do func(context.Context) error) error {
 			c.life.cancelStop()
 		}
 	}()
-	return do(context.WithValue(c.life.ctx, callKey{}, c)) // in no further one, so that callOf finds it at once
+	return do(context.WithValue(c.life.ctx, callKey{}, c)) // not wrapped in another context, so that callOf finds it at once
 }
 
-// interrupt ends each wait of the call, and schedules the stop of the call itself.
+// interrupt ends all waits of the call and schedules its stop.
 func (c *call) interrupt() {
 	c.life.interrupt()
 	c.open.interrupt()
 }
 
-// count counts a host call, and stops the guest after the last one that is allowed.
+// count counts a host call, and ends the call by a panic if it exceeds the limit.
 func (c *call) count() {
 	c.life.stopIfDue()
 	if c.hostCalls++; c.hostCalls > c.sandbox.config.Limits.HostCalls {
@@ -133,7 +135,7 @@ func (c *call) count() {
 	c.cpu.charge(unitsCall)
 }
 
-// finish logs the line and closes the connections that the guest has left open.
+// finish logs an unfinished line of output and closes the connections that the guest left open.
 func (c *call) finish() {
 	c.log.endLine()
 	c.open.closeAll()

@@ -15,8 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// However adding a connection, setting its deadline and the end of the call coincide, no connection
-// waits after the call is over.
+// No connection waits after the call is over, in whatever order a connection is added, its deadline
+// is set, and the call ends.
 func TestNoConnectionWaitsAfterTheCallIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &lifetime{ctx: ctx}
@@ -71,7 +71,8 @@ func TestArgumentsAreInsideOfTheMemoryAndPaidFor(t *testing.T) {
 	}
 }
 
-// A runtime that panics writes its lines in many pieces, some of them without an end.
+// A language runtime that panics writes its lines in many pieces, and may not terminate the last
+// line.
 func TestALineIsLoggedOnceItHasEnded(t *testing.T) {
 	var logged strings.Builder
 	drop := func(_ []string, a slog.Attr) slog.Attr {

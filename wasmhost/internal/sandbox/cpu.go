@@ -9,23 +9,23 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// cpu is what a call computes with: fuel, which bounds how much it computes, and a slot, without which
-// it has its first fuel only. While the call waits it has no slot.
+// cpu has the fuel and the slot of a call. Fuel bounds the amount of computation. Without a slot a
+// call may use its first grant of fuel only. A waiting call has no slot.
 type cpu struct {
 	fuel
 	life      *lifetime
 	failures  *failures
-	footprint *footprint // of the instance; counts more while the call computes
-	function  *function  // that runs
+	footprint *footprint // of the instance; larger while the call computes
+	function  *function  // the running function
 	queue     *slotQueue // of the tenant
-	limit     int64      // of fuel; unlimited where only time is limited
+	limit     int64      // of fuel; unlimited if only time is limited
 }
 
 // unlimited is more fuel than any call uses.
 const unlimited = 1 << 62
 
-// charge lets the guest pay for what the host computes next on its behalf: like its own code,
-// that needs a slot once the first fuel is used up.
+// charge subtracts fuel for work that the host is about to do for the guest. Like the guest's own
+// code, this work needs a slot once the first grant is used up.
 func (c *cpu) charge(units int) {
 	left := int64(api.DecodeI32(c.counter.Get())) - int64(units)
 	c.counter.Set(api.EncodeI32(int32(left)))
@@ -34,7 +34,8 @@ func (c *cpu) charge(units int) {
 	}
 }
 
-// tick is called by a guest that has used up its fuel. It returns when it may go on.
+// tick is called by a guest that has used up its grant. It makes a new grant once the guest has a
+// slot, or ends the call by a panic.
 func (c *cpu) tick() {
 	f := &c.fuel
 	f.use()
@@ -58,12 +59,12 @@ func (c *cpu) tick() {
 	f.grant(int32(min(int64(f.next), left)))
 }
 
-// left returns how much more fuel the call may use.
+// left returns the number of units that the call may still use.
 func (c *cpu) left() int64 { return c.limit - c.used }
 
-// acquireSlot waits until the guest may compute, and ends it when it is stopped meanwhile.
-// A guest that has a slot keeps it unless others wait and its time slice is over. It
-// returns the time, which is now if it did not wait.
+// acquireSlot waits until the call has a slot, and ends the call by a panic if it is stopped
+// meanwhile. A call that has a slot keeps it until its time slice is over. acquireSlot returns the
+// current time, which is now if it did not wait.
 func (c *cpu) acquireSlot(now time.Time) time.Time {
 	f := &c.fuel
 	if !f.slotSince.IsZero() {
@@ -71,7 +72,7 @@ func (c *cpu) acquireSlot(now time.Time) time.Time {
 			return now
 		}
 		c.releaseSlot()
-		runtime.Gosched() // to the engine's goroutines
+		runtime.Gosched() // lets the engine's goroutines run
 		now = time.Now()
 	}
 	if !c.awaitSlot(now) {
@@ -80,7 +81,7 @@ func (c *cpu) acquireSlot(now time.Time) time.Time {
 	return f.slotSince
 }
 
-// awaitSlot waits for a slot, and returns false if the call is stopped before it has one.
+// awaitSlot waits for a slot. It returns false if the call is stopped first.
 func (c *cpu) awaitSlot(now time.Time) bool {
 	acquired := cpuSlots.acquire(c.queue, c.life.stopped)
 	granted := time.Now()
@@ -92,8 +93,8 @@ func (c *cpu) awaitSlot(now time.Time) bool {
 	return acquired
 }
 
-// releaseSlot gives the slot back, because the guest does not compute. What is left of its
-// fuel goes with it: computing again needs a slot.
+// releaseSlot returns the slot when the guest stops computing, and revokes the rest of the grant:
+// to compute again, the guest needs a slot.
 func (c *cpu) releaseSlot() {
 	f := &c.fuel
 	if f.slotSince.IsZero() {
@@ -104,11 +105,11 @@ func (c *cpu) releaseSlot() {
 		f.endSlice(time.Now())
 	}
 	f.slotSince = time.Time{}
-	c.footprint.returnUnused() // with the slot, since it takes processor time
+	c.footprint.returnUnused() // before the slot is released, since it takes processor time
 	cpuSlots.release()
 }
 
-// yield lets other goroutines run, and other calls compute.
+// yield lets other goroutines run and other calls compute.
 func (c *cpu) yield() {
 	c.releaseSlot()
 	runtime.Gosched()

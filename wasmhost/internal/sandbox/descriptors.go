@@ -7,15 +7,15 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-// descriptors are the connections that a guest has open, by number, and the memory that is counted for
-// them. When the call is over, none of them waits any longer.
+// descriptors has a guest's open connections by number, and counts their memory. When the call is
+// over, reads and writes of these connections no longer wait.
 type descriptors struct {
 	life    *lifetime
-	cpu     *cpu // loses its slot while other plugins close instances
+	cpu     *cpu // releases its slot while other plugins close instances
 	account *account
 	next    int32
 
-	mu      sync.Mutex // guards what follows, and the deadlines of sockets
+	mu      sync.Mutex // guards the fields below, and the deadlines of sockets
 	sockets map[int32]*socket
 }
 
@@ -33,7 +33,7 @@ func (d *descriptors) add(s *socket) int {
 	return int(fd)
 }
 
-// addAs gives a connection a descriptor that it had before.
+// addAs adds a connection under a given descriptor.
 func (d *descriptors) addAs(fd int32, s *socket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ func (d *descriptors) addAs(fd int32, s *socket) {
 	}
 }
 
-// remove takes a connection from the guest.
+// remove removes a connection without closing it.
 func (d *descriptors) remove(fd int32) (*socket, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +55,7 @@ func (d *descriptors) remove(fd int32) (*socket, bool) {
 	return s, ok
 }
 
-// secured replaces the connection of a socket by TLS over it.
+// secured replaces the connection of a socket with a TLS connection over it.
 func (d *descriptors) secured(s *socket, conn *tls.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +73,9 @@ func (d *descriptors) closeAll() {
 	}
 }
 
-// setDeadline calls set, which sets a deadline of a connection, unless the call is over:
-// then interrupt sets them all. An error of set means that the connection is closed.
+// setDeadline calls set, which sets a deadline of a connection. It does nothing if the call is
+// over, because then interrupt sets all deadlines. An error of set means that the connection is
+// closed.
 func (d *descriptors) setDeadline(set func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +84,7 @@ func (d *descriptors) setDeadline(set func() error) {
 	}
 }
 
-// interrupt ends each wait for a connection, after the call is over. It runs on a goroutine of its own.
+// interrupt ends all waits for connections when the call is over. It runs on a separate goroutine.
 func (d *descriptors) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,9 +93,9 @@ func (d *descriptors) interrupt() {
 	}
 }
 
-// newSocket returns a socket without a connection, and counts its memory. It returns false if
-// there is none left. An instance is counted with one connection: others that start would
-// otherwise leave none to it.
+// newSocket returns a socket without a connection, and counts its memory. It returns false if the
+// budget has none left. The first connection is already counted with the instance: otherwise the
+// start of other instances could leave no memory for it.
 func (d *descriptors) newSocket(to grant.Dest) (*socket, bool) {
 	s := &socket{dest: to, account: d.account}
 	ok := len(d.sockets) == 0 || d.separate(s)
@@ -107,7 +108,7 @@ func (d *descriptors) newSocket(to grant.Dest) (*socket, bool) {
 	return s, ok
 }
 
-// reserveFor counts more memory for a connection, and returns false if there is none left.
+// reserveFor counts more memory for a connection. It returns false if the budget has none left.
 func (d *descriptors) reserveFor(s *socket, bytes int64) bool {
 	ok := totalMemory.reserve(s.account, bytes, d.cpu.releaseSlot)
 	if ok {
@@ -116,8 +117,9 @@ func (d *descriptors) reserveFor(s *socket, bytes int64) bool {
 	return ok
 }
 
-// separate counts a connection apart from the instance of its call: beside another one, or because it
-// outlasts the call. It returns false if there is no memory left.
+// separate counts a connection separately from the instance of its call, because it is not the
+// instance's first one or because it outlives the call. It returns false if the budget has no memory
+// left.
 func (d *descriptors) separate(s *socket) bool {
 	s.isSeparate = s.isSeparate || d.reserveFor(s, connSize)
 	return s.isSeparate

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-// network lets an attempt connect, look up names, and hold connections, as far as grants and limits allow.
+// network lets an attempt connect, look up names and hold connections, within grants and limits.
 type network struct {
 	access
 	config *Config
@@ -27,14 +27,14 @@ type network struct {
 	tenant *Tenant
 	input  *Attempt
 
-	used    bool          // the guest has asked for a connection, a new or a held one, or for addresses
-	dials   int           // with lookups and handshakes
-	refused string        // the latest destination that is not granted
+	used    bool          // the guest has requested a connection (new or held) or a lookup
+	dials   int           // including lookups and handshakes
+	refused string        // the latest destination that was denied
 	timings probe.Timings // without FirstByte
-	expiry  int64         // of the certificates in the latest TLS handshake: see probe.Result
+	expiry  int64         // certificate expiry in the latest TLS handshake: see probe.Result
 }
 
-// sharedNetwork is what the attempts of a plugin share of the network.
+// sharedNetwork is the part of network that all attempts of a plugin share.
 type sharedNetwork struct {
 	dialer  dial.Dialer
 	watcher nonblock.Watcher // of held connections
@@ -72,7 +72,7 @@ func (n *network) dial(a args) int64 {
 	return i32(n.open.add(s), abi.OK)
 }
 
-// dest reads the address that a guest wants to connect to.
+// dest parses the address to which a guest wants to connect.
 func (n *network) dest(network, address string) (grant.Dest, abi.Errno) {
 	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return grant.Dest{}, n.failf(abi.EINVAL, "address %q contains white space or control characters", address)
@@ -108,7 +108,7 @@ func (n *network) dest(network, address string) (grant.Dest, abi.Errno) {
 	return grant.Dest{Network: network, Host: host, Port: number, Target: grant.IsTarget(n.input.Target, ownPort, host, number)}, abi.OK
 }
 
-// mayDial counts a dial or a lookup.
+// mayDial counts a dial or a lookup, and returns an error if it is not allowed.
 func (n *network) mayDial(kind string) abi.Errno {
 	switch {
 	case n.input.State == nil:
@@ -119,7 +119,7 @@ func (n *network) mayDial(kind string) abi.Errno {
 	return n.countDial(kind)
 }
 
-// countDial counts a dial, a lookup, or a TLS handshake: the kind is the network, "dns" or "tls".
+// countDial counts a dial, a lookup or a TLS handshake. kind is the network, "dns" or "tls".
 func (n *network) countDial(kind string) abi.Errno {
 	switch {
 	case n.life.isOver():
@@ -131,7 +131,7 @@ func (n *network) countDial(kind string) abi.Errno {
 	return abi.OK
 }
 
-// timeout returns the attempt's context with a timeout; 0 means none.
+// timeout returns the attempt's context with a timeout; 0 means no timeout.
 func (n *network) timeout(d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return n.life.ctx, func() {}
@@ -139,8 +139,8 @@ func (n *network) timeout(d time.Duration) (context.Context, context.CancelFunc)
 	return context.WithTimeout(n.life.ctx, d)
 }
 
-// connect makes a connection. What may end the call comes before it has one, since nothing else closes
-// it then.
+// connect makes a connection. All steps that may end the call by a panic come before the connection
+// exists, because nothing would close it then.
 func (n *network) connect(ctx context.Context, d grant.Dest, options string) (*socket, abi.Errno) {
 	var config *tls.Config
 	var errno abi.Errno
@@ -167,7 +167,7 @@ func (n *network) connect(ctx context.Context, d grant.Dest, options string) (*s
 	return s, abi.OK
 }
 
-// connectPlain makes a connection without TLS.
+// connectPlain makes a connection, without TLS.
 func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi.Errno) {
 	n.cpu.releaseSlot()
 	var conn net.Conn
@@ -196,7 +196,7 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 	return conn, abi.OK
 }
 
-// addresses returns the addresses of a destination that are granted.
+// addresses resolves a destination and returns the granted addresses.
 func (n *network) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, abi.Errno) {
 	if _, err := netip.ParseAddr(d.Host); err != nil && !n.config.Grants.AllowsLookup(d) {
 		return nil, n.refuse(d)
@@ -248,7 +248,7 @@ func (n *network) resolve(a args) int64 {
 	return n.memory.give(b.String(), a.u32(2), a.u32(3))
 }
 
-// refuse records that a destination is not granted, and logs the first one.
+// refuse records that a destination was denied, and logs the first denial of the tenant.
 func (n *network) refuse(d grant.Dest) abi.Errno {
 	n.refused = d.String()
 	if s := n.input.Settings; s != nil && s.PortName == strconv.Itoa(int(d.Port)) && grant.IsTarget(n.input.Target, d.Port, d.Host, d.Port) {

@@ -5,17 +5,17 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// footprint is the memory that an instance uses, as the budget counts it.
+// footprint is the memory of an instance, as counted in the budget.
 type footprint struct {
 	account   *account
 	memory    *image.Memory
-	used      int64 // counted, except for returned
-	returned  int64 // to the budget, while the call waits: see returnUnused
-	uncounted bool  // it uses more memory than is counted
-	running   *cpu  // of the call that runs; nil: none
+	used      int64 // bytes counted, including returned
+	returned  int64 // bytes returned to the budget while the call waits: see returnUnused
+	uncounted bool  // the instance uses more memory than is counted
+	running   *cpu  // of the running call; nil if there is none
 }
 
-// reserve counts memory that the instance uses, and returns ErrNoMemory if there is none left.
+// reserve counts more memory for the instance. It returns ErrNoMemory if the budget has none left.
 func (f *footprint) reserve(bytes int64) error {
 	if !totalMemory.reserve(f.account, bytes, f.releaseSlot) {
 		return ErrNoMemory
@@ -24,15 +24,16 @@ func (f *footprint) reserve(bytes int64) error {
 	return nil
 }
 
-// releaseSlot gives back the slot of the call that runs, if one does.
+// releaseSlot releases the slot of the running call, if any.
 func (f *footprint) releaseSlot() {
 	if f.running != nil {
 		f.running.releaseSlot()
 	}
 }
 
-// countStack counts what the stack of a function that runs has grown by, and ends the call when that is too
-// much. Until the next tick a stack can grow up to wazero's own bound, but only in calls that have a slot.
+// countStack counts the growth of a running function's stack, and ends the call by a panic if the stack is
+// too large or no memory is left. Until the next tick a stack can grow up to wazero's own bound, but only
+// in calls that have a slot.
 func (f *footprint) countStack(running *function) {
 	size := running.stackSize()
 	if size <= running.stack {
@@ -49,24 +50,24 @@ func (f *footprint) countStack(running *function) {
 	running.stack = size
 }
 
-// writtenByHost is how many bytes the host writes at most to the memory of an instance whose call
-// waits.
+// writtenByHost is the maximum number of bytes that the host writes to the memory of an instance
+// while its call waits.
 const writtenByHost = 64 << 10
 
-// returnUnused counts an instance whose call waits by what it has changed of its memory, if memory
-// is scarce: while it does not compute, it changes nothing more.
+// returnUnused returns to the budget the unmodified memory of an instance whose call is about to
+// wait, if memory is scarce: a call that does not compute modifies nothing more.
 func (f *footprint) returnUnused() {
 	if f.returned == 0 && !totalMemory.isScarce() {
 		return
 	}
-	const rounding = 2 * module.PageSize // the system's pages at both ends of what the host writes
+	const rounding = 2 * module.PageSize // partial system pages at both ends of the host's writes
 	unused := max(f.memory.Unused()-writtenByHost-rounding, 0)
 	totalMemory.use(f.account, f.returned-unused, 0)
 	f.returned = unused
 }
 
-// useAll counts an instance whose call computes by all that it may change. Together, such instances
-// may exceed the limit: they are no more than there are slots.
+// useAll counts all memory of an instance whose call is about to compute. Such instances may exceed
+// the limit together, but there are no more of them than slots.
 func (f *footprint) useAll() {
 	if f.returned > 0 {
 		totalMemory.use(f.account, f.returned, 0)
@@ -74,8 +75,8 @@ func (f *footprint) useAll() {
 	}
 }
 
-// tryUseAll is useAll for an instance that does not compute. It returns false if the memory is no longer
-// left.
+// tryUseAll is like useAll for an instance that does not compute. It returns false if the budget no
+// longer has the memory.
 func (f *footprint) tryUseAll() bool {
 	if f.returned > 0 {
 		if !totalMemory.tryReserve(f.account, f.returned, false) {
@@ -86,5 +87,5 @@ func (f *footprint) tryUseAll() bool {
 	return true
 }
 
-// release returns the memory to the budget.
+// release returns all memory to the budget.
 func (f *footprint) release() { totalMemory.releaseInstance(f.account, f.used-f.returned) }

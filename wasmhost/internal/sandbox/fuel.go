@@ -8,60 +8,60 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// A call gets at most maxFuel units of fuel at a time. It gets half as many as the last time
-// when they lasted for longer than maxSlice, and twice as many again when they lasted for
-// less than minSlice.
+// A call is granted at most maxFuel units of fuel at a time. The next grant is halved if the guest
+// took longer than maxSlice to use the last one, and doubled if it took less than minSlice.
 const (
 	maxFuel  = module.MaxFuel
 	minSlice = 20 * time.Microsecond
 	maxSlice = 200 * time.Microsecond
 )
 
-// longestSlice is longer than nearly all guests compute with what they get at a time, unless
-// one instruction handles megabytes. For the rest of a longer slice the system ran other
-// threads, or had stopped this process.
+// longestSlice is more time than nearly any guest computes with one grant, unless a single
+// instruction handles megabytes. If a slice takes longer, the system ran other threads or stopped
+// this process for the rest of it.
 const longestSlice = 5 * time.Millisecond
 
-// starvedShare is the part of a call's time, one in so many, that it may wait for slots
-// without being starved.
+// starvedShare is a divisor: a call is starved if it waited for slots for more than 1/starvedShare
+// of its time.
 const starvedShare = 8
 
-// muchComputed is for how long a call has computed that is to blame when it is stopped, also if it
+// muchComputed is the computing time above which a call is to blame when it is stopped, even if it
 // was starved. Honest calls return long before.
 const muchComputed = 10 * timeSlice
 
-// fuel is what a call has got to compute with. It may use its first units without a slot.
+// fuel counts the fuel of a call, and times its slices. The call may use its first grant without a
+// slot.
 type fuel struct {
-	counter   api.MutableGlobal // what is left of granted
+	counter   api.MutableGlobal // the unused part of granted
 	granted   int32
-	used      int64         // of what was granted before
-	ahead     int64         // of it, for what is executed after the latest grant
-	slice     int64         // for what was executed before it
-	next      int32         // the units to grant next
-	grantedAt time.Time     // zero unless the call had a slot from then on
-	slotSince time.Time     // when the call got its slot; zero if it has none
-	waited    time.Duration // for slots
-	delayed   time.Duration // by the system, which ran other threads while the call had a slot
-	computed  time.Duration // with a slot, except for what delayed it
+	used      int64         // units used from earlier grants
+	ahead     int64         // the part of used that pays for code executed after the latest grant
+	slice     int64         // units for code executed before the latest grant
+	next      int32         // units of the next grant
+	grantedAt time.Time     // start of the current slice; zero without a slot
+	slotSince time.Time     // time at which the call got its slot; zero if it has none
+	waited    time.Duration // time spent waiting for slots
+	delayed   time.Duration // time in which the system ran other threads while the call had a slot
+	computed  time.Duration // time with a slot, without delayed
 }
 
-// grantFirst gives a call its first fuel, at most left.
+// grantFirst makes the first grant of a call, of at most left units.
 func (f *fuel) grantFirst(counter api.MutableGlobal, left int64) {
 	f.counter, f.next = counter, maxFuel
 	f.grant(int32(min(maxFuel, left)))
 }
 
-// total returns the units that were used.
+// total returns the number of units used.
 func (f *fuel) total() int64 {
 	return f.used + int64(f.granted) - int64(api.DecodeI32(f.counter.Get()))
 }
 
-// use counts what was used, and leaves the guest nothing. An instruction that handles many
-// bytes is paid for in advance, with more than was granted.
+// use counts the used units and revokes the rest of the grant. An instruction that handles many
+// bytes is paid for in advance, possibly with more units than were granted.
 func (f *fuel) use() {
 	left := int64(api.DecodeI32(f.counter.Get()))
 	if left == 0 && f.granted == 0 {
-		return // nothing was granted since
+		return // nothing was granted since the last use
 	}
 	f.used = f.total()
 	f.slice = f.ahead + int64(f.granted) - max(left, 0)
@@ -69,8 +69,8 @@ func (f *fuel) use() {
 	f.grant(0)
 }
 
-// endSlice returns how long a guest has computed with what it was granted, and counts by
-// how much the system has delayed it.
+// endSlice ends the current slice and returns its length. It adds the slice to computed and
+// delayed.
 func (f *fuel) endSlice(now time.Time) time.Duration {
 	took := now.Sub(f.grantedAt)
 	delayed := max(took-max(longestSlice, time.Duration(f.slice)*module.SlowUnit), 0)
@@ -80,21 +80,21 @@ func (f *fuel) endSlice(now time.Time) time.Duration {
 	return took
 }
 
-// isStarved reports whether a call that has lasted for a time could not use a notable part
-// of it. A guest that never ends is also delayed on a busy machine, and is to blame if it had
-// half of its time.
+// isStarved reports whether a call that lasted for lasted could not compute for a notable part of
+// that time. A guest that never returns is delayed on a busy machine as well; it is to blame if it
+// had at least half of the time.
 func (f *fuel) isStarved(lasted time.Duration) bool {
 	return f.waited > lasted/starvedShare || f.waited+f.delayed > lasted/2
 }
 
-// isBusy reports whether a call that has lasted for a time, and ended late by a part of it, computed or lacked a
-// processor for most of the time before. It did not wait for its target then. Of what it did too late it
-// is assumed that it computed.
+// isBusy reports whether a call, which lasted for lasted and ended late after its deadline, computed or lacked a
+// processor for most of the time until the deadline, instead of waiting for its target. It is assumed to have
+// computed for all of the time after the deadline.
 func (f *fuel) isBusy(lasted, late time.Duration) bool {
 	return f.computed+f.waited+f.delayed-late > (lasted-late)/2
 }
 
-// grant sets what the guest may use from now on.
+// grant sets the number of units that the guest may use from now on.
 func (f *fuel) grant(units int32) {
 	f.granted = units
 	f.counter.Set(api.EncodeI32(units))

@@ -28,9 +28,9 @@ func (n *network) hold(a args) int64 {
 	}
 	n.open.remove(fd)
 	s.stopReader()
-	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
+	_ = s.conn.SetDeadline(time.Time{}) // an error means that the connection is closed, which its next use detects
 	if tcp, ok := nonblock.Transport(s.conn).(*net.TCPConn); ok && n.config.KeepAlive.Enable && !s.keepsAlive {
-		s.keepsAlive = tcp.SetKeepAliveConfig(n.config.KeepAlive) == nil // an error means the same
+		s.keepsAlive = tcp.SetKeepAliveConfig(n.config.KeepAlive) == nil // as above
 	}
 	if wake := n.input.State.limitWakes(n.input.Wake); wake != nil {
 		if s.watch == nil {
@@ -46,7 +46,7 @@ func (n *network) hold(a args) int64 {
 	return 0
 }
 
-// held gives the guest a connection that the probe keeps.
+// held gives the guest a connection that the probe holds.
 func (n *network) held(a args) int64 {
 	n.used = true
 	key, errno := n.memory.key(a, 0)

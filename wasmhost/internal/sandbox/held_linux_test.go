@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The options stay on the socket, so a connection that is held again needs no more system calls.
+// The options persist on the socket, so a connection that is held again needs no further system
+// calls.
 func TestAConnectionGetsTheSettingsOfKeepAlivePacketsOnce(t *testing.T) {
 	i := newInstance(t)
 	defer i.Close()
@@ -49,7 +50,7 @@ func TestAConnectionGetsTheSettingsOfKeepAlivePacketsOnce(t *testing.T) {
 	c.input.State.Close()
 }
 
-// idleOf returns after how many seconds the system sends a keepalive packet.
+// idleOf returns the idle time in seconds before the system sends a keepalive packet.
 func idleOf(t *testing.T, conn *net.TCPConn) (seconds int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

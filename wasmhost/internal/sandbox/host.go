@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// HostCall is documented at wasmhost.HostCall, which it converts into.
+// HostCall has the fields of wasmhost.HostCall, which documents them, so that it can be converted.
 type HostCall struct {
 	Target   string
 	Function string
@@ -22,13 +22,13 @@ type HostCall struct {
 	Took     time.Duration
 }
 
-// args are the arguments of a host function. Of an i32 only half of the bits are defined.
+// args are the arguments of a host function. Only the low half of an i32 is defined.
 type args []uint64
 
 func (a args) u32(i int) uint32 { return api.DecodeU32(a[i]) }
 func (a args) i32(i int) int32  { return api.DecodeI32(a[i]) }
 
-// link gives a runtime the modules that a plugin may import.
+// link adds the modules that a plugin may import to a runtime.
 func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	if err := linkModule(ctx, s, r, abi.HostModule, abi.Functions(), nativeFunctions()); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	return err
 }
 
-// linkModule makes a module of functions, one for each of types.
+// linkModule adds a module with one function for each of types.
 func linkModule[R int64 | abi.Errno](ctx context.Context, s *Sandbox, r wazero.Runtime, module string, types []abi.Function, functions map[string]func(*call, args) R) error {
 	b := r.NewHostModuleBuilder(module)
 	for _, t := range types {
@@ -57,9 +57,9 @@ func linkModule[R int64 | abi.Errno](ctx context.Context, s *Sandbox, r wazero.R
 	return err
 }
 
-// wrap returns a function that the runtime can call. It counts calls and, if Config.Trace
-// is set, reports them. A function that computes pays for that by cpu.charge, and one that
-// waits gives its slot back by cpu.releaseSlot.
+// wrap returns a function that the runtime can call. It counts calls and, if Config.Trace is set,
+// reports them. Host functions that compute must call cpu.charge; those that wait must call
+// cpu.releaseSlot.
 func (s *Sandbox) wrap(name string, t abi.Function, f func(*call, args) uint64) api.GoModuleFunction {
 	hasResult := t.Results != ""
 	plain := func(ctx context.Context, _ api.Module, stack []uint64) {
@@ -91,19 +91,19 @@ func (s *Sandbox) wrap(name string, t abi.Function, f func(*call, args) uint64) 
 	})
 }
 
-// What host functions charge, in units of fuel, which package module describes.
+// The charges of host functions, in units of fuel (see package module).
 const (
-	unitsCall         = 32 // of each call of the host
-	unitsPart         = 4  // of each part of a vector
-	unitsPort         = 64 // of each port of the target, where it is listed
-	unitsSubscription = 16 // of poll_oneoff
-	unitsOptionByte   = 16 // of start_tls: options may contain certificates and keys
+	unitsCall         = 32 // for each host call
+	unitsPart         = 4  // for each buffer of a vector
+	unitsPort         = 64 // for each port in InputTarget
+	unitsSubscription = 16 // for each subscription of poll_oneoff
+	unitsOptionByte   = 16 // for each byte of TLS options, which may contain certificates and keys
 
-	unitsHandshake = 200_000 // of TLS: some milliseconds
+	unitsHandshake = 200_000 // for each TLS handshake: a few milliseconds
 
 	copiedPerUnit = 64 // bytes
 	randomPerUnit = 4  // bytes
-	textPerUnit   = 1  // bytes of text that is escaped or cleaned
+	textPerUnit   = 1  // bytes of text that is escaped or sanitized
 )
 
 func valueTypes(letters string) []api.ValueType {

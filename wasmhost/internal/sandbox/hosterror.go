@@ -11,23 +11,23 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// HostError is why a host call failed: a number for the plugin, and a reason and a text
-// that it may ask for.
+// HostError is the error of a host call: a number that is returned to the plugin, and a reason and
+// a detail that the plugin can read as abi.InputError.
 type HostError struct {
 	Errno  abi.Errno
-	Reason probe.Reason // empty when the plugin itself is at fault
+	Reason probe.Reason // empty if the plugin itself is at fault
 	Detail string
-	Local  bool // this machine is at fault: the error says nothing about the target
+	Local  bool // this machine is at fault: the error is unrelated to the target
 }
 
-// errLimit is the panic that ends a guest which goes on after a limit was reached.
+// errLimit is the panic value that ends a guest that continues after it reached a limit.
 var errLimit = errors.New("limit reached")
 
-// failures are the host calls of a call that failed.
+// failures records the failed host calls of a call.
 type failures struct {
 	last  HostError // for abi.InputError
 	count int
-	limit string // the limit that was reached last
+	limit string // the latest limit that was reached
 }
 
 // fail records an error and returns its number.
@@ -37,17 +37,17 @@ func (f *failures) fail(e HostError) abi.Errno {
 	return e.Errno
 }
 
-// failf is fail for an error of the plugin's own making.
+// failf is like fail, for an error caused by the plugin itself.
 func (f *failures) failf(errno abi.Errno, format string, a ...any) abi.Errno {
 	return f.fail(HostError{Errno: errno, Detail: fmt.Sprintf(format, a...)})
 }
 
-// failMemory is fail for memory of the host that the guest's request needs.
+// failMemory is like fail, if the host has no memory for the guest's request.
 func (f *failures) failMemory() abi.Errno {
 	return f.fail(HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonResources, Detail: ErrNoMemory.Error(), Local: true})
 }
 
-// failOver is fail for an error of a network such as "udp".
+// failOver is like fail, for an error on a network such as "udp".
 func (f *failures) failOver(network string, e HostError) abi.Errno {
 	if network == "udp" {
 		e.Reason = e.Reason.OverUDP()
@@ -55,7 +55,7 @@ func (f *failures) failOver(network string, e HostError) abi.Errno {
 	return f.fail(e)
 }
 
-// failTransfer is failOver for an error of package net or crypto/tls.
+// failTransfer is like failOver, for an error of package net or crypto/tls during a transfer.
 func (f *failures) failTransfer(ctx context.Context, network string, err error) abi.Errno {
 	return f.failOver(network, networkError(dial.Classify(ctx, dial.Transferring, err)))
 }
@@ -66,7 +66,7 @@ func (f *failures) reachLimit(limit string, errno abi.Errno) abi.Errno {
 	return f.failf(errno, "limit %s was reached", limit)
 }
 
-// networkError returns what an error of package dial means to a plugin.
+// networkError converts an error of package dial to a HostError.
 func networkError(err error) HostError {
 	known := new(dial.Error)
 	errors.As(err, &known)

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// The built-in handlers make results of the same errors with dial.Result.
+// The built-in handlers convert the same errors to results with dial.Result.
 func TestPluginsGetTheReasonOfEveryErrorNumber(t *testing.T) {
 	for stage, op := range map[dial.Stage]string{
 		dial.Resolving: "dial", dial.Connecting: "connect", dial.ConnectingUnix: "connect", dial.Handshaking: "read", dial.Transferring: "write",

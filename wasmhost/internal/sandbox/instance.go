@@ -21,35 +21,35 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
-// Instance is one running copy of a module, with a memory of its own. One call at a time
-// uses it, and Reset is between two calls.
+// Instance is a running copy of a module, with its own memory. It runs one call at a time; Reset
+// must be called between two calls.
 type Instance struct {
 	sandbox   *Sandbox
 	module    api.Module
 	globals   []api.MutableGlobal
-	image     *image.Image // what it was made from; nil if it has initialised itself
+	image     *image.Image // the image that it started from; nil if it initialised itself
 	run       *function
-	configure *function // nil until it is called, which it is on few instances
+	configure *function // nil until first used; few instances need it
 	fuel      api.MutableGlobal
 	stack     [1]uint64 // the result of a call
 	footprint
 }
 
-// ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
+// ErrStarved is wrapped by the error of a start that exceeded Limits.Start with hardly any
 // processor time: this machine was busy, or the module slept.
 var ErrStarved = errors.New("this machine gave it hardly any processor time")
 
-// ErrSystem is in the error of a start that the system has refused memory to.
+// ErrSystem is wrapped by the error of a start for which the system refused memory.
 var ErrSystem = errors.New("system refuses memory")
 
-// starvedBelow is the part of Limits.Start that a start must have had of processor time
-// for the module to be at fault.
+// starvedBelow is a divisor: a module is at fault for a slow start only if it had at least
+// Limits.Start/starvedBelow of processor time.
 const starvedBelow = 20
 
-// Start makes an instance, from the image of one that has initialised itself. As long as there
-// is no image, one start at a time initialises an instance to take it, and the others wait and
-// get its error. An initialisation ends soon after ctx is done or Limits.Start has passed. All
-// starts must have the same ctx.
+// Start returns a new instance, created from the image. If there is no image yet, one start at a
+// time initialises an instance to take the image; concurrent starts wait for it and share its
+// error. An initialisation ends soon after ctx is done or Limits.Start has elapsed. All starts must
+// use the same ctx.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 	from, err := s.initialImage(ctx)
 	if err != nil {
@@ -66,14 +66,13 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// initialImage returns the image. All starts that come before the end of an initialisation share it, and its
-// error.
+// initialImage returns the image. All starts during an initialisation share its image or error.
 func (s *Sandbox) initialImage(ctx context.Context) (*image.Image, error) {
 	if i := s.image.Load(); i != nil {
 		return i, nil
 	}
 	_, err, _ := s.initialising.Do("", func() (any, error) {
-		if s.image.Load() != nil { // another one has ended meanwhile
+		if s.image.Load() != nil { // another initialisation has finished meanwhile
 			return nil, nil
 		}
 		return nil, s.takeImage(ctx)
@@ -81,7 +80,7 @@ func (s *Sandbox) initialImage(ctx context.Context) (*image.Image, error) {
 	return s.image.Load(), err
 }
 
-// takeImage takes the image of an instance that initialises itself.
+// takeImage initialises an instance, and stores its image.
 func (s *Sandbox) takeImage(ctx context.Context) error {
 	first, err := s.startFirst(ctx)
 	if err != nil {
@@ -98,7 +97,7 @@ func (s *Sandbox) takeImage(ctx context.Context) error {
 	return nil
 }
 
-// startFirst makes an instance without an image, which initialises itself.
+// startFirst returns an instance that was initialised without an image.
 func (s *Sandbox) startFirst(ctx context.Context) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
@@ -128,11 +127,11 @@ func (s *Sandbox) acquireSlot(ctx context.Context) error {
 	return nil
 }
 
-// moduleConfig is that of all instances. Other random sources are slow to make.
+// moduleConfig is the configuration of all instances. Other random sources are slow to create.
 var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader)
 
-// instantiate makes an instance, which does not run code of the module yet. It needs a slot:
-// the runtime evaluates the elements of tables, up to some milliseconds.
+// instantiate creates an instance without running code of the module. It needs a slot, because the
+// runtime evaluates the elements of tables, which may take several milliseconds.
 func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (_ *Instance, err error) {
 	i := &Instance{sandbox: s, image: from, footprint: footprint{account: s.account, used: s.memoryFor(from)}}
 	if !totalMemory.reserveInstance(i.account, i.used) {
@@ -159,7 +158,8 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (_ *Instan
 	return i, i.run.check()
 }
 
-// initialize lets an instance without an image initialise itself, and returns for how long that has computed.
+// initialize runs the start function and _initialize of an instance without an image. It returns the time
+// that they computed.
 func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err error) {
 	start, err := i.writeSegments(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err 
 	return computed, nil
 }
 
-// writeSegments writes the data segments to the memory, and returns the start function; nil if
+// writeSegments writes the data segments to the memory, and returns the start function, or nil if
 // there is none.
 func (i *Instance) writeSegments(ctx context.Context) (start *function, err error) {
 	if err := i.sandbox.acquireSlot(ctx); err != nil {
@@ -209,12 +209,12 @@ type Attempt struct {
 	Target   probe.Target
 	Settings *settings.Settings
 	State    *State
-	Prepared string // what Configure has reported for Settings, or ""
-	Wake     func() // asks for the probe's next attempt; nil if that is not possible
+	Prepared string // Report.Prepared of Configure for Settings, or ""
+	Wake     func() // requests the probe's next attempt; nil if that is not possible
 }
 
-// Run makes an attempt. It returns soon after abi.Grace has passed since ctx was done. A call
-// that does not return closes the connections that State holds.
+// Run makes an attempt. It returns at the latest soon after abi.Grace has elapsed since ctx was
+// done. If the call does not return, the connections that State holds are closed.
 func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
 	c := newCall(ctx, a.State.tenant, i, a)
@@ -229,8 +229,8 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	return r
 }
 
-// Configure asks the module whether it accepts settings of a tenant: it does if Report.Value is 0.
-// The module must export sonde_configure.
+// Configure makes the module check settings of a tenant: the settings are accepted if Report.Value
+// is 0. The module must export sonde_configure.
 func (i *Instance) Configure(ctx context.Context, t *Tenant, s *settings.Settings) Report {
 	if i.configure == nil {
 		i.configure = i.exported(abi.ExportConfigure)
@@ -238,12 +238,12 @@ func (i *Instance) Configure(ctx context.Context, t *Tenant, s *settings.Setting
 	return newCall(ctx, t, i, Attempt{Settings: s}).run(i.configure)
 }
 
-// Reset makes the instance what it was before its first call, whatever a call has done and
-// however it has ended. It returns false if that cannot be done: its memory has grown, or
-// the memory that it may use is no longer left.
+// Reset restores the state of the instance before its first call, regardless of how a call ended.
+// It returns false if that is not possible: its memory has grown, or the budget no longer has the
+// memory for the instance.
 func (i *Instance) Reset() bool { return i.tryUseAll() && i.image.Reset(i.memory, i.globals) }
 
-// Spent reports whether the instance should not be used again.
+// Spent reports whether the instance should be closed instead of reused.
 func (i *Instance) Spent() bool {
 	large := i.run.stack > keepStack || i.configure != nil && i.configure.stack > keepStack
 	return i.uncounted || large || totalMemory.owes(i.account)
@@ -252,7 +252,7 @@ func (i *Instance) Spent() bool {
 // Close frees the instance. It must not be running.
 func (i *Instance) Close() {
 	if i.module != nil {
-		_ = i.module.Close(context.Background()) // frees memory only, which cannot fail
+		_ = i.module.Close(context.Background()) // frees memory only and cannot fail
 	}
 	if i.memory != nil {
 		i.memory.Free()
@@ -267,51 +267,51 @@ type ending int
 const (
 	Returned      ending = iota
 	Stopped              // by the host, abi.Grace after the deadline
-	LimitReached         // and the plugin went on
+	LimitReached         // and the plugin continued
 	OutOfMemory          // the plugin trapped after it was refused more memory
-	StackOverflow        // the plugin's calls nested too deep
-	Exited               // the plugin ended its instance
+	StackOverflow        // the plugin's calls were nested too deeply
+	Exited               // the plugin called proc_exit
 	Trapped              // any other trap
 )
 
-// Report is what is known of a call that has ended.
+// Report is the result of a call.
 type Report struct {
 	Ending ending
-	Value  int32 // what the function returned
-	Err    error // why the call did not return; nil when it did
+	Value  int32 // the function's result
+	Err    error // the error if the call did not return; nil if it did
 
-	Detail string // what the plugin reported
-	Reason string // likewise
-	Field  string // likewise
+	Detail string // from OutputDetail
+	Reason string // from OutputReason
+	Field  string // from OutputField
 
-	Prepared string // for attempts with the settings that Configure has checked
-	TooLong  int    // the length of what was prepared and exceeds abi.MaxPrepared, or 0
+	Prepared string // data for attempts with the settings that Configure checked
+	TooLong  int    // the length of prepared data that exceeded abi.MaxPrepared, or 0
 
-	NoMemory error         // why it was refused memory below its limit; nil if it was not
+	NoMemory error         // the error if it was refused memory below its limit, or nil
 	Stalled  bool          // this process was stalled when the deadline passed
-	Starved  bool          // others had the processors for a notable part of its time
-	Computes bool          // it computed, or lacked a processor, for most of its time until the deadline
-	Waited   time.Duration // for a processor that others had
-	Computed time.Duration // with a processor
-	RanAway  bool          // it computed for long, whatever else it had to wait for
-	Fuel     int64         // the units that it used, as package module counts them
-	Late     bool          // the deadline had passed, or nearly
-	Apart    bool          // it has asked the host for no connection and no addresses
-	Refused  string        // a destination that is not granted; empty if there was none
-	Limit    string        // the name of the limit that was reached, if one was
-	Last     HostError     // of the host call that failed last
+	Starved  bool          // other calls had the processors for a notable part of its time
+	Computes bool          // it computed or waited for a processor for most of the time until the deadline
+	Waited   time.Duration // time that it waited for a processor
+	Computed time.Duration // time that it computed
+	RanAway  bool          // it computed for longer than muchComputed
+	Fuel     int64         // units of fuel used; see package module
+	Late     bool          // the deadline had passed, or was less than almostLate away
+	Apart    bool          // it requested no connection and no lookup from the host
+	Refused  string        // a destination that was denied; empty if there was none
+	Limit    string        // the name of the limit that was reached; empty if there was none
+	Last     HostError     // of the last failed host call
 	Timings  probe.Timings // of the attempt
 
 	CertificateExpiry int64 // as in probe.Result
 }
 
-// almostLate is how long before the deadline a plugin may report that it has passed: it
-// has clocks of its own.
+// almostLate is the time before the deadline at which a plugin may already report that the deadline
+// has passed: it has its own timers.
 const almostLate = 10 * time.Millisecond
 
-// readable returns the error of a call as it is shown. wazero's own text for a plugin that
-// exits with certain codes is that of a cancelled context, and it says of the host's errors that
-// it has recovered them.
+// readable returns the error of a call in the form in which it is shown. For some exit codes of a
+// plugin wazero's own text is that of a cancelled context, and it describes the host's errors as
+// recovered panics.
 func readable(err error) error {
 	if exit := (*sys.ExitError)(nil); errors.As(err, &exit) {
 		return fmt.Errorf("exited with code %d", exit.ExitCode())

@@ -12,8 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// lifetime says when a call is over: when the deadline of its attempt has passed, or the attempt was
-// cancelled. The guest may then end in its own way, and is stopped abi.Grace later.
+// lifetime is the time limit of a call. The call is over when the deadline of its attempt has passed
+// or the attempt was cancelled. The guest may then still return by itself; it is stopped abi.Grace
+// later.
 type lifetime struct {
 	ctx          context.Context // of the attempt
 	pastDeadline chan struct{}   // closed when the call is over
@@ -22,18 +23,18 @@ type lifetime struct {
 	stalled      atomic.Bool     // interrupt was called too late
 }
 
-// maxInterruptDelay is how late after the deadline a call may be interrupted. More is a
-// stall of this process, and says nothing about the guest.
+// maxInterruptDelay is the maximum delay after the deadline at which a call is expected to be
+// interrupted. A longer delay is a stall of this process, for which the guest is not to blame.
 const maxInterruptDelay = abi.Grace / 2
 
-// errStopped is the panic that ends a guest which goes on after it was stopped.
+// errStopped is the panic value that ends a guest that continues to run after its stop.
 var errStopped = fmt.Errorf("stopped: it still ran %v after the deadline", abi.Grace)
 
 func (l *lifetime) begin() {
 	l.pastDeadline, l.stopped = make(chan struct{}), make(chan struct{})
 }
 
-// interrupt says that the call is over, and schedules its stop. It is called once, after ctx is done.
+// interrupt marks the call as over and schedules its stop. It must be called once, after ctx is done.
 func (l *lifetime) interrupt() {
 	late := l.late()
 	l.stalled.Store(late > maxInterruptDelay)
@@ -42,7 +43,8 @@ func (l *lifetime) interrupt() {
 	close(l.pastDeadline)
 }
 
-// cancelStop cancels the stop that interrupt schedules, which was called or is running.
+// cancelStop cancels the stop that interrupt schedules. interrupt must have been called; it may
+// still be running.
 func (l *lifetime) cancelStop() {
 	<-l.pastDeadline
 	l.stopping.Stop()
@@ -51,14 +53,14 @@ func (l *lifetime) cancelStop() {
 // isOver reports whether the deadline has passed, or the attempt was cancelled.
 func (l *lifetime) isOver() bool { return isClosed(l.pastDeadline) }
 
-// stopIfDue ends a guest that was stopped.
+// stopIfDue panics with errStopped if the call was stopped.
 func (l *lifetime) stopIfDue() {
 	if isClosed(l.stopped) {
 		panic(errStopped)
 	}
 }
 
-// remaining returns the time to the deadline, at least 0.
+// remaining returns the time until the deadline, at least 0.
 func (l *lifetime) remaining() time.Duration {
 	end, ok := l.ctx.Deadline()
 	if !ok {
@@ -67,7 +69,7 @@ func (l *lifetime) remaining() time.Duration {
 	return max(time.Until(end), 0)
 }
 
-// late returns for how long the deadline has passed, at least 0.
+// late returns the time since the deadline, at least 0.
 func (l *lifetime) late() time.Duration {
 	if end, ok := l.ctx.Deadline(); ok {
 		return max(time.Since(end), 0)
@@ -78,7 +80,7 @@ func (l *lifetime) late() time.Duration {
 // forever is longer than any attempt.
 const forever time.Duration = 1 << 62
 
-// overError is the error of a host call that is made when the call is over.
+// overError returns the error of host calls that are made after the call is over.
 func (l *lifetime) overError() HostError {
 	if errors.Is(l.ctx.Err(), context.Canceled) {
 		return networkError(dial.Cancelled())

@@ -2,7 +2,7 @@ package sandbox
 
 import "strings"
 
-// line writes a key and a value as abi.InputTarget describes.
+// line writes a key and a value in the format of abi.InputTarget.
 func line(b *strings.Builder, key, value string) {
 	b.WriteString(key)
 	b.WriteByte('=')

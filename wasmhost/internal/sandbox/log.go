@@ -12,13 +12,13 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// logLimiter bounds what all attempts of a tenant log together.
+// logLimiter bounds the log of all attempts of a tenant together.
 type logLimiter struct {
 	mu          sync.Mutex // guards windowStart and bytes
 	windowStart time.Time
 	bytes       int // in the window
 
-	dropped atomic.Uint64 // records above a limit
+	dropped atomic.Uint64 // records dropped at a limit
 }
 
 const (
@@ -37,7 +37,7 @@ func (l *logLimiter) allow(n int, now time.Time) bool {
 	return l.bytes <= maxLogPerWindow
 }
 
-// slogLevels are the levels of package abi as those of package slog.
+// slogLevels maps the levels of package abi to those of package slog.
 var slogLevels = [...]slog.Level{
 	abi.LogDebug: slog.LevelDebug, abi.LogInfo: slog.LevelInfo, abi.LogWarn: slog.LevelWarn, abi.LogError: slog.LevelError,
 }
@@ -47,10 +47,10 @@ type guestLog struct {
 	memory *memory
 	cpu    *cpu
 	tenant *Tenant
-	limit  int    // of bytes
-	target string // its name
+	limit  int    // in bytes
+	target string // name of the target
 
-	logged int    // bytes, with recordSize for each record
+	logged int    // bytes logged, including recordSize per record
 	line   []byte // written to standard output or standard error, and not yet logged
 }
 
@@ -64,7 +64,7 @@ func (l *guestLog) lowest() int64 {
 	return abi.LogError
 }
 
-// record writes a record of the guest.
+// record writes one record of the guest.
 func (l *guestLog) record(a args) int64 {
 	level := a.u32(0)
 	if level < abi.LogDebug || level > abi.LogError {
@@ -86,11 +86,12 @@ func (l *guestLog) isLogged(level slog.Level) bool {
 	return l.tenant.logger.Enabled(context.Background(), level)
 }
 
-// recordSize is what a record counts beside its text: empty ones would fill a log as well.
+// recordSize is the number of bytes that each record counts in addition to its text: empty records
+// would fill a log as well.
 const recordSize = 64
 
-// write writes one record. What exceeds the limit of the call is cut, and a record without room for
-// text is dropped, as is one that exceeds what all calls may log.
+// write writes one record. It truncates text that exceeds the limit of the call. It drops a record
+// if no text fits, or if the limit of all calls is exceeded.
 func (l *guestLog) write(level slog.Level, text []byte) {
 	left := l.limit - l.logged - recordSize
 	text = text[:min(len(text), max(left, 0))]
@@ -105,8 +106,8 @@ func (l *guestLog) write(level slog.Level, text []byte) {
 	l.tenant.logger.Log(context.Background(), level, "plugin log", "target", l.target, "text", clean)
 }
 
-// outputVector logs all parts of a vector, and returns their length: many guests do not write the rest after a short write to
-// standard output.
+// outputVector logs all buffers of a vector and returns their total length: many guests do not write the rest after a
+// short write to standard output.
 func (l *guestLog) outputVector(at, n uint32) (written int, errno abi.Errno) {
 	for i := range min(n, maxVector) {
 		part, errno := l.memory.part(at, i)
@@ -119,8 +120,8 @@ func (l *guestLog) outputVector(at, n uint32) (written int, errno abi.Errno) {
 	return written, abi.OK
 }
 
-// output logs what the plugin writes to standard output or standard error, by lines: a runtime
-// that panics explains it there, in many pieces.
+// output logs the plugin's standard output and standard error, one record per line: a language
+// runtime writes the cause of a panic there, in many pieces.
 func (l *guestLog) output(text []byte) {
 	text = text[:min(len(text), abi.MaxLog)]
 	l.cpu.charge(len(text) / textPerUnit)
@@ -134,7 +135,7 @@ func (l *guestLog) output(text []byte) {
 	}
 }
 
-// endLine logs the line that was written, unless it is blank.
+// endLine logs the current line, unless it is blank.
 func (l *guestLog) endLine() {
 	if len(bytes.TrimSpace(l.line)) > 0 && l.isLogged(slog.LevelInfo) {
 		l.write(slog.LevelInfo, l.line)

@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// memory is the guest's memory as host functions use it: addresses and lengths come from the guest and are
-// checked, and the guest pays for what is copied.
+// memory gives host functions access to the guest's memory. Addresses and lengths come from the guest and
+// are validated, and the guest is charged for copying.
 type memory struct {
 	api.Memory
 	*failures
@@ -19,8 +19,8 @@ type memory struct {
 // bytes returns the bytes at an address.
 func (m *memory) bytes(address, length uint32) ([]byte, bool) { return m.Read(address, length) }
 
-// argument returns the guest's bytes whose address and length are arguments i and i+1. More
-// than max are an error.
+// argument returns the guest's bytes whose address and length are arguments i and i+1. More than
+// max bytes are an error.
 func (m *memory) argument(a args, i, max int) ([]byte, abi.Errno) {
 	at, length := a.u32(i), a.u32(i+1)
 	if length > uint32(max) {
@@ -33,14 +33,14 @@ func (m *memory) argument(a args, i, max int) ([]byte, abi.Errno) {
 	return b, abi.OK
 }
 
-// text is argument as a string.
+// text is like argument, but returns a string.
 func (m *memory) text(a args, i, max int) (string, abi.Errno) {
 	b, errno := m.argument(a, i, max)
 	m.cpu.charge(len(b) / copiedPerUnit)
 	return string(b), errno
 }
 
-// key is text that names a held connection.
+// key is like text, for the key of a held connection.
 func (m *memory) key(a args, i int) (string, abi.Errno) {
 	key, errno := m.text(a, i, abi.MaxKey)
 	if errno == abi.OK && key == "" {
@@ -49,7 +49,7 @@ func (m *memory) key(a args, i int) (string, abi.Errno) {
 	return key, errno
 }
 
-// give writes text, if there is room, and returns its length.
+// give returns the length of text. It writes text to at unless it is longer than room.
 func (m *memory) give(text string, at, room uint32) int64 {
 	m.cpu.charge(len(text) / copiedPerUnit)
 	if len(text) <= int(room) && !m.WriteString(at, text) {
@@ -58,7 +58,7 @@ func (m *memory) give(text string, at, room uint32) int64 {
 	return i32(len(text), abi.OK)
 }
 
-// put writes a number.
+// put writes a 32-bit number.
 func (m *memory) put(at, n uint32) abi.Errno {
 	if !m.WriteUint32Le(at, n) {
 		return abi.EFAULT
@@ -66,7 +66,7 @@ func (m *memory) put(at, n uint32) abi.Errno {
 	return abi.OK
 }
 
-// put2 writes two numbers.
+// put2 writes two 32-bit numbers.
 func (m *memory) put2(at1, at2, n1, n2 uint32) abi.Errno {
 	if !m.WriteUint32Le(at1, n1) || !m.WriteUint32Le(at2, n2) {
 		return abi.EFAULT
@@ -74,7 +74,7 @@ func (m *memory) put2(at1, at2, n1, n2 uint32) abi.Errno {
 	return abi.OK
 }
 
-// put64 writes a number of 64 bits.
+// put64 writes a 64-bit number.
 func (m *memory) put64(at uint32, n uint64) abi.Errno {
 	if !m.WriteUint64Le(at, n) {
 		return abi.EFAULT
@@ -96,10 +96,10 @@ func (m *memory) random(at, length uint32) abi.Errno {
 	return abi.OK
 }
 
-// maxVector bounds the parts of a vector that one read or write looks at.
+// maxVector is the maximum number of buffers of a vector that one read or write examines.
 const maxVector = 1024
 
-// part returns one part of a vector.
+// part returns buffer i of a vector.
 func (m *memory) part(at, i uint32) ([]byte, abi.Errno) {
 	m.cpu.charge(unitsPart)
 	start, ok1 := m.ReadUint32Le(at + 8*i)
@@ -114,8 +114,8 @@ func (m *memory) part(at, i uint32) ([]byte, abi.Errno) {
 	return part, abi.OK
 }
 
-// firstPart returns the first part of a vector that is not empty: one read or write of a connection uses no
-// other. The guest reads or writes the rest, as after any that was short.
+// firstPart returns the first non-empty buffer of a vector: one read or write of a connection uses only
+// this buffer. The guest then reads or writes the rest, as after any short read or write.
 func (m *memory) firstPart(at, n uint32) ([]byte, abi.Errno) {
 	for i := range min(n, maxVector) {
 		if part, errno := m.part(at, i); errno != abi.OK || len(part) > 0 {

@@ -38,8 +38,8 @@ func (c *call) setMetric(a args) int64 {
 	return i32(0, c.tenant.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
 }
 
-// measured records a number about the attempt in its trace, if somebody has asked for that.
-// ENOSPC means that there are as many names as an operator allows metrics.
+// measured records a number about the attempt in its trace. ENOSPC means that the trace already has
+// as many names as Limits.Metrics allows.
 func (c *call) measured(name string, v float64) (errno abi.Errno) {
 	probe.RecordTrace(c.life.ctx, func(t *probe.Trace) {
 		if _, ok := t.Measured[name]; !ok && len(t.Measured) >= c.sandbox.config.Limits.Metrics {
@@ -56,13 +56,13 @@ func (c *call) measured(name string, v float64) (errno abi.Errno) {
 	return errno
 }
 
-// metrics are what the attempts of a tenant have set.
+// metrics has the metrics that the attempts of a tenant have set.
 type metrics struct {
 	mu     sync.Mutex // guards byName
 	byName map[string]stats.Metric
 }
 
-// all returns the metrics in the order of their names.
+// all returns the metrics, sorted by name.
 func (m *metrics) all() (all []stats.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *metrics) all() (all []stats.Metric) {
 	return all
 }
 
-// set sets a gauge or adds to a counter. ENOSPC means that there are max names already.
+// set sets a gauge or adds to a counter. ENOSPC means that there are already max names.
 func (m *metrics) set(name string, counter bool, v float64, max int) abi.Errno {
 	m.mu.Lock()
 	defer m.mu.Unlock()

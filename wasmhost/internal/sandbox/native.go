@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// nativeFunctions returns the functions of sonde_v1, by name. Their results are those of
-// package abi: a negative one is an error.
+// nativeFunctions returns the functions of sonde_v1, by name. Results are as in package abi: a
+// negative one is an error.
 func nativeFunctions() map[string]func(*call, args) int64 {
 	return map[string]func(*call, args) int64{
 		"input":     (*call).giveInput,
@@ -43,7 +43,7 @@ func i32(n int, errno abi.Errno) int64 {
 	return int64(api.EncodeI32(int32(n)))
 }
 
-// giveInput gives the guest a part of its input.
+// giveInput implements input.
 func (c *call) giveInput(a args) int64 {
 	var text string
 	switch a.u32(0) {
@@ -73,7 +73,7 @@ func (c *call) giveInput(a args) int64 {
 	return c.memory.give(text, a.u32(1), a.u32(2))
 }
 
-// targetLines returns the target as InputTarget has it.
+// targetLines returns the target in the format of InputTarget.
 func (c *call) targetLines() string {
 	c.cpu.charge(unitsPort * len(c.input.Target.Ports))
 	var b strings.Builder
@@ -90,7 +90,7 @@ func (c *call) targetLines() string {
 	return b.String()
 }
 
-// takeOutput takes what the guest reports.
+// takeOutput implements output.
 func (c *call) takeOutput(a args) int64 {
 	kind := a.u32(0)
 	max, ok := maxOutput[kind]

@@ -11,8 +11,8 @@ import (
 // subscription and event).
 const (
 	subscriptionSize = 48
-	subscriptionTag  = 8  // what it is for: one of the events below
-	subscriptionFD   = 16 // of a descriptor
+	subscriptionTag  = 8  // one of the event types below
+	subscriptionFD   = 16 // the descriptor
 	clockID          = 16
 	clockTimeout     = 24
 	clockFlags       = 40
@@ -102,7 +102,7 @@ func subscribed(sub []byte) int32 {
 	return int32(binary.LittleEndian.Uint32(sub[subscriptionFD:]))
 }
 
-// end returns when the time of a subscribed clock is reached.
+// end returns the time at which a subscribed clock expires.
 func (c clocks) end(sub []byte, now time.Time) (time.Time, bool) {
 	ns := binary.LittleEndian.Uint64(sub[clockTimeout:])
 	wait := time.Duration(min(ns, uint64(forever)))
@@ -153,9 +153,9 @@ func (p *oneoff) emit(sub []byte, errno abi.Errno, n int) {
 	p.events++
 }
 
-// wait waits for the first descriptor or clock. When the call is over, all descriptors
-// are ready, so that the guest uses them and gets the error; a guest that waits for
-// clocks only keeps waiting, and is stopped.
+// wait waits for the first descriptor or clock. When the call is over, all descriptors become
+// ready, so that the guest uses them and gets the error. A guest that waits for clocks only
+// continues to wait, and is stopped.
 func (p *oneoff) wait() {
 	if len(p.sockets) > 0 {
 		ready := p.streams.await(p.sockets, p.until)
@@ -170,7 +170,7 @@ func (p *oneoff) wait() {
 	}
 }
 
-// sleep waits for the clock, at most until the call is stopped.
+// sleep waits for the clock. If the call is stopped first, it ends the call by a panic.
 func (p *oneoff) sleep() {
 	p.streams.cpu.releaseSlot()
 	passed, stop := alarm(p.until)

@@ -1,41 +1,41 @@
-// Package sandbox runs the instances of one plugin and gives them what they are granted
-// of the outside world, within limits.
+// Package sandbox runs the instances of one plugin, and provides their host functions within grants
+// and limits.
 //
-// It knows how a call ended, not what that means for a probe: package wasmhost makes
-// results of it.
+// It reports how a call ended; package wasmhost converts the report to the result of a probe.
 //
-// # What a host function may touch
+// # What a host function can access
 //
-// A call has parts, each with a state of its own. A host function is a method of the part that it needs,
-// and reaches only what that part names in its fields; nativeFunctions and wasiFunctions list them.
+// A call consists of parts, each with its own state. A host function is a method of the part that it
+// needs, and can access only the fields of that part. nativeFunctions and wasiFunctions list the host
+// functions.
 //
-//	lifetime     when the call is over, and when it is stopped
-//	failures     why host calls failed, and which limit was reached
+//	lifetime     the deadline of the call, and its stop
+//	failures     errors of host calls, and the limit that was reached
 //	cpu          fuel, and a slot to compute
 //	memory       the guest's memory: arguments in it, and results
 //	guestLog     the plugin's log
 //	descriptors  the open connections, by number
-//	streams      reads, writes and waits on these
-//	network      new connections, lookups, TLS, and connections that are held
+//	streams      reads and writes of connections, and waits for them
+//	network      new connections, lookups, TLS, and held connections
 //
-// An instance has a footprint, which cpu and memory change.
+// An instance has a footprint, which cpu and memory modify.
 //
 // # Files
 //
-//	sandbox.go      Sandbox: a compiled plugin, and what its instances share
-//	instance.go     Instance: starting it, calling it, resetting it; Report: how a call ended
+//	sandbox.go      Sandbox: a compiled plugin, and the data that its instances share
+//	instance.go     Instance: start, call and reset; Report: the result of a call
 //	footprint.go    the memory that an instance uses
 //	stack.go        the stacks of calls, up to a limit
 //	budget.go       the memory of the instances of all plugins together
-//	call.go         one call: its parts, and what it reports
-//	lifetime.go     when a call is over, and when it is stopped
-//	hosterror.go    failures, and what an error of the network means to a plugin
-//	cpu.go          what a call computes with, and what it waits for
-//	fuel.go         how long a call computes before the host is asked
-//	slots.go        how many calls compute at the same time, and which is next
+//	call.go         one call: its parts, and its report
+//	lifetime.go     the deadline of a call, and its stop
+//	hosterror.go    failures of host calls; conversion of network errors for plugins
+//	cpu.go          fuel and slots of a call
+//	fuel.go         the amount of fuel that is granted at a time
+//	slots.go        the calls that compute at the same time, and the queue for slots
 //	tenant.go       Tenant: one of the blocks of a configuration that use the sandbox
-//	state.go        State: what a probe keeps from one attempt to the next
-//	host.go         how the runtime reaches host functions; tracing
+//	state.go        State: the data that a probe keeps between attempts
+//	host.go         linking host functions to the runtime; tracing
 //	native.go       the functions of module sonde_v1
 //	wasi.go         the functions of module wasi_snapshot_preview1
 //	poll.go         WASI's poll_oneoff
@@ -43,9 +43,9 @@
 //	dial.go         dial and resolve
 //	tls.go          start_tls and conn_info
 //	held.go         hold and held
-//	lines.go        the lines of keys and values that some functions return
+//	lines.go        the key=value lines that some functions return
 //	descriptors.go  the connections of a call
-//	socket.go       a connection as a plugin sees it
+//	socket.go       one connection of a plugin
 //	stream.go       reads, writes and waits on sockets
 //	log.go          the plugin's log, with its limits
 //	metric.go       the plugin's metrics
@@ -72,7 +72,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
-// Config says what the instances of a plugin may do.
+// Config has the grants, the limits and the environment of a plugin's instances.
 type Config struct {
 	Limits Limits
 	Grants grant.Rules
@@ -82,10 +82,11 @@ type Config struct {
 
 	KeepAlive net.KeepAliveConfig // of held connections, if Enable is set
 
-	CloseOldest func() bool // closes the instance that is idle for longest, whose memory other plugins need; false: none is idle
+	CloseOldest func() bool // closes the instance that is idle for longest, to free memory for other plugins; false if none is idle
 }
 
-// Limits are documented at wasmhost.Limits, which converts into them.
+// Limits has the fields of wasmhost.Limits, which documents them, so that one can be converted to
+// the other.
 type Limits struct {
 	Memory      int64
 	ModuleSize  int64
@@ -102,7 +103,7 @@ type Limits struct {
 	Start       time.Duration
 }
 
-// Sandbox is a plugin and what its instances share.
+// Sandbox is a compiled plugin with the data that its instances share.
 type Sandbox struct {
 	config Config
 	clocks clocks
@@ -111,33 +112,33 @@ type Sandbox struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache
 	module   *module.Rewritten
-	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself
+	image    atomic.Pointer[image.Image] // nil until the first initialisation has finished
 
-	initialising singleflight.Group // by which image is set
+	initialising singleflight.Group // sets image
 
 	account *account // in totalMemory
-	own     *Tenant  // of the starts of instances
+	own     *Tenant  // runs the initialisations
 	network sharedNetwork
 }
 
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
-	aSecondAgo := time.Now().Add(-time.Second) // because 0 stands for no time in WASI
+	aSecondAgo := time.Now().Add(-time.Second) // because 0 means no time in WASI
 	s := &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), clocks: clocks{aSecondAgo}}
 	s.own = s.NewTenant(c.Logger)
 	return s
 }
 
-// ErrNoCode says that there is no code of a module, but perhaps that of another version of the
-// runtime, or for another processor.
+// ErrNoCode means that the compiled code of the module is missing. There may be code for another
+// version of the runtime, or for another processor.
 var ErrNoCode = errors.New("compiled code is missing")
 
-// Load loads the code of a module that was rewritten, as package compiler has written it,
-// and never compiles.
+// Load loads the code of a rewritten module, as written by package compiler. It never compiles.
 func (s *Sandbox) Load(m *module.Rewritten, code io.Reader) error {
-	// wazero 1.12 does not look at the context when it loads code. With it, and several goroutines,
-	// it ends a compilation before the first function.
+	// wazero 1.12 ignores the context while it loads code, but checks it before it compiles the
+	// first function if it uses several goroutines. The cancelled context therefore prevents a
+	// compilation.
 	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
 	cancel()
 	err := s.compile(ctx, m, code, nil)
@@ -147,9 +148,9 @@ func (s *Sandbox) Load(m *module.Rewritten, code io.Reader) error {
 	return err
 }
 
-// Compile compiles a module that was rewritten, in this process, and writes its code for
-// Load. It cannot be cancelled, and uses one goroutine, since with several wazero would let a panic
-// end the process, and probes need the processors too.
+// Compile compiles a rewritten module in this process, and writes its code for Load. It cannot be
+// cancelled. It uses one goroutine: with several, a panic in wazero would crash the process, and
+// probes need the processors too.
 func (s *Sandbox) Compile(m *module.Rewritten, code io.Writer) error {
 	return s.compile(context.Background(), m, nil, code)
 }
@@ -170,7 +171,7 @@ func (s *Sandbox) compile(compiling context.Context, m *module.Rewritten, from i
 		return errors.Join(fmt.Errorf("compile: %w", err), closeRuntime(ctx, r, cache))
 	}
 	s.runtime, s.compiled, s.cache, s.module = r, compiled, cache, m
-	m.Wasm = nil // frees it
+	m.Wasm = nil // the bytes are no longer needed
 	return nil
 }
 
@@ -178,13 +179,14 @@ func closeRuntime(ctx context.Context, r wazero.Runtime, cache wazero.Compilatio
 	return errors.Join(r.Close(ctx), cache.Close(ctx))
 }
 
-// declaredMemory returns the size of memory in bytes that the module has at first.
+// declaredMemory returns the initial memory size that the module declares, in bytes.
 func (s *Sandbox) declaredMemory() int64 {
 	return int64(s.compiled.ExportedMemories()[abi.ExportMemory].Min()) * module.PageSize
 }
 
-// memoryFor returns how many bytes an instance uses when it starts from an image, or without
-// one, with one connection. It may have changed only a part of them, but can change all.
+// memoryFor returns the size in bytes of an instance that starts from an image, or without an image
+// if from is nil, including one connection. All of it is counted, although the instance may modify
+// only a part.
 func (s *Sandbox) memoryFor(from *image.Image) int64 {
 	overhead := instanceOverhead + connSize + s.module.Overhead
 	if from == nil {
@@ -193,21 +195,21 @@ func (s *Sandbox) memoryFor(from *image.Image) int64 {
 	return overhead + from.Size()
 }
 
-// initialMemory returns how many bytes an instance uses that starts now.
+// initialMemory returns the size in bytes of an instance that starts now.
 func (s *Sandbox) initialMemory() int64 { return s.memoryFor(s.image.Load()) }
 
-// Room returns how many more instances there is memory for.
+// Room returns the number of further instances for which there is memory.
 func (s *Sandbox) Room() int { return totalMemory.room(s.account, s.initialMemory()) }
 
-// Reclaim closes idle instances of plugins that use more than their share of the memory, if
-// this one lacks memory for an instance, which belongs to its own.
+// Reclaim closes idle instances of plugins that use more than their share of the memory, if this
+// plugin lacks memory for an instance within its own share.
 func (s *Sandbox) Reclaim() { totalMemory.reclaimInstance(s.account, s.initialMemory()) }
 
-// Reserve counts memory that the host uses for the plugin, and returns false if there is none
-// left. Unless it does, the caller returns the memory to Unreserve.
+// Reserve counts memory that the host uses for the plugin. It returns false if not enough is left.
+// Otherwise the caller must return the memory with Unreserve.
 func (s *Sandbox) Reserve(bytes int64) bool { return totalMemory.reserveShared(s.account, bytes) }
 
-// Unreserve returns memory that Reserve has counted.
+// Unreserve returns memory that Reserve counted.
 func (s *Sandbox) Unreserve(bytes int64) { totalMemory.use(s.account, -bytes, -bytes) }
 
 // Close frees the compiled code and the image. All instances must have been closed.
@@ -224,5 +226,5 @@ func (s *Sandbox) Close() error {
 	return err
 }
 
-// Memory returns how many bytes the sandbox uses.
+// Memory returns the number of bytes that the plugin uses.
 func (s *Sandbox) Memory() int64 { return totalMemory.usedBy(s.account) }

@@ -81,7 +81,7 @@ func newSandbox(tb testing.TB, wasm string) *Sandbox {
 	return sandbox
 }
 
-// Many attempts do not wait for one initialisation after another that fails.
+// Concurrent starts share one failing initialisation instead of each waiting for its own.
 func TestStartsShareAnInitialisation(t *testing.T) {
 	const many = 4
 	s := newSandbox(t, smallest)
@@ -114,8 +114,8 @@ func TestStartsShareAnInitialisation(t *testing.T) {
 	}
 }
 
-// endedCall returns a call that is over and was stopped, so that nothing waits, with a
-// connection on which bytes have arrived.
+// endedCall returns a call that is over and was stopped, so that nothing waits. It has a connection
+// on which bytes have arrived.
 func endedCall(i *Instance) *call {
 	closed := make(chan struct{})
 	close(closed)
@@ -134,8 +134,8 @@ func endedCall(i *Instance) *call {
 	return c
 }
 
-// FuzzHostFunctions calls one function with any arguments, and any bytes in the memory
-// that they may point to.
+// FuzzHostFunctions calls one function with arbitrary arguments, which may point to arbitrary bytes
+// in the memory.
 func FuzzHostFunctions(f *testing.F) {
 	i := newInstance(f)
 	functions := hostFunctions()
@@ -158,7 +158,7 @@ func FuzzHostFunctions(f *testing.F) {
 	})
 }
 
-// FuzzDest verifies that every accepted address is written in one way only.
+// FuzzDest verifies that every accepted address is in canonical form.
 func FuzzDest(f *testing.F) {
 	i := newInstance(f)
 	for _, address := range []string{":http", "[::1]:80", "db.internal.:5432", "/run/x/../a.sock", "@name", "fe80::1%eth0:80", "127.1:80"} {
@@ -220,10 +220,10 @@ func TestATLSKeyIsBounded(t *testing.T) {
 	}
 }
 
-// vectorResult is where tests want the length that was written.
+// vectorResult is the address at which tests expect the length that was written.
 const vectorResult = 64
 
-// putVector stores a vector at address 0 whose parts are text.
+// putVector stores a vector at address 0 with the given parts.
 func putVector(c *call, parts ...string) {
 	at := uint32(100)
 	for n, part := range parts {
@@ -288,8 +288,8 @@ func TestAWriteToStandardOutputTakesABoundedNumberOfParts(t *testing.T) {
 	}
 }
 
-// A server may have a certificate with a name of thousands of parts, and package pkix copies what it
-// has of the text for each.
+// A server may have a certificate with a name of thousands of parts, and for each part package pkix
+// copies the text so far.
 func TestAHugeNameOfACertificateTakesLittleMemory(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

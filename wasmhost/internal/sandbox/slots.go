@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// timeSlice is how long a call keeps its slot while others wait for one.
+// timeSlice is the time for which a call keeps its slot while other calls wait.
 const timeSlice = time.Millisecond
 
-// slots bounds how many calls compute at the same time, and shares the processors fairly
-// among tenants: those whose calls wait get the next free slot in turn, and within a tenant
-// the call that has waited longest. It is safe for concurrent use by multiple goroutines.
+// slots bounds the number of calls that compute at the same time, and shares the processors fairly:
+// tenants with waiting calls take turns at the next free slot, and within a tenant the call that
+// has waited longest gets it. It is safe for concurrent use by multiple goroutines.
 type slots struct {
 	limit func() int
 
-	mu      sync.Mutex   // guards what follows, and the queues
-	used    int          // by calls that compute
-	waiting []*slotQueue // of tenants with calls that wait; the first one is next
+	mu      sync.Mutex   // guards the fields below, and the queues
+	used    int          // slots in use
+	waiting []*slotQueue // queues of tenants with waiting calls; the first is next
 }
 
-// slotQueue has the calls of one tenant that wait for a slot.
-type slotQueue struct{ calls list.List } // of chan struct{}, closed when the call has a slot
+// slotQueue is the queue of one tenant's calls that wait for a slot.
+type slotQueue struct{ calls list.List } // elements are chan struct{}, closed when the call has a slot
 
-// cpuSlots are the slots of all tenants. One processor is left for the engine, where there are
-// two or more.
+// cpuSlots are the slots for all tenants. If there are two or more processors, one is left to the
+// engine.
 var cpuSlots = slots{limit: func() int { return max(runtime.GOMAXPROCS(0)-1, 1) }}
 
-// acquire waits for a slot, and returns false when stop is closed before it has one.
+// acquire waits for a slot. It returns false if stop is closed first.
 func (s *slots) acquire(q *slotQueue, stop <-chan struct{}) bool {
 	s.mu.Lock()
 	if len(s.waiting) == 0 && s.used < s.limit() {
@@ -60,7 +60,7 @@ func (s *slots) acquire(q *slotQueue, stop <-chan struct{}) bool {
 	return false
 }
 
-// release gives a slot back.
+// release returns a slot.
 func (s *slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *slots) release() {
 	s.handOut()
 }
 
-// handOut gives free slots to calls that wait, one tenant after the other.
+// handOut assigns free slots to waiting calls, one tenant after another.
 func (s *slots) handOut() {
 	for len(s.waiting) > 0 && s.used < s.limit() {
 		q := s.waiting[0]

@@ -93,7 +93,7 @@ func TestSlotsFollowTheNumberOfProcessors(t *testing.T) {
 	})
 }
 
-// holdSlots takes all slots until the returned function is called.
+// holdSlots occupies all slots until the returned function is called.
 func holdSlots() (release func()) {
 	var others slotQueue
 	n := cpuSlots.limit()
@@ -107,8 +107,8 @@ func holdSlots() (release func()) {
 	}
 }
 
-// computing is a module of one page whose sonde_run returns 1 after a while of arithmetic:
-// it needs a slot.
+// computing is a module of one page whose sonde_run computes for a while, so that it needs a slot,
+// and returns 1.
 const computing = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x05\x01\x60\x00\x01\x7f" +
 	"\x03\x02\x01\x00" +
@@ -117,7 +117,7 @@ const computing = "\x00asm\x01\x00\x00\x00" +
 	"\x0a\x19\x01\x17\x01\x01\x7f" + // code: one local, counted to 100,000 in a loop
 	"\x03\x40\x20\x00\x41\x01\x6a\x22\x00\x41\xa0\x8d\x06\x48\x0d\x00\x0b\x41\x01\x0b"
 
-// A plugin that waits for others is not to blame, and neither is the target.
+// If a call waits for other calls, neither the plugin nor the target is to blame.
 func TestACallWithoutAProcessorIsStarved(t *testing.T) {
 	i := startModule(t, computing)
 	release := holdSlots()
@@ -134,7 +134,7 @@ func TestACallWithoutAProcessorIsStarved(t *testing.T) {
 	}
 }
 
-// A system that runs other threads while a guest has a slot takes that time from the guest.
+// Time in which the system runs other threads while a guest has a slot is lost to the guest.
 func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 	i := newInstance(t)
 	for took, want := range map[time.Duration]time.Duration{
@@ -163,8 +163,8 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 	}
 }
 
-// A call that computes after it has given its slot back needs one again, at once: otherwise
-// guests that call the host again and again would have all processors.
+// A call that computes after it has released its slot needs a new slot immediately: otherwise
+// guests that call the host again and again could use all processors.
 func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
@@ -193,8 +193,8 @@ func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	c.cpu.releaseSlot()
 }
 
-// Many deadlines that pass at once are noticed one after another. That takes nothing from when calls
-// are stopped, unless this process was stalled.
+// Many deadlines that pass at the same time are handled one after another. This does not delay the
+// stops of calls, unless this process was stalled.
 func TestALateInterruptDoesNotDelayTheStop(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{
 		0:                      abi.Grace,
@@ -218,8 +218,8 @@ func TestALateInterruptDoesNotDelayTheStop(t *testing.T) {
 	}
 }
 
-// One instruction that handles many bytes computes for long, and is paid for in advance: that
-// the system did not delay.
+// An instruction that handles many bytes computes for a long time, and is paid for in advance: this
+// time does not count as delay by the system.
 func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 	const units = 1 << 20 // of 64 MiB
 	i := newInstance(t)
@@ -233,7 +233,7 @@ func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 			c.life.stopped = make(chan struct{})
 			defer c.finish()
 			c.cpu.grantFirst(i.fuel, maxFuel)
-			i.fuel.Set(api.EncodeI32(-units)) // what the instruction pays
+			i.fuel.Set(api.EncodeI32(-units)) // the charge of the instruction
 			c.cpu.tick()
 			time.Sleep(took)
 			c.cpu.releaseSlot()
@@ -244,7 +244,7 @@ func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 	}
 }
 
-// computingCall returns a call of an instance that has a slot, whose fuel lasts for units.
+// computingCall returns a call with a slot and units of fuel.
 func computingCall(t *testing.T, i *Instance, units int32) *call {
 	c := endedCall(i)
 	c.life.ctx, c.life.pastDeadline, c.life.stopped = t.Context(), make(chan struct{}), make(chan struct{})
@@ -268,8 +268,8 @@ func hostFunctions() map[string]func(*call, args) {
 	return all
 }
 
-// What a host function computes for a guest, the guest pays for, and it needs a slot
-// meanwhile: otherwise guests that only call the host would have all processors.
+// A guest is charged for the computation of host functions, and needs a slot meanwhile: otherwise
+// guests that only call the host could use all processors.
 func TestHostFunctionsThatComputeAreChargedAndKeepTheSlot(t *testing.T) {
 	const half = module.PageSize / 2
 	i := newInstance(t)
@@ -327,7 +327,7 @@ func (c waitingConn) Write(p []byte) (int, error) { c.check("Write"); return len
 func (c waitingConn) Close() error                { c.check("Close"); return nil }
 func (c waitingConn) CloseWrite() error           { c.check("CloseWrite"); return nil }
 
-// A call that waits leaves its slot to others.
+// A waiting call releases its slot.
 func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 	i := newInstance(t)
 	subscribe := func(tag byte) func(*call) {
@@ -403,8 +403,8 @@ func (c hookedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// While it waits for the server, a handshake leaves its slot to others. Then it verifies
-// certificates and signs, and needs a slot for that.
+// A handshake releases its slot while it waits for the server. To verify certificates and to sign,
+// it needs a slot again.
 func TestAHandshakeComputesWithASlot(t *testing.T) {
 	i := newInstance(t)
 	server := httptest.NewTLSServer(nil)
@@ -443,7 +443,7 @@ func TestAHandshakeComputesWithASlot(t *testing.T) {
 	})
 }
 
-// countingReader counts how many goroutines read random numbers at once.
+// countingReader counts the goroutines that read random numbers at the same time.
 type countingReader struct{ now, most atomic.Int64 }
 
 func (r *countingReader) Read(p []byte) (int, error) {
@@ -454,14 +454,14 @@ func (r *countingReader) Read(p []byte) (int, error) {
 		}
 	}
 	for range 100 {
-		runtime.Gosched() // others would read now
+		runtime.Gosched() // other goroutines would read now
 	}
 	r.now.Add(-1)
 	return len(p), nil
 }
 
-// TestGuestsThatLetTheHostComputeShareTheSlots has 64 guests that only call the host: they
-// compute at most as many at once as there are slots, so that the engine has a processor.
+// TestGuestsThatLetTheHostComputeShareTheSlots has 64 guests that only call the host. At most as
+// many compute at the same time as there are slots, so that the engine has a processor.
 func TestGuestsThatLetTheHostComputeShareTheSlots(t *testing.T) {
 	i := startModule(t, string(wattest.Assemble(`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 		(memory 1) (func $run (result i32) (local $n i32)

@@ -11,26 +11,26 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-// socket is a connection as a guest sees it: a descriptor that can be polled. Only the
-// goroutine of the call that owns it uses it, and for a while its reader.
+// socket is a guest's connection: a descriptor that can be polled. It is used only by the goroutine
+// of the call that owns it, and temporarily by its reader.
 type socket struct {
 	conn       net.Conn
 	dest       grant.Dest
 	nonblock   bool
-	keepsAlive bool            // the system has the settings of keepalive packets, which stay
-	account    *account        // in which its memory is counted
-	reserved   int64           // bytes that are counted
-	isSeparate bool            // connSize is among them; otherwise it is counted with the instance
-	watch      *nonblock.Watch // nil until it is held
-	reader     chan struct{}   // closed when the reader has ended; nil without one
+	keepsAlive bool            // the keepalive settings are already applied
+	account    *account        // the account that its memory is counted in
+	reserved   int64           // bytes counted
+	isSeparate bool            // reserved includes connSize; otherwise connSize is counted with the instance
+	watch      *nonblock.Watch // nil until the connection is held
+	reader     chan struct{}   // closed when the reader has finished; nil without a reader
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 
-	// What follows is the reader's while there is one.
+	// The fields below belong to the reader while there is one.
 
 	buf  []byte // buffer for bytes that the guest has not read yet
 	data []byte // the bytes in buf
-	err  error  // of the read after data; io.EOF when the peer has closed the connection
+	err  error  // error of the read after data; io.EOF if the peer has closed the connection
 }
 
 // Sizes of socket.buf.
@@ -39,14 +39,14 @@ const (
 	datagramBuffer = 1<<16 - 1
 )
 
-// What a connection uses, in bytes, beside the system's buffers.
+// The memory of a connection in bytes, without the system's buffers.
 const (
 	connSize   = 4<<10 + streamBuffer // the structures of package net, and ours
 	tlsSize    = 48 << 10
-	optionSize = 8 // for each byte of the options of TLS, which may be certificates
+	optionSize = 8 // for each byte of the TLS options, which may contain certificates
 )
 
-// release returns the memory that is counted.
+// release returns the counted memory to the budget.
 func (s *socket) release() {
 	if s.reserved > 0 {
 		totalMemory.use(s.account, -s.reserved, 0)
@@ -54,13 +54,13 @@ func (s *socket) release() {
 	}
 }
 
-// markShared says that the connection is held, and so not a part of an instance, with sign 1, and
-// with sign -1 that it is held no longer.
+// markShared moves the connection's memory out of an instance when the connection becomes held
+// (sign 1), and back when it is no longer held (sign -1).
 func (s *socket) markShared(sign int64) { totalMemory.use(s.account, 0, sign*s.reserved) }
 
 func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 
-// readable reports whether a read would return at once, and the number of bytes.
+// readable reports whether a read would return at once, and the number of buffered bytes.
 func (s *socket) readable() (n int, ok bool) {
 	if s.hasReader() {
 		return 0, false
@@ -68,7 +68,7 @@ func (s *socket) readable() (n int, ok bool) {
 	return len(s.data), len(s.data) > 0 || s.err != nil
 }
 
-// readBuffered reads from the buffer. False means that the connection must be read.
+// readBuffered reads from the buffer. ok is false if the connection itself must be read.
 func (s *socket) readBuffered(p []byte) (n int, err error, ok bool) {
 	switch unread, ok := s.readable(); {
 	case !ok:
@@ -83,7 +83,8 @@ func (s *socket) readBuffered(p []byte) (n int, err error, ok bool) {
 	return n, nil, true
 }
 
-// readAhead reads from the connection into the buffer. A deadline that passes is not an error.
+// readAhead reads from the connection into the buffer. An exceeded deadline is not recorded as an
+// error.
 func (s *socket) readAhead() {
 	if s.buf == nil {
 		s.buf = make([]byte, streamBuffer)
@@ -108,10 +109,11 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || err == os.ErrDeadlineExceeded
 }
 
-// hasReader reports whether a goroutine is reading from the connection, or has ended since pollReader.
+// hasReader reports whether a goroutine is reading from the connection, or has finished since the last
+// pollReader.
 func (s *socket) hasReader() bool { return s.reader != nil }
 
-// startReader starts a goroutine that fills the buffer once, and then signals wake.
+// startReader starts a goroutine that reads into the buffer once and then signals wake.
 func (s *socket) startReader(wake chan<- struct{}) {
 	if s.hasReader() {
 		return
@@ -128,21 +130,21 @@ func (s *socket) startReader(wake chan<- struct{}) {
 	}()
 }
 
-// pollReader checks whether the reader has ended.
+// pollReader checks whether the reader has finished.
 func (s *socket) pollReader() {
 	select {
-	case <-s.reader: // nil blocks
+	case <-s.reader: // a nil channel blocks
 		s.reader = nil
 	default:
 	}
 }
 
-// stopReader ends the reader, if there is one, and keeps what it has read.
+// stopReader stops the reader, if any, and keeps the data that it has read.
 func (s *socket) stopReader() {
 	if !s.hasReader() {
 		return
 	}
-	_ = s.conn.SetReadDeadline(past()) // an error means that it is closed, which ends the reader too
+	_ = s.conn.SetReadDeadline(past()) // an error means that the connection is closed, which stops the reader too
 	<-s.reader
 	s.reader = nil
 }
@@ -155,10 +157,10 @@ func (s *socket) close() {
 	s.release()
 }
 
-// past returns a time that has passed.
+// past returns a time in the past.
 func past() time.Time { return time.Unix(1, 0) }
 
-// shutdown ends writing, if how includes it.
+// shutdown closes the connection for writing, if how includes that.
 func (s *socket) shutdown(how uint32) abi.Errno {
 	const write = 2
 	if how&write == 0 {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	maxStack  = 8 << 20 // bytes of the stack of a call: as much as Linux gives to a thread
-	keepStack = 1 << 20 // an instance with a larger one is not used again
+	maxStack  = 8 << 20 // maximum size of the stack of a call, in bytes: the default of Linux for a thread
+	keepStack = 1 << 20 // an instance with a larger stack is not reused
 )
 
 var errStackOverflow = errors.New("stack overflow")
 
-// function is an exported function of an instance. Each has a stack of its own, which it
-// keeps from one call to the next.
+// function is an exported function of an instance. Each function has its own stack, which it keeps
+// between calls.
 type function struct {
 	api.Function
-	field         reflect.Value // wazero's field with the stack, which it does not export
-	isInterpreted bool          // there is no compiler for this processor
-	stack         int           // bytes of the stack that are counted in the budget
+	field         reflect.Value // wazero's unexported field with the stack
+	isInterpreted bool          // wazero has no compiler for this processor
+	stack         int           // size of the stack that is counted in the budget
 }
 
 func newFunction(f api.Function) *function {
@@ -29,7 +29,7 @@ func newFunction(f api.Function) *function {
 	return &function{Function: f, field: v.FieldByName("stack"), isInterpreted: strings.HasSuffix(v.Type().PkgPath(), "/interpreter")}
 }
 
-// exported returns a function of the instance; nil if it does not export one.
+// exported returns an exported function of the instance, or nil if there is none with that name.
 func (i *Instance) exported(name string) *function {
 	if f := i.module.ExportedFunction(name); f != nil {
 		return newFunction(f)
@@ -37,7 +37,7 @@ func (i *Instance) exported(name string) *function {
 	return nil
 }
 
-// check returns an error if the size of the stack could not be counted: wazero's structures are not those of
+// check returns an error if the size of the stack cannot be read: wazero's structures are not those of
 // version 1.12.
 func (f *function) check() error {
 	if f.isInterpreted || f.field.IsValid() && f.field.Type() == reflect.TypeFor[[]byte]() {
@@ -46,9 +46,9 @@ func (f *function) check() error {
 	return errors.New("this program is built with a version of wazero that it does not support: use that of its go.mod")
 }
 
-// stackSize returns the size of the stack that the function uses, in bytes. It must be called on the goroutine
-// of the call. wazero does not tell it, and bounds it to some 100 MB; it is 0 where wazero interprets, with a
-// lower bound.
+// stackSize returns the size of the function's stack, in bytes. It must be called on the goroutine of the
+// call. wazero does not export the size, and bounds it to about 100 MB. If wazero interprets, its bound is
+// lower and stackSize returns 0.
 func (f *function) stackSize() int {
 	if f.isInterpreted {
 		return 0

@@ -9,24 +9,24 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// State is what a plugin keeps from one attempt of a probe to the next: a text, and
-// connections that it holds. It is safe for concurrent use by multiple goroutines.
+// State is the data that a plugin keeps between attempts of a probe: a text, and held connections.
+// It is safe for concurrent use by multiple goroutines.
 type State struct {
 	tenant *Tenant
 
-	mu       sync.Mutex   // guards all below
-	target   probe.Target // that the state is about
+	mu       sync.Mutex   // guards the fields below
+	target   probe.Target // the target that the state belongs to
 	text     string
 	conns    map[string]*socket // by key
 	lastWake time.Time
 	closed   bool
 }
 
-// NewState returns the state of a probe before its first attempt.
+// NewState returns the empty state of a probe before its first attempt.
 func (t *Tenant) NewState() *State { return &State{tenant: t} }
 
-// Close closes the held connections. Attempts that are running go on, and can no longer
-// hold a connection.
+// Close closes the held connections. Running attempts continue, but can no longer hold a
+// connection.
 func (s *State) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -34,12 +34,12 @@ func (s *State) Close() {
 	s.closeConns()
 }
 
-// minWakeGap is the minimum time between two wakes of one probe. Otherwise a server that
-// closes each connection, and a plugin that reconnects, would keep each other busy.
+// minWakeGap is the minimum time between two wakes of one probe. Otherwise a server that closes
+// each connection and a plugin that reconnects would keep each other busy.
 const minWakeGap = time.Second
 
-// limitWakes returns a function that calls wake, unless it has called it within
-// minWakeGap. It returns nil for nil.
+// limitWakes returns a function that calls wake, at most once within minWakeGap. It returns nil if
+// wake is nil.
 func (s *State) limitWakes(wake func()) func() {
 	if wake == nil {
 		return nil
@@ -58,8 +58,7 @@ func (s *State) limitWakes(wake func()) func() {
 	}
 }
 
-// bind clears the state when the target is another one than before, or has another address
-// or other ports.
+// bind clears the state if the name, address or ports of the target have changed.
 func (s *State) bind(t probe.Target) {
 	s.mu.Lock()
 	var old map[string]*socket
@@ -71,9 +70,9 @@ func (s *State) bind(t probe.Target) {
 	s.closeAll(old)
 }
 
-// hold keeps a connection under a key. It closes the connection that was held under the
-// key before; it closes conn instead when the state is closed. EMFILE means that the
-// probe holds as many as an attempt may open, or the tenant too many.
+// hold keeps conn under a key, and closes any connection that was already held under the key. If
+// the state is closed, it closes conn instead. EMFILE means that the probe already holds
+// Limits.Connections connections, or the tenant Limits.Held.
 func (s *State) hold(key string, conn *socket) abi.Errno {
 	s.mu.Lock()
 	before := s.conns[key]
@@ -120,7 +119,7 @@ func (s *State) closeConns() {
 	s.closeAll(all)
 }
 
-// closeAll closes connections that are held no longer.
+// closeAll closes connections that were removed from the held ones.
 func (s *State) closeAll(conns map[string]*socket) {
 	for _, conn := range conns {
 		conn.markShared(-1)
@@ -129,8 +128,7 @@ func (s *State) closeAll(conns map[string]*socket) {
 	}
 }
 
-// countHeld counts one more held connection, and returns false when that is above the
-// limit.
+// countHeld counts one more held connection. It returns false if the limit is reached.
 func (t *Tenant) countHeld() bool {
 	if t.held.Add(1) > int64(t.sandbox.config.Limits.Held) {
 		t.held.Add(-1)

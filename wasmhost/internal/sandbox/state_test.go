@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Once the target of a state is another one, no attempt gets a connection to the one before.
+// Once the target of a state has changed, no attempt gets a connection to the previous target.
 func TestAStateHasNoConnectionsToAnEarlierTarget(t *testing.T) {
 	i := newInstance(t)
 	defer i.Close()

@@ -8,18 +8,19 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// streams move bytes between the guest's memory and its connections, within limits, and wait for these.
+// streams transfers bytes between the guest's memory and its connections, within limits, and waits for
+// connections.
 type streams struct {
 	access
 	limits *Limits
 
 	bytesIn, bytesOut int64
-	sent              time.Time     // of the last write, until it is answered
+	sent              time.Time     // of the last write
 	firstByte         time.Duration // see probe.Timings
-	wake              chan struct{} // signalled by sockets' readers; made when there is one
+	wake              chan struct{} // signalled by the readers of sockets; created with the first reader
 }
 
-// transfer moves bytes between a connection and the guest's memory.
+// transfer reads or writes a connection, by move.
 func (t *streams) transfer(a args, move func(*streams, *socket, []byte) (int, abi.Errno)) int64 {
 	s, ok := t.open.get(a.i32(0))
 	if !ok {
@@ -32,7 +33,7 @@ func (t *streams) transfer(a args, move func(*streams, *socket, []byte) (int, ab
 	return i32(move(t, s, p))
 }
 
-// setDeadline sets the guest's own deadlines of a connection.
+// setDeadline sets the guest's own deadlines for a connection.
 func (t *streams) setDeadline(a args) int64 {
 	s, ok := t.open.get(a.i32(0))
 	if !ok {
@@ -51,7 +52,7 @@ func (t *streams) setDeadline(a args) int64 {
 	return 0
 }
 
-// read reads into the guest's memory and waits if necessary. 0 means that the peer has
+// read reads into the guest's memory, and waits if necessary. A result of 0 means that the peer has
 // closed the connection.
 func (t *streams) read(s *socket, p []byte) (int, abi.Errno) {
 	left := t.limits.BytesIn - t.bytesIn
@@ -86,7 +87,7 @@ func (t *streams) read(s *socket, p []byte) (int, abi.Errno) {
 	}
 }
 
-// received counts what the guest has read.
+// received counts the bytes of a read, and returns its result for the guest.
 func (t *streams) received(s *socket, n int, err error) (int, abi.Errno) {
 	t.bytesIn += int64(n)
 	t.cpu.charge(n / copiedPerUnit)
@@ -122,8 +123,8 @@ func (t *streams) write(s *socket, p []byte) (int, abi.Errno) {
 	return 0, t.failTransfer(t.life.ctx, s.dest.Network, err)
 }
 
-// await returns true as soon as one of the sockets can be read, and false when until
-// has passed (never for the zero time) or the call is over.
+// await returns true as soon as one of the sockets can be read. It returns false when until has
+// passed (never for the zero time) or the call is over.
 func (t *streams) await(sockets []*socket, until time.Time) bool {
 	if anyReadable(sockets) {
 		return true
@@ -132,14 +133,14 @@ func (t *streams) await(sockets []*socket, until time.Time) bool {
 	if len(sockets) > 1 || sockets[0].hasReader() {
 		return t.awaitAny(sockets, until)
 	}
-	s := sockets[0] // the common case is the cheap one: it reads on this goroutine
+	s := sockets[0] // the common case is cheap: it reads on this goroutine
 	t.open.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
 	s.readAhead()
 	_, ok := s.readable()
 	return ok
 }
 
-// awaitAny reads from each socket on a goroutine of its own.
+// awaitAny is like await, but reads from each socket in a separate goroutine.
 func (t *streams) awaitAny(sockets []*socket, until time.Time) bool {
 	if t.wake == nil {
 		t.wake = make(chan struct{}, 1)
@@ -166,7 +167,7 @@ func (t *streams) awaitAny(sockets []*socket, until time.Time) bool {
 	}
 }
 
-// alarm returns a channel that receives at a time; nil for the zero time.
+// alarm returns a channel that fires at a time, or nil for the zero time.
 func alarm(at time.Time) (passed <-chan time.Time, stop func() bool) {
 	if at.IsZero() {
 		return nil, func() bool { return false }

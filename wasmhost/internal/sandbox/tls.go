@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-// startTLS changes a connection to TLS.
+// startTLS starts TLS on an open connection.
 func (n *network) startTLS(a args) int64 {
 	options, errno := n.memory.text(a, 1, abi.MaxOptions)
 	if errno != abi.OK {
@@ -45,7 +45,8 @@ func (n *network) startTLS(a args) int64 {
 	return i32(0, n.secure(n.life.ctx, s, config, len(options)))
 }
 
-// readTLSOptions reads the options of a handshake with a destination, and lets the guest pay for it.
+// readTLSOptions parses the options of a handshake with a destination, and charges the guest for the
+// handshake.
 func (n *network) readTLSOptions(options string, d grant.Dest) (*tls.Config, abi.Errno) {
 	n.cpu.charge(unitsHandshake + unitsOptionByte*len(options))
 	config, err := tlsConfig(options, d)
@@ -55,8 +56,8 @@ func (n *network) readTLSOptions(options string, d grant.Dest) (*tls.Config, abi
 	return config, abi.OK
 }
 
-// secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS. Size is
-// that of the options. It does not end the call.
+// secure performs a TLS handshake as the client, after which the socket transfers plaintext over TLS.
+// size is the length of the options. It never ends the call by a panic.
 func (n *network) secure(ctx context.Context, s *socket, config *tls.Config, size int) abi.Errno {
 	if !n.open.reserveFor(s, tlsSize+optionSize*int64(size)) {
 		return n.failMemory()
@@ -74,8 +75,8 @@ func (n *network) secure(ctx context.Context, s *socket, config *tls.Config, siz
 	return abi.OK
 }
 
-// transport is the connection that TLS runs over. Verifying certificates and signing takes long: in
-// the handshake the call has a slot whenever it does not wait for the peer.
+// transport is the connection below TLS. Verifying certificates and signing take long: during the
+// handshake the call has a slot whenever it does not wait for the peer.
 type transport struct {
 	net.Conn
 	handshaking *cpu // nil after the handshake
@@ -84,7 +85,7 @@ type transport struct {
 func (t *transport) Read(p []byte) (int, error)  { return t.wait(t.Conn.Read, p) }
 func (t *transport) Write(p []byte) (int, error) { return t.wait(t.Conn.Write, p) }
 
-// NetConn returns the connection itself.
+// NetConn returns the underlying connection.
 func (t *transport) NetConn() net.Conn { return t.Conn }
 
 // wait calls do, which may wait for the peer.
@@ -104,7 +105,7 @@ func (t *transport) wait(do func([]byte) (int, error), p []byte) (int, error) {
 	return n, err
 }
 
-// tlsConfig reads the options of start_tls.
+// tlsConfig parses the options of start_tls.
 func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if d.Network != "unix" {
@@ -140,8 +141,8 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 	return config, tlsKey(config, cert, key)
 }
 
-// maxKeyPEM bounds key_pem, in bytes: reading a huge key and signing with it takes long, in one
-// piece. A key of 4096 bits fits, which takes some milliseconds.
+// maxKeyPEM bounds key_pem, in bytes: parsing a huge key and signing with it takes long and cannot
+// be interrupted. A key of 4096 bits fits, and takes a few milliseconds.
 const maxKeyPEM = 4 << 10
 
 func tlsKey(config *tls.Config, cert, key string) error {
@@ -159,7 +160,7 @@ func tlsKey(config *tls.Config, cert, key string) error {
 	return nil
 }
 
-// connInfo tells the guest about a connection.
+// connInfo writes a property of a connection for the guest.
 func (n *network) connInfo(a args) int64 {
 	s, ok := n.open.get(a.i32(0))
 	if !ok {
@@ -189,10 +190,10 @@ func (n *network) connInfo(a args) int64 {
 	return n.memory.give(text, a.u32(2), a.u32(3))
 }
 
-// maxNames bounds the DNS names of a certificate that conn_info returns.
+// maxNames bounds the number of DNS names of a certificate that conn_info returns.
 const maxNames = 100
 
-// certificateLines returns the peer's certificate as InfoCertificate has it.
+// certificateLines returns the peer's certificate in the format of InfoCertificate.
 func (n *network) certificateLines(chain []*x509.Certificate) string {
 	if len(chain) == 0 {
 		return ""
@@ -212,11 +213,11 @@ func (n *network) certificateLines(chain []*x509.Certificate) string {
 	return b.String()
 }
 
-// maxRawName bounds the names of a certificate that are written, in bytes: the time for that grows
-// with their square.
+// maxRawName bounds the names of a certificate that are formatted, in bytes: the time for that
+// grows with the square of their length.
 const maxRawName = 4 << 10
 
-// nameText returns a name as text, or "" if it is too long.
+// nameText formats a name. It returns "" if the name is too long.
 func nameText(raw []byte, name pkix.Name) string {
 	if len(raw) > maxRawName {
 		return ""

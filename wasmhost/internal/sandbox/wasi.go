@@ -69,12 +69,12 @@ func (c *call) clockTime(a args) abi.Errno {
 	return c.memory.put64(a.u32(2), uint64(ns))
 }
 
-// clocks are those that a plugin may read.
+// clocks has the clocks that a plugin may read.
 type clocks struct {
-	epoch time.Time // where the monotonic one is 0
+	epoch time.Time // zero of the monotonic clock
 }
 
-// read returns the time of a clock in nanoseconds. False means that there is no such clock.
+// read returns the time of a clock in nanoseconds, or false if there is no such clock.
 func (c clocks) read(id uint32, now time.Time) (int64, bool) {
 	switch id {
 	case abi.ClockReal:
@@ -168,7 +168,7 @@ func (t *streams) receive(a args) abi.Errno {
 	return t.memory.put2(a.u32(4), a.u32(5), uint32(n), 0)
 }
 
-// readVector reads into the first part of a vector that is not empty.
+// readVector reads into the first non-empty buffer of a vector.
 func (t *streams) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	s, ok := t.open.get(fd)
 	if !ok {
@@ -184,8 +184,8 @@ func (t *streams) readVector(fd int32, at, n uint32) (int, abi.Errno) {
 	return t.read(s, part)
 }
 
-// writeVector writes a vector, and the length that was written to result. Of a connection it writes the first part that
-// is not empty; a datagram has one part, since it cannot be continued.
+// writeVector writes a vector, and stores the number of bytes written at result. To a connection it writes the first
+// non-empty buffer only. A datagram must be in one buffer, since it cannot be continued.
 func (c *call) writeVector(a args, result uint32) abi.Errno {
 	fd, at, n := a.i32(0), a.u32(1), a.u32(2)
 	s, ok := c.open.get(fd)
@@ -210,7 +210,7 @@ func (c *call) writeVector(a args, result uint32) abi.Errno {
 	return c.memory.put(result, uint32(written))
 }
 
-// shutdown ends writing to a connection.
+// shutdown closes a connection for writing.
 func (t *streams) shutdown(a args) abi.Errno {
 	s, ok := t.open.get(a.i32(0))
 	if !ok {

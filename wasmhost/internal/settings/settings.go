@@ -1,5 +1,5 @@
-// Package settings checks the values of a handler block against a plugin's manifest and
-// writes them as the JSON that the plugin reads.
+// Package settings validates the values of a handler block against a plugin's manifest and encodes
+// them as the JSON that the plugin reads.
 package settings
 
 import (
@@ -19,17 +19,17 @@ import (
 
 // Settings are the settings of one handler.
 type Settings struct {
-	JSON     string // as abi.InputSettings has them
-	Revision string // differs when JSON differs
-	Port     uint16 // of the setting called port, when the operator wrote a number; not that of its default
-	PortName string // the text of that setting
+	JSON     string // in the format of abi.InputSettings
+	Revision string // hash of JSON
+	Port     uint16 // the setting called port, if the operator wrote a number; a default does not count
+	PortName string // the setting called port as text, or its default
 }
 
 // maxJSON bounds the JSON of a handler's settings, in bytes.
 const maxJSON = 1 << 20
 
-// New checks values against a manifest's settings and adds the defaults. An error about
-// one setting is a *probe.FieldError.
+// New validates values against a manifest's settings and adds the defaults. An error about one
+// setting is a *probe.FieldError.
 func New(schema []abi.Setting, values map[string]any) (Settings, error) {
 	all, err := withDefaults(schema, values, "")
 	if err != nil {
@@ -54,8 +54,8 @@ func New(schema []abi.Setting, values map[string]any) (Settings, error) {
 	return s, nil
 }
 
-// withDefaults checks the values of one block, whose fields' names begin with prefix, and
-// adds the defaults.
+// withDefaults validates the values of one block and adds the defaults. prefix precedes the names
+// of fields in errors.
 func withDefaults(schema []abi.Setting, values map[string]any, prefix string) (map[string]any, error) {
 	all := make(map[string]any)
 	known := make(map[string]bool)
@@ -77,8 +77,8 @@ func withDefaults(schema []abi.Setting, values map[string]any, prefix string) (m
 	return all, nil
 }
 
-// value checks the value of one setting. Nil means that the setting is not set and has no
-// default.
+// value validates the value of one setting, and returns the value or the default. It returns nil if
+// the setting is not set and has no default.
 func value(s abi.Setting, v any, name string) (any, error) {
 	problem := ""
 	switch {
@@ -100,7 +100,7 @@ func value(s abi.Setting, v any, name string) (any, error) {
 	return nil, &probe.FieldError{Field: name, Problem: problem}
 }
 
-// asMap returns the values of a block, which may be of a named map type.
+// asMap returns the values of a block, whose type may be a named map type.
 func asMap(v any) (map[string]any, bool) {
 	r, want := reflect.ValueOf(v), reflect.TypeFor[map[string]any]()
 	if !r.CanConvert(want) {
@@ -109,8 +109,7 @@ func asMap(v any) (map[string]any, bool) {
 	return r.Convert(want).Interface().(map[string]any), true
 }
 
-// convert returns a value in the form that is written as JSON, or nil when it is not of
-// the type.
+// convert returns a value as a Go type for encoding as JSON, or nil if it is not of type t.
 func convert(t abi.Type, v any) any {
 	switch t {
 	case abi.TypeString:
@@ -135,7 +134,7 @@ func convert(t abi.Type, v any) any {
 		}
 	case abi.TypeMap:
 		if m, ok := v.(map[string]string); ok {
-			return maps.Collect(maps.All(m)) // likewise {}
+			return maps.Collect(maps.All(m)) // a nil map must be {} in JSON, not null
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Account returns a user for servers that refuse to run as root: nil, which means the
-// test's user, unless that is root. The test stands in .ci/run.
+// Account returns a user for servers that refuse to run as root. It returns nil, which means the
+// test's user, unless that is root. Tests that call it run in .ci/run, not in make test.
 func Account(t testing.TB, name string) *syscall.Credential {
 	t.Helper()
 	tier.CI(t)
@@ -34,9 +34,8 @@ func Account(t testing.TB, name string) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// Dir creates a directory that belongs to an account, and removes it when the test ends.
-// It is for servers that run as another user, who cannot enter the directories of
-// testing.TB.TempDir.
+// Dir creates a directory owned by an account, and removes it when the test ends. It is for servers
+// that run as another user, who cannot enter the directories of testing.TB.TempDir.
 func Dir(t testing.TB, owner *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sonde-lab-")
@@ -71,12 +70,12 @@ func give(t testing.TB, owner *syscall.Credential, path string) {
 	}
 }
 
-// Run runs a program as an account. The test stands in .ci/run.
+// Run runs a program as an account. Tests that call it run in .ci/run, not in make test.
 func Run(t testing.TB, owner *syscall.Credential, name string, args ...string) {
 	t.Helper()
 	tier.Needs(t, name)
 	c := exec.Command(name, args...)
-	c.Dir = "/" // which every account may enter
+	c.Dir = "/" // every account may enter it
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGKILL}
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, text)

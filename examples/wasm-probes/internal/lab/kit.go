@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
-// Conforms runs the conformance kit for a module, with a healthy server on a port of
+// Conforms runs the conformance kit for a module. A healthy server must listen on the port of
 // 127.0.0.1.
 func Conforms(t *testing.T, module, port, settings string) {
 	t.Helper()

@@ -11,7 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/guest"
 )
 
-// Client libraries read on a goroutine of their own. One that dials by itself finds a network in the module.
+// Client libraries read in a separate goroutine. A library that dials by itself uses the network inside the
+// module.
 func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
 	port := Serve(t, func(c net.Conn) { io.Copy(c, c) })
 	way := With(Load(t, Build(t, "./testdata/sdk")))
@@ -33,8 +34,8 @@ func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
 	}
 }
 
-// The numbers of math/rand that a plugin in Go does not seed differ between attempts, although each
-// starts with the same memory, and connections know their addresses after they were closed.
+// Unseeded numbers of math/rand in a Go plugin differ between attempts, although each attempt
+// starts with the same memory. Connections return their addresses even after they were closed.
 func TestUnseededNumbersDifferBetweenAttempts(t *testing.T) {
 	port := Serve(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	a := With(Load(t, Build(t, "./testdata/sdk"))).Must(t, fmt.Sprintf(`{"port": %q}`, port))

@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/program"
 )
 
-// Serve serves on a port of 127.0.0.1 in this process and returns the port. The
-// connections are closed when the test ends, or serve returns.
+// Serve serves on a port of 127.0.0.1 in this process and returns the port. A connection is closed
+// when serve returns or the test ends.
 func Serve(t testing.TB, serve func(c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,21 +15,20 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Server is a real server of a protocol, such as redis-server, in a process that ends with
-// the test.
+// Server is a real server, such as redis-server, in a process that is killed when the test ends.
 type Server struct {
-	Name string   // the program, on PATH or by its path
-	Args []string // and its arguments
-	Dir  string   // where it runs
+	Name string   // the program: a name on PATH, or a path
+	Args []string // arguments of the program
+	Dir  string   // working directory
 	User *syscall.Credential
-	End  syscall.Signal // what Kill sends; default SIGKILL
+	End  syscall.Signal // signal that Kill sends; default SIGKILL
 
 	t      testing.TB
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
 
-// Start starts a server. A test whose server is a program on PATH stands in .ci/run.
+// Start starts a server. If the program is a name on PATH, the calling test runs in .ci/run, not in make test.
 func Start(t testing.TB, s *Server) *Server {
 	t.Helper()
 	if filepath.Base(s.Name) == s.Name {
@@ -46,7 +45,7 @@ func Start(t testing.TB, s *Server) *Server {
 	return s
 }
 
-// Restart starts the server again after Kill. It returns before it is ready.
+// Restart starts the server again after Kill. It returns before the server is ready.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.cmd = exec.Command(s.Name, s.Args...)
@@ -57,7 +56,7 @@ func (s *Server) Restart() {
 	}
 }
 
-// Kill ends the server and its child processes.
+// Kill stops the server and its child processes.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
@@ -67,14 +66,14 @@ func (s *Server) Kill() {
 	group := -s.cmd.Process.Pid
 	last := time.AfterFunc(killAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 	defer last.Stop()
-	_ = s.cmd.Wait() // the error is that it was killed
+	_ = s.cmd.Wait() // the error only says that it was killed
 	s.cmd = nil
 }
 
-// killAfter is how long a server may take to end after its signal.
+// killAfter is the time that a server may take to exit after its signal.
 const killAfter = 10 * time.Second
 
-// Freeze stops the server's processes, and returns when they have stopped. Its connections
+// Freeze stops the server's processes with SIGSTOP, and returns when they have stopped. Connections
 // stay open.
 func (s *Server) Freeze() {
 	s.t.Helper()
@@ -98,7 +97,7 @@ func (s *Server) signal(number syscall.Signal) {
 // Timeout is the timeout of attempts that should succeed.
 const Timeout = testsync.Timeout
 
-// Until makes attempts until one has an outcome.
+// Until makes attempts until one has the wanted outcome.
 func Until(t testing.TB, a Attempt, want guest.Outcome) (r guest.Result) {
 	t.Helper()
 	defer func() {
@@ -119,8 +118,8 @@ func Expect(t testing.TB, a Attempt, want guest.Outcome, reason string) guest.Re
 	return expect(t, a(Timeout), want, reason)
 }
 
-// TimesOut makes an attempt that ends at its timeout, and checks its reason. It makes another one, with a longer
-// timeout, if that came too early for the reason on a busy machine.
+// TimesOut makes an attempt that ends at its timeout, and checks its reason. If a busy machine reached the
+// timeout too early for that reason, TimesOut repeats the attempt with a longer timeout.
 func TimesOut(t testing.TB, a Attempt, timeout time.Duration, reason string) guest.Result {
 	t.Helper()
 	var r guest.Result
@@ -131,8 +130,8 @@ func TimesOut(t testing.TB, a Attempt, timeout time.Duration, reason string) gue
 	return expect(t, r, guest.Failure, reason)
 }
 
-// MayBeEarly reports whether an attempt may have ended at its timeout before it could have its reason, on a busy machine.
-// There, a plugin that does not end in time has the reason plugin.busy and not plugin.timeout.
+// MayBeEarly reports whether an attempt on a busy machine may have ended at its timeout before it could get its reason.
+// On a busy machine, a plugin that does not end in time has the reason plugin.busy, not plugin.timeout.
 func MayBeEarly(isUnknown bool, reason string) bool {
 	return isUnknown || reason != "plugin.timeout" && strings.HasSuffix(reason, ".timeout")
 }
@@ -145,14 +144,14 @@ func expect(t testing.TB, r guest.Result, want guest.Outcome, reason string) gue
 	return r
 }
 
-// Turns freezes, continues, kills and restarts a server, and checks the result of attempts
-// in each state.
+// Turns freezes, continues, kills and restarts a server, and checks the results of attempts in each
+// state.
 func (s *Server) Turns(t testing.TB, a Attempt) {
 	t.Helper()
 	s.TurnsOver(t, "tcp", a)
 }
 
-// TurnsOver is Turns of a server on a network, tcp or udp.
+// TurnsOver is like Turns, for a server on a given network, tcp or udp.
 func (s *Server) TurnsOver(t testing.TB, network string, a Attempt) {
 	t.Helper()
 	Until(t, a, guest.Success)

@@ -25,8 +25,8 @@ type Target struct {
 	Ports   map[string]uint16 // named ports
 }
 
-// Way makes a probe of a target. The settings are a JSON object with durations as in
-// "1.5s". Wrong settings are an error.
+// Way creates a probe of a target. settings is a JSON object in which durations are written "1.5s".
+// Invalid settings are an error.
 type Way func(t testing.TB, target Target, settings string) (Attempt, error)
 
 // Attempt makes one attempt of a probe.
@@ -42,7 +42,7 @@ func (w Way) Must(t testing.TB, settings string) Attempt {
 	return a
 }
 
-// Refused checks that settings give an error about one field.
+// Refused checks that settings cause an error about one field.
 func Refused(t testing.TB, way Way, settings, field string) {
 	t.Helper()
 	_, err := way(t, Target{}, settings)
@@ -51,7 +51,7 @@ func Refused(t testing.TB, way Way, settings, field string) {
 	}
 }
 
-// fieldOf returns the setting that an error is about.
+// fieldOf returns the name of the setting that an error is about.
 func fieldOf(err error) string {
 	var (
 		plugins *guest.FieldError
@@ -66,8 +66,8 @@ func fieldOf(err error) string {
 	return ""
 }
 
-// Both runs a test with the plugin's function, and then with the plugin of the tested
-// package, which it builds as its author would, and loads.
+// Both runs a test twice: with the plugin's function, and with the module of the tested package,
+// which it builds in the same way as the author, and loads.
 func Both[S any](t *testing.T, attempt func(context.Context, guest.Target[S]) guest.Result, test func(t *testing.T, way Way)) {
 	t.Helper()
 	t.Run("function", func(t *testing.T) { test(t, function(attempt)) })
@@ -115,8 +115,8 @@ func Build(t testing.TB, pkg string) string {
 	return out
 }
 
-// Load loads a module and waits until it is compiled. Compiled code is kept in the user's
-// cache, because compiling takes seconds.
+// Load loads a module and waits until it is compiled. It keeps compiled code in the user's cache,
+// because compilation takes seconds.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
 	return LoadAs(t, wasmhost.Config{Module: []byte(read(t, path)), CacheDir: cacheDir()})
@@ -140,21 +140,21 @@ func LoadAs(t testing.TB, c wasmhost.Config) *wasmhost.Plugin {
 	return p
 }
 
-// cacheDir returns the directory of compiled code, of the version of wazero that is linked; ""
-// disables the cache. wazero itself does not know its version in the program of a test, and would
-// take code of another one.
+// cacheDir returns the directory of compiled code for the linked version of wazero, or "", which
+// disables the cache. In a test binary wazero cannot determine its own version, and would use code
+// of another version.
 var cacheDir = sync.OnceValue(func() string {
 	const format = "{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}"
 	version, err := exec.Command("go", "list", "-m", "-f", format, "github.com/tetratelabs/wazero").Output()
 	cache, cacheErr := os.UserCacheDir()
 	name := strings.TrimSpace(string(version))
-	if err != nil || cacheErr != nil || name == "" { // replaced by a directory, which may change
+	if err != nil || cacheErr != nil || name == "" { // wazero is replaced by a directory, which may change
 		return ""
 	}
 	return filepath.Join(cache, "sonde-lab", name)
 })
 
-// With makes probes by a loaded plugin.
+// With returns a Way that uses a loaded plugin.
 func With(p *wasmhost.Plugin) Way {
 	return func(t testing.TB, target Target, settings string) (Attempt, error) {
 		values, err := valuesOf(p.Manifest().Settings, settings)
@@ -176,7 +176,7 @@ func With(p *wasmhost.Plugin) Way {
 	}
 }
 
-// valuesOf decodes the JSON of settings by their types. Unknown ones are left as JSON, which
+// valuesOf decodes the JSON of settings by their types. Unknown settings remain JSON, which
 // wasmhost rejects.
 func valuesOf(schema []abi.Setting, text string) (map[string]any, error) {
 	var given map[string]json.RawMessage

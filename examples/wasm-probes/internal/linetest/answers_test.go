@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// check makes one attempt and checks its result. It makes another one, with a longer timeout, if that came too early
-// on a busy machine.
+// check makes one attempt and checks its result. If a busy machine reached the timeout too early, it repeats the
+// attempt with a longer timeout.
 func check(t *testing.T, h *wasmhost.Handler, target probe.Target, timeout time.Duration, w want) {
 	t.Helper()
 	var got probe.Result

@@ -39,7 +39,7 @@ func testSettings(t *testing.T, p *wasmhost.Plugin) {
 	}
 }
 
-// testTexts sends texts that JSON writes in its own way, and has them come back.
+// testTexts sends texts that JSON escapes, and checks that they come back unchanged.
 func testTexts(t *testing.T, p *wasmhost.Plugin) {
 	target := serve(t, says("", func(line string) string { return line + "\r\n" }))
 	for _, text := range []string{
@@ -53,7 +53,7 @@ func testTexts(t *testing.T, p *wasmhost.Plugin) {
 	}
 }
 
-// counted is a server that counts its connections and can end them.
+// counted is a server that counts its connections and can close them.
 type counted struct {
 	connections atomic.Int32
 	mu          sync.Mutex
@@ -69,7 +69,7 @@ func (c *counted) serve(conn net.Conn) {
 	says("220 hello\r\n", c.answer)(conn)
 }
 
-// end ends all connections, and returns when the other side knows of it.
+// end closes all connections, and returns when the other side has detected that.
 func (c *counted) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,8 @@ func testKept(t *testing.T, p *wasmhost.Plugin) {
 	testOverhang(t, p)
 }
 
-// testOverhang has a server say more than it was asked: the connection cannot be used
-// again, since the next answer would be an old one.
+// testOverhang uses a server that sends an additional line: the connection cannot be reused, since
+// the next response would be a stale one.
 func testOverhang(t *testing.T, p *wasmhost.Plugin) {
 	server := &counted{answer: func(line string) string { return "+" + line + "\r\n+MORE\r\n" }}
 	target := serve(t, server.serve)
@@ -139,7 +139,7 @@ func testChange(t *testing.T, p *wasmhost.Plugin) {
 	check(t, other, target, plenty, want{probe.Success, "", "primary"})
 }
 
-// testGrants takes the plugin what it needs.
+// testGrants runs the plugin without the grants and limits that it needs.
 func testGrants(t *testing.T, module []byte) {
 	none := lab.LoadAs(t, wasmhost.Config{Module: module, Grant: wasmhost.Grant{Dial: []string{}}})
 	target := serve(t, always("+PONG\r\n"))
@@ -149,8 +149,8 @@ func testGrants(t *testing.T, module []byte) {
 	check(t, handler(t, few, settings{"port": "line", "send": "PING"}), long, plenty, want{probe.Unknown, wasmhost.ReasonLimit, "bytes_in"})
 }
 
-// testInstances makes many attempts, good and bad ones, with one instance at a time: nothing
-// of an attempt may be left in the next one. An instance whose memory has grown is replaced.
+// testInstances makes many attempts, successful and failing ones, in a single instance: no data of
+// an attempt must reach the next one. An instance whose memory has grown is replaced.
 func testInstances(t *testing.T, module []byte) {
 	p := lab.LoadAs(t, wasmhost.Config{Module: module, Limits: wasmhost.Limits{Instances: 1, Memory: 4 << 20}})
 	target := serve(t, says("", func(line string) string { return "you said " + line + "\r\n" }))

@@ -1,5 +1,5 @@
-// Package linetest tests the line plugins, which are the same probe in several languages,
-// against real servers. Its tests stand in .ci/run, since they need compilers.
+// Package linetest tests the line plugins, which are the same probe in several languages, against
+// real servers. Its tests run in .ci/run, not in make test, since they need compilers.
 package linetest
 
 import (
@@ -19,13 +19,14 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// plenty is more time than any operation takes that ends at all.
+// plenty is longer than any operation that finishes at all.
 const plenty = time.Minute
 
-// missingTools is what build.sh exits with when the tools it needs are missing.
+// missingTools is the exit code of build.sh if a tool is missing.
 const missingTools = 77
 
-// builds are what build.sh made of each folder: it is run once for all tests.
+// builds runs build.sh of each folder, once for all tests, and returns the directory of the
+// plugins.
 var builds = map[string]func() (string, error){
 	"line-c":    sync.OnceValues(func() (string, error) { return build("line-c") }),
 	"line-rust": sync.OnceValues(func() (string, error) { return build("line-rust") }),
@@ -35,7 +36,7 @@ var builds = map[string]func() (string, error){
 // errMissing wraps the output of build.sh if a tool is missing.
 var errMissing = errors.New("a tool is missing")
 
-// temp is the directory of all builds. TestMain makes and removes it.
+// temp is the directory of all builds. TestMain creates and removes it.
 var temp string
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build runs a folder's build.sh and returns where the plugins are.
+// build runs a folder's build.sh and returns the directory of the plugins.
 func build(folder string) (string, error) {
 	dir := filepath.Join(temp, folder)
 	out, err := exec.Command("../../"+folder+"/build.sh", dir).CombinedOutput()
@@ -65,7 +66,7 @@ func build(folder string) (string, error) {
 	return dir, nil
 }
 
-// plugin returns the bytes of a plugin that a folder's build.sh makes.
+// plugin returns the content of a plugin that a folder's build.sh builds.
 func plugin(t *testing.T, folder, name string) []byte {
 	t.Helper()
 	tier.CI(t)
@@ -108,7 +109,7 @@ func testPlugin(t *testing.T, module []byte) {
 	t.Run("Instances", func(t *testing.T) { testInstances(t, module) })
 }
 
-// settings are those of a handler block.
+// settings are the settings of a handler block.
 type settings = map[string]any
 
 func handler(t *testing.T, p *wasmhost.Plugin, s settings) *wasmhost.Handler {
@@ -129,7 +130,7 @@ func attempt(t *testing.T, h *wasmhost.Handler, target probe.Target, timeout tim
 	return h.Probe(ctx, target)
 }
 
-// want is a result: its detail has the text in it.
+// want is an expected result; the detail must contain the text.
 type want struct {
 	outcome probe.Outcome
 	reason  probe.Reason

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// testRestarts freezes, ends and restarts Redis, which has a line protocol.
+// testRestarts freezes, stops and restarts Redis, which has a line protocol.
 func testRestarts(t *testing.T, p *wasmhost.Plugin) {
 	port := gatewaytest.FreePort(t)
 	server := lab.Start(t, &lab.Server{
@@ -26,8 +26,8 @@ func testRestarts(t *testing.T, p *wasmhost.Plugin) {
 	restarts(t, server, way.Must(t, "{"+ask+`, "keep": true}`), "tcp.closed")
 }
 
-// restarts checks the attempts. The first one after the server's end has the reason gone: a
-// held connection is closed by then.
+// restarts checks the attempts. The first attempt after the server has exited must have the reason
+// gone: a held connection is closed by then.
 func restarts(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
 	t.Helper()
 	lab.Until(t, a, guest.Success)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// serve answers connections until the test ends. The target's port is called "line".
+// serve serves connections until the test ends. The target's port is called "line".
 func serve(t *testing.T, answer func(net.Conn)) probe.Target {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func serveOn(t *testing.T, listener net.Listener, answer func(net.Conn)) probe.T
 	return probe.Target{Name: "shop/line", Address: at.Addr().String(), Ports: map[string]uint16{"line": at.Port()}}
 }
 
-// says returns a server that greets, and answers each line with what answer returns.
+// says returns a server that sends a greeting, and replies to each line with the result of answer.
 func says(greeting string, answer func(line string) string) func(net.Conn) {
 	return func(conn net.Conn) {
 		io.WriteString(conn, greeting)
@@ -60,12 +60,12 @@ func says(greeting string, answer func(line string) string) func(net.Conn) {
 	}
 }
 
-// always returns a server that answers each line with the same.
+// always returns a server that replies to each line with the same text.
 func always(answer string) func(net.Conn) {
 	return says("", func(string) string { return answer })
 }
 
-// drips returns a server that answers a line byte by byte.
+// drips returns a server that replies to a line byte by byte.
 func drips(answer string) func(net.Conn) {
 	return func(conn net.Conn) {
 		bufio.NewReader(conn).ReadString('\n')
@@ -78,7 +78,7 @@ func drips(answer string) func(net.Conn) {
 	}
 }
 
-// closes returns a server that reads a line, says something and closes.
+// closes returns a server that reads a line, sends last and closes the connection.
 func closes(last string) func(net.Conn) {
 	return func(conn net.Conn) {
 		bufio.NewReader(conn).ReadString('\n')
@@ -89,7 +89,7 @@ func closes(last string) func(net.Conn) {
 // mute reads and never responds.
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
-// own is the certificate of this package's servers: for 127.0.0.1 and example.com.
+// own is the certificate of this package's servers, for 127.0.0.1 and example.com.
 var own = sync.OnceValue(func() tls.Certificate {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()
@@ -97,8 +97,8 @@ var own = sync.OnceValue(func() tls.Certificate {
 	return server.TLS.Certificates[0]
 })
 
-// trustOwnCertificates makes this process trust them. The system's certificates are
-// read once, so that this must happen before the first handshake.
+// trustOwnCertificates makes this process trust the certificate own. The system's certificates are
+// read only once, so it must be called before the first handshake.
 func trustOwnCertificates(dir string) error {
 	file := filepath.Join(dir, "own.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own().Certificate[0]})
@@ -108,7 +108,7 @@ func trustOwnCertificates(dir string) error {
 	return os.Setenv("SSL_CERT_FILE", file)
 }
 
-// serveTLS is serve with TLS.
+// serveTLS is like serve, over TLS.
 func serveTLS(t *testing.T, answer func(net.Conn)) probe.Target {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own()}})

@@ -114,7 +114,7 @@ func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 		defer guard.release()
 		defer closeFD(reports)
 		if mustKill {
-			_ = guard.send(context.Background(), header{kind: orderKill, value: run}, nil) // an error means that the guard has exited
+			_ = guard.send(context.Background(), header{kind: orderKill, value: run}, nil) // an error: the guard has exited
 		}
 		for {
 			polled := []unix.PollFd{{Fd: int32(reports), Events: unix.POLLIN}}

@@ -40,7 +40,7 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 	}
 	began := time.Now()
 	dialer := net.Dialer{}
-	if n := NetworkOf(ctx); n != nil && n.Namespace != "" && strings.HasPrefix(path, "@") { // abstract names are separate in each network namespace
+	if n := NetworkOf(ctx); n != nil && n.Namespace != "" && strings.HasPrefix(path, "@") { // each namespace has its own names
 		dialer.Control = Config{}.prepare(&probe.Network{Namespace: n.Namespace})
 	}
 	conn, err := dialer.DialContext(ctx, "unix", path)

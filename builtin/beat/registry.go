@@ -47,7 +47,7 @@ type Registry struct {
 	recordsMu  sync.Mutex // guards all below
 	records    map[string]*record
 	restored   map[string]saved  // of targets without a record yet
-	removed    map[string]uint64 // by key: latest datagram times ahead of the wall clock without a record that has them
+	removed    map[string]uint64 // by key: latest datagram times of removed targets and former tokens
 	listening  listening
 	stats      Stats
 	rejectedAt int64 // when rejected beats were last logged

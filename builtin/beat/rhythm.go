@@ -12,7 +12,7 @@ import (
 type rhythm struct {
 	every, grace time.Duration  // every is the shortest time between two due beats
 	schedule     cron.Schedule  // of cron
-	in           *time.Location // of cron; nil: a beat is due every after the previous one
+	in           *time.Location // of cron; nil without cron
 }
 
 // maxDefaultGrace is the longest default of Config.Grace with a cron.

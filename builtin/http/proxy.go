@@ -131,7 +131,7 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, host string, port uin
 	if answered, ok := errors.AsType[*dial.Error](err); ok {
 		return answered
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy has the request, so the target is silent
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy was asked to connect: the target is silent
 		return &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy has not connected to the target in time")}
 	}
 	return p.unknown(ctx, err)

@@ -24,7 +24,7 @@ type wallClock struct {
 	mu     sync.Mutex    // guards all below
 	ahead  time.Duration // how far the wall clock is ahead of the monotonic clock, since the program started
 	low    time.Duration // lowest possible value of ahead
-	high   time.Duration
+	high   time.Duration // highest possible value of ahead
 	lastAt time.Duration // when the wall clock was last set, on the monotonic clock
 }
 

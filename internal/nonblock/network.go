@@ -5,7 +5,7 @@ import "syscall"
 // NetworkError describes why this machine cannot use a target's network. It does not wrap Errno, which would then be taken for a
 // socket error.
 type NetworkError struct {
-	Field string        // such as "network namespace blue"
+	Field string        // argument of the network block: "namespace"; "" for the system call socket
 	What  string        // such as "network namespace blue"
 	Errno syscall.Errno // why
 	Cure  string        // may be empty

@@ -255,7 +255,7 @@ func (a *assertions) bodyProblem(body text) (problem string, part []byte, open s
 	return "", nil, open
 }
 
-// tooLong returns a text that says that an assertion depends on more of the body than is read.
+// tooLong returns the reason that an assertion cannot be decided: it depends on more of the body than is read.
 func (a *assertions) tooLong(field string) string {
 	advice := "raise max_body"
 	if a.maxBody == maxBody {

@@ -17,7 +17,7 @@
 // server. The sides alternate within a round, and the result is the median of the
 // rounds' ratios, so that a machine that is slow for a minute is slow for both. CPU is
 // the kernel's count for the process, in nanoseconds. Attempts are the kernel's count
-// of connections opened (TcpActiveOpens) by all processes, or the engine's count if it keeps
+// of connections opened (TcpActiveOpens) by all processes, or the engine's count for kept
 // connections: if other processes open connections as well, run it in a network namespace:
 //
 //	unshare -rn sh -c 'ip link set lo up && go run ./tests/bench'

@@ -21,7 +21,6 @@
 //	reset_test.go      lost resets
 //	commands_test.go   kill -9 during exec attempts, and a command that forks without end
 //	busy_test.go       busy loops next to exec and http
-//	busy_test.go       busy loops beside exec and http
 package faults
 
 import (

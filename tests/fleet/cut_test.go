@@ -250,7 +250,7 @@ func (c *city) cut(hosts int, rules ...string) (heal func()) {
 	return faulttest.Filter(c.t, "chain output { type filter hook output priority 0;\n"+sent.String()+"}\nchain input { type filter hook input priority 0;\n"+received.String()+"}")
 }
 
-// owned returns a target of the first engine at a host, a different one each time.
+// owned returns a target at a host that the first engine owns.
 func (c *city) owned(host int) string {
 	c.observer.seenMu.Lock()
 	defer c.observer.seenMu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// leaving has shell commands that start "$1" next to a script whose process group it leaves, by the thing that it creates.
+// leaving has shell commands that start "$1" outside the process group of the script, by what they create.
 var leaving = map[string]string{
 	"a group":                 `timeout 600 "$1" &`,
 	"a session":               `setsid "$1" &`,
@@ -25,8 +25,8 @@ var leaving = map[string]string{
 	"one that has its limits": `(ulimit -Sn 20; setsid "$1" &)`,
 }
 
-// leavingScript returns a command that starts a sleeping process, in the way that leave names, and then runs then, and a file that
-// receives the process ID.
+// leavingScript returns a command that starts a sleeping process with the shell command leave, and then runs the shell command
+// then. The process writes its ID to the file pid.
 func leavingScript(t *testing.T, leave, then string) (p Plan, pid string) {
 	t.Helper()
 	if _, err := exec.LookPath("setsid"); err != nil {

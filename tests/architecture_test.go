@@ -25,7 +25,7 @@ func TestArchitectureHasASentenceForEachRoom(t *testing.T) {
 	for path := range textFiles(t) {
 		room, isBelow := topFolder(path)
 		if filepath.Ext(path) == ".go" && isBelow && !listed[room] {
-			listed[room] = true // one error
+			listed[room] = true // one error is enough
 			t.Errorf("ARCHITECTURE.md has no sentence for %s", room)
 		}
 	}
@@ -34,7 +34,7 @@ func TestArchitectureHasASentenceForEachRoom(t *testing.T) {
 	}
 }
 
-// topFolder returns the folder of the repository that has a file, and false for a file beside the folders.
+// topFolder returns the top-level folder of a file in the repository, and false for a file in none.
 func topFolder(path string) (string, bool) {
 	room, _, isBelow := strings.Cut(strings.TrimPrefix(filepath.ToSlash(path), "../"), "/")
 	return room, isBelow
@@ -59,7 +59,7 @@ func TestArchitectureHasTheFloorsThatAreHeld(t *testing.T) {
 	}
 }
 
-// hasRuleBelow reports whether a rule has packages below a path on a floor.
+// hasRuleBelow reports whether a rule assigns packages at or below a path to a floor.
 func hasRuleBelow(path, floor string) bool {
 	return slices.ContainsFunc(rules, func(r rule) bool { return within(path, r.path) && strconv.Itoa(r.floor) == floor })
 }
@@ -73,7 +73,7 @@ func TestEachPackageSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
-// A lock says what it guards in a comment at its field, or right above it.
+// A lock says in a comment on its field, or right above it, what it guards.
 func TestEachLockSaysWhatItGuards(t *testing.T) {
 	t.Parallel()
 	for path := range textFiles(t) {
@@ -135,7 +135,7 @@ type a struct {
 	}
 }
 
-// Documents for maintainers stay short: a longer one is read by nobody.
+// Documents for maintainers must stay short: nobody reads long ones.
 func TestDocumentsKeepTheirSize(t *testing.T) {
 	t.Parallel()
 	limits := []struct {
@@ -179,7 +179,7 @@ func TestTheReadmeHasFewWords(t *testing.T) {
 func TestTheGlossaryHasALineForEachOfFewWords(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile(`(?m)^\| (.+?) \| (.+) \|$`).FindAllStringSubmatch(readText(t, "../GLOSSARY.md"), -1)
-	words := len(rows) - 1 // without the head
+	words := len(rows) - 1 // without the table's header
 	if words < 10 || words > 40 {
 		t.Errorf("GLOSSARY.md has %d words, and may have 40", words)
 	}
@@ -288,7 +288,7 @@ func declareFields(names map[string]bool, spec *ast.TypeSpec) {
 	}
 }
 
-// typeName returns the name of a receiver's type, without a pointer and type parameters.
+// typeName returns the name of a receiver's type, without pointer and type parameters.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

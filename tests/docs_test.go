@@ -21,7 +21,7 @@ var (
 
 func TestEachCitedBehaviourOfTheKubeletIsExplained(t *testing.T) {
 	explained := explainedNumbers(t)
-	cited := map[string]string{} // and the first file that cites it
+	cited := map[string]string{} // by number: the first file that cites it
 	for path := range textFiles(t) {
 		for _, number := range kubeletNumber.FindAllString(readText(t, path), -1) {
 			if _, seen := cited[number]; !seen {
@@ -36,8 +36,7 @@ func TestEachCitedBehaviourOfTheKubeletIsExplained(t *testing.T) {
 	}
 }
 
-// explainedNumbers returns the numbers that have a row, and checks that each row says
-// what Sonde does.
+// explainedNumbers returns the numbers that have a row, and checks that each row describes Sonde's behaviour.
 func explainedNumbers(t *testing.T) []string {
 	t.Helper()
 	var numbers []string
@@ -116,7 +115,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchorsOf returns the anchors of a document's headings, as GitHub makes them.
+// anchorsOf returns the anchors of a document's headings, as GitHub generates them.
 func anchorsOf(text string) []string {
 	var all []string
 	for _, h := range docHeading.FindAllStringSubmatch(text, -1) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Files of the package are listed in its comment, one a line, as in "//	name.go  what it has". A name may have
+// The comment of a package lists its files, one per line, as in "//	name.go  description". A name may have
 // wildcards: socket_*.go.
 var (
 	listedFile  = regexp.MustCompile(`(?m)^\t(\S+\.go)\s+\S`)
@@ -57,8 +57,8 @@ func filesListedIn(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// listProblems returns what is wrong with a list of a package's files. It lists each of them once. It may leave out
-// tests, variants for systems, and doc.go.
+// listProblems returns the errors in a list of a package's files. The list must have each file once. It may omit tests, variants
+// for systems, and doc.go.
 func listProblems(files, listed []string) (problems []string) {
 	if len(listed) == 0 {
 		return nil

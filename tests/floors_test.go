@@ -1,5 +1,5 @@
-// Package tests checks rules that concern all packages: which package may import
-// which. Tests of the whole program are in its folders.
+// Package tests checks rules that concern all packages, such as which package may import which. Tests of the whole program are in
+// its folders.
 package tests
 
 import (
@@ -22,13 +22,12 @@ import (
 
 const module = "github.com/sonde-probe/sonde"
 
-// Run these tests with -count=1: the go command's test cache does not notice that
-// another package has a new import.
+// Run these tests with -count=1: the go command's test cache does not notice that another package has a new import.
 
 // rule assigns packages to a floor. A package may import packages of lower floors,
 // and packages of its own floor that have the same group and a lower order.
 type rule struct {
-	path  string // below the module's root; "x/..." is x and everything below it
+	path  string // relative to the module's root; "x/..." is x and everything below it
 	floor int
 	group string // empty: no import within the floor
 	order int    // within the group
@@ -191,7 +190,7 @@ var thirdParty = []struct {
 // pure lists the packages without clock, I/O, and concurrency.
 var pure = []string{"fleet/doubt", "fleet/quorum", "fleet/shard", "engine/verdict", "engine/internal/..."}
 
-// locking lists the pure packages that may import sync for a lock of their own.
+// locking lists the pure packages that may import sync for their own lock.
 var locking = []string{"engine/internal/health"}
 
 // impure lists the parts of the standard library that pure packages must not
@@ -263,7 +262,7 @@ func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 	}
 }
 
-// The memory of a guard depends on what is initialized before it starts.
+// The memory of a guard depends on the packages that are initialized before it starts.
 func TestAGuardLinksLittle(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t, "linux", "-deps", "./restart/process/internal/guard") {
@@ -276,8 +275,8 @@ func TestAGuardLinksLittle(t *testing.T) {
 // systems are the values of GOOS whose files are checked.
 var systems = []string{"linux", "darwin", "windows"}
 
-// list returns the packages of this module that match args, with the files that
-// system builds. Packages that do not build there are listed too (go list -e).
+// list returns the packages of this module that match args, with the files that system builds. It includes packages that do not
+// build there (go list -e).
 func list(t *testing.T, system string, args ...string) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json"}, args...)...)
@@ -303,7 +302,7 @@ func list(t *testing.T, system string, args ...string) []pkg {
 	return all
 }
 
-// problems returns which imports of a package break a rule.
+// problems returns the imports of a package that break a rule, with the rules.
 func problems(p pkg) []string {
 	path := local(p.ImportPath)
 	from, ok := ruleOf(path)
@@ -330,7 +329,7 @@ func problems(p pkg) []string {
 	return found
 }
 
-// notLower returns what is wrong with an import within this module.
+// notLower returns the problems with an import within this module.
 func notLower(path string, from rule, to string) []string {
 	for _, s := range forbidden {
 		if matches(s.from, path) && matches(s.to, to) {
@@ -351,7 +350,7 @@ func (r rule) below(q rule) bool {
 	return r.group != "" && r.group == q.group && r.order < q.order
 }
 
-// notAllowed returns what is wrong with an import of a third-party package.
+// notAllowed returns the problems with an import of a third-party package.
 func notAllowed(path, to string, test bool) []string {
 	for _, g := range thirdParty {
 		if !within(g.module, to) {
@@ -430,8 +429,7 @@ func within(root, path string) bool { return path == root || strings.HasPrefix(p
 func ours(path string) bool    { return within(module, path) }
 func local(path string) string { return strings.TrimPrefix(path, module+"/") }
 
-// foreign reports whether a path is of a third-party module. The standard
-// library's first elements have no dot.
+// foreign reports whether a path belongs to a third-party module. The first path elements of the standard library have no dot.
 func foreign(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".") && !ours(path)

@@ -12,8 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// dropIns returns what a page of a gateway adds to the unit of the packages, under a heading of
-// its own.
+// dropIns returns the additions to the unit of the packages on the page of a gateway, under a separate heading.
 func dropIns(t *testing.T, page string) (all []string) {
 	t.Helper()
 	_, section, ok := strings.Cut(readText(t, page), "\n## With the packaged service\n")
@@ -21,14 +20,14 @@ func dropIns(t *testing.T, page string) (all []string) {
 		t.Fatalf("%s does not say what the packaged service needs", page)
 	}
 	for _, b := range blocksOf(section) {
-		if b.lang == "ini" && !strings.Contains(b.before, "systemctl edit nginx") { // that is another unit
+		if b.lang == "ini" && !strings.Contains(b.before, "systemctl edit nginx") { // a drop-in for another unit
 			all = append(all, strings.Join(b.lines, "\n")+"\n")
 		}
 	}
 	return all
 }
 
-// pagesOfOutputs are those of outputs that write files, connect to sockets or run commands.
+// pagesOfOutputs are the pages of outputs that write files, connect to sockets or run commands.
 var pagesOfOutputs = []string{"haproxy", "nginx", "varnish", "files", "envoy"}
 
 func TestWhatPagesOfGatewaysAddToTheUnitIsValid(t *testing.T) {
@@ -52,7 +51,7 @@ func TestWhatPagesOfGatewaysAddToTheUnitIsValid(t *testing.T) {
 	}
 }
 
-// A path that a page gives the packaged service is one that its user can write to.
+// The packaged service's user can write to every path that a page tells it to use.
 func TestThePackagedServiceCanWriteTheFilesOfGateways(t *testing.T) {
 	for page, paths := range map[string][]string{
 		"nginx": {"/var/lib/sonde/upstream.conf"}, "varnish": {"/run/sonde/varnish"}, "files": {"/run/sonde/nft", "/run/sonde/web", "/run/sonde-files"},
@@ -79,7 +78,7 @@ func writable(unit string) (dirs []string) {
 	return dirs
 }
 
-// nft succeeds with what the page adds, and only with it.
+// nft succeeds with the page's additions, and only with them.
 func TestTheUnitLetsNftChangeRules(t *testing.T) {
 	tier.Needs(t, "unshare", "setpriv", "nft")
 	if os.Getuid() != 0 {
@@ -104,7 +103,7 @@ func TestTheUnitLetsNftChangeRules(t *testing.T) {
 	}
 }
 
-// capabilities returns those that a setting of a unit adds, as setpriv writes them.
+// capabilities returns the capabilities that a setting of a unit adds, in the syntax of setpriv.
 func capabilities(unit, setting string) (all string) {
 	for _, m := range regexp.MustCompile(`(?m)^`+setting+`=CAP_(\S+)$`).FindAllStringSubmatch(unit, -1) {
 		all += ",+" + strings.ToLower(m[1])

@@ -41,7 +41,7 @@ const (
 	apiPath   = "../api"
 )
 
-// bodies are the types of the API's responses and events. Types in them follow.
+// bodies are the types of the API's responses and events. The types that they contain are included automatically.
 var bodies = []any{api.GroupList{}, api.Group{}, api.GatewayList{}, api.MaintenanceList{}, api.Cluster{}, api.NotifierList{}, api.NotifierTest{}, api.Targets{}, api.History{}, api.UptimeList{}, api.Reload{}, api.Plan{}, api.Operated{}, api.Paused{}, api.TrafficTaken{}, api.BeatTaken{}, api.Probe{}, api.Stats{}, api.Error{}}
 
 func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
 	}
 }
 
-// schemasOf returns the schemas of the bodies and of the types in them, by name.
+// schemasOf returns the schemas of the bodies and of the types that they contain, by name.
 func schemasOf(t *testing.T) string {
 	t.Helper()
 	comments, texts := fieldComments(t), textsOfTypes(t)
@@ -87,14 +87,14 @@ func schemasOf(t *testing.T) string {
 	return s.String()
 }
 
-// fieldsOf returns the fields of a struct as JSON has them: with those of an embedded one.
+// fieldsOf returns the fields of a struct as in JSON: including those of embedded structs.
 func fieldsOf(of reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(of), func(f reflect.StructField) bool { return f.Anonymous })
 }
 
 func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map[string]string, texts map[string][]string) {
 	t.Helper()
-	names := map[string]string{} // of its fields, from Go to JSON
+	names := map[string]string{} // names of its fields, from Go to JSON
 	var required []string
 	for _, f := range fieldsOf(of) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -130,7 +130,7 @@ func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map
 	}
 }
 
-// schemaOf returns the schema of a field's type, in YAML's flow style, with the texts of the API's own types.
+// schemaOf returns the schema of a field's type, in YAML flow style, with the texts of the API's own types.
 func schemaOf(t *testing.T, of reflect.Type, texts map[string][]string) string {
 	t.Helper()
 	words := wordsOf(of)
@@ -165,7 +165,7 @@ func schemaOf(t *testing.T, of reflect.Type, texts map[string][]string) string {
 	return ""
 }
 
-// wordsOf returns the texts of an enumeration, or nil for another type.
+// wordsOf returns the texts of an enumeration, or nil for other types.
 func wordsOf(of reflect.Type) (words []string) {
 	v := reflect.New(of)
 	out, ok := v.Interface().(encoding.TextMarshaler)
@@ -181,7 +181,7 @@ func wordsOf(of reflect.Type) (words []string) {
 	return words
 }
 
-// textsOfTypes returns the texts of the typed constants of api by the name of their type, as YAML.
+// textsOfTypes returns the texts of the typed constants of package api, by type name, as YAML.
 func textsOfTypes(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -202,7 +202,7 @@ func textsOfTypes(t *testing.T) map[string][]string {
 	return all
 }
 
-// sources yields the files of api without its tests, and the one with what package group has of its types.
+// sources returns the files of package api without its tests, and the file of package group that declares types of the API.
 func sources(t *testing.T) (files []*ast.File) {
 	t.Helper()
 	paths, err := filepath.Glob(apiPath + "/*.go")
@@ -246,7 +246,7 @@ func fieldComments(t *testing.T) map[string]string {
 	return all
 }
 
-// document is docs/openapi.yaml, as far as it is checked.
+// document is the part of docs/openapi.yaml that is checked.
 type document struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct{ Name, In string }
@@ -273,7 +273,7 @@ func readOpenAPI(t *testing.T) (d document) {
 	return d
 }
 
-// literals returns the texts among the arguments of all calls of some functions.
+// literals returns the string literals among the arguments of all calls of some functions.
 func literals(t *testing.T, functions ...string) (all []string) {
 	t.Helper()
 	for _, file := range sources(t) {
@@ -308,7 +308,7 @@ func TestEachRouteOfTheAPIIsDescribed(t *testing.T) {
 		for method, operation := range methods {
 			described[strings.ToUpper(method)+" "+path] = true
 			for _, p := range operation.Parameters {
-				if p.In == "query" && path != "/probe" { // which api/blackbox reads
+				if p.In == "query" && path != "/probe" { // api/blackbox reads those of /probe
 					parameters[p.Name] = true
 				}
 			}
@@ -400,7 +400,7 @@ func apiOf(t *testing.T) string {
 	return server.URL
 }
 
-// engineOf returns an engine that runs, and has made attempts.
+// engineOf returns a running engine that has made attempts.
 func engineOf(t *testing.T) *engine.Engine {
 	t.Helper()
 	id := probe.ID{Target: "web", Kind: probe.Readiness}

@@ -140,7 +140,7 @@ func fleetDropIn(t *testing.T) string {
 	return found[1]
 }
 
-// systemd applies drop-ins in the order of their file names, whatever the folders are that they are in.
+// systemd applies drop-ins in the order of their file names, regardless of their folders.
 func TestOperatorsOverrideTheDropInOfFleets(t *testing.T) {
 	if name := fleetDropIn(t); name >= "override.conf" {
 		t.Errorf("%s comes after override.conf, which systemctl edit writes: it would take away an operator's command line", name)
@@ -173,14 +173,14 @@ func TestTheUnitOfSystemdIsValid(t *testing.T) {
 	}
 }
 
-// packageSystem is a folder that scripts of packages take for a system that runs systemd and the service.
+// packageSystem is a folder that stands in for a system with systemd and the service when package scripts run.
 type packageSystem struct {
 	t     *testing.T
 	dir   string
-	paths *strings.Replacer // of the system, by those below the folder
+	paths *strings.Replacer // maps paths of the system to those below the folder
 }
 
-// newPackageSystem returns a system where the program sonde is at a path.
+// newPackageSystem returns a system with the program sonde at a path.
 func newPackageSystem(t *testing.T, sonde string) packageSystem {
 	t.Helper()
 	s := packageSystem{t: t, dir: t.TempDir()}
@@ -205,7 +205,7 @@ func (s packageSystem) write(path, text string, mode os.FileMode) {
 	}
 }
 
-// run runs a script of dist/scripts as a package manager does, and returns what it writes.
+// run runs a script of dist/scripts like a package manager, and returns its output.
 func (s packageSystem) run(script string, args ...string) string {
 	s.t.Helper()
 	text := s.paths.Replace(readText(s.t, "../dist/scripts/"+script))
@@ -218,18 +218,18 @@ func (s packageSystem) run(script string, args ...string) string {
 	return string(out)
 }
 
-// restarts returns how often the scripts have had systemd restart the service if it runs.
+// restarts returns how many times the scripts have called systemctl try-restart for the service.
 func (s packageSystem) restarts() int {
 	s.t.Helper()
 	return strings.Count(readText(s.t, s.dir+"/calls"), "systemctl try-restart sonde.service\n")
 }
 
-// installFleet puts the drop-in of the package sonde-fleet where that has it.
+// installFleet installs the drop-in of the package sonde-fleet at its place.
 func (s packageSystem) installFleet() {
 	s.write("/units/sonde.service.d/"+fleetDropIn(s.t), readText(s.t, "../dist/systemd/fleet.conf"), 0o644)
 }
 
-// What a purge leaves may have secrets: the accepted configuration has what it reads.
+// Data that a purge left behind might have secrets: the accepted configuration includes the files that it reads.
 func TestAPurgeRemovesWhatTheEngineHasKept(t *testing.T) {
 	for _, isBroken := range []bool{false, true} {
 		s := newPackageSystem(t, "/usr/bin/sonde")
@@ -256,7 +256,7 @@ func TestAPurgeRemovesWhatTheEngineHasKept(t *testing.T) {
 	}
 }
 
-// Each restart is a hand-over of all shards.
+// Each restart hands over all shards.
 func TestAnUpgradeOfThePackagesRestartsTheServiceOnce(t *testing.T) {
 	type script struct{ name, arg string }
 	for name, upgrade := range map[string]struct {
@@ -312,7 +312,7 @@ func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *test
 	}
 }
 
-// curl -k takes them. The directives of package main are in no other package of the module.
+// curl -k accepts them. Only package main can have such directives, and no other package of the module has them.
 func TestProgramsTakeTheCertificatesOfAppliances(t *testing.T) {
 	const setting = "x509negativeserial=1"
 	info, err := buildinfo.ReadFile(program.Build(t, program.Sonde))

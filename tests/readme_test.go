@@ -23,8 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// guides are the documents whose console blocks are run, line by line, and whose
-// configurations are checked.
+// guides are the documents whose console blocks are run, line by line, and whose configurations are checked.
 var guides = []string{
 	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md", stackGuide, "../docs/notify.md",
 	"../docs/coming-from/kubelet.md", "../docs/coming-from/docker.md", "../docs/coming-from/blackbox.md",
@@ -34,7 +33,7 @@ var guides = []string{
 // interpreter is the plugin that runs scripts.
 const interpreter = "../cmd/engine/internal/embedded/module/starlark.wasm.gz"
 
-// notRunnable are beginnings of commands that need more than this repository.
+// notRunnable are prefixes of commands that need more than this repository.
 var notRunnable = []string{"apt-get ", "systemctl ", "kubectl ", "sonde run --pods /etc/", "export PATH="}
 
 // block is a fenced block of a document.
@@ -49,7 +48,7 @@ func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
 	for i, guide := range guides {
 		t.Run(filepath.Base(guide), func(t *testing.T) {
 			if i > 0 {
-				tier.CI(t) // README.md is what a newcomer types
+				tier.CI(t) // a newcomer types README.md
 			}
 			if _, err := os.Stat(interpreter); err != nil && strings.Contains(readText(t, guide), "\nscript \"") {
 				t.Skip("the interpreter of scripts has not been built: make build")
@@ -140,8 +139,8 @@ func blocksOf(text string) []block {
 	return all
 }
 
-// reader does what a document says, in a folder of its own. Ports that the document names
-// are replaced by free ones, and the folder of the stack by its own.
+// reader follows a document, in its own folder. Ports that the document names are replaced by free ones, and the folder of the
+// stack by the reader's.
 type reader struct {
 	t      *testing.T
 	dir    string
@@ -190,8 +189,8 @@ spec:
   - {name: web, image: web, readinessProbe: {httpGet: {port: 80, host: 10.0.0.7}}}
 `
 
-// configuration saves a block under the name that the text before it gives, or checks it.
-// A plugin that has just been built has no known hash.
+// configuration saves a block under the name given by the text before it, or checks it. The hash of a plugin that was just built is
+// not checked.
 func (r *reader) configuration(b block) {
 	r.t.Helper()
 	text := r.places.Replace(strings.Join(b.lines, "\n") + "\n")
@@ -212,7 +211,7 @@ func (r *reader) configuration(b block) {
 	r.run("sonde validate "+name+" rest.hcl", nil)
 }
 
-// savedAs is what a document says before a file.
+// savedAs matches the text with which a document introduces a file.
 var savedAs = regexp.MustCompile("[Ss]ave this as `([a-z.]+)`")
 
 // file saves a block in another language, if the text before it gives a name.
@@ -226,7 +225,7 @@ func (r *reader) file(b block) {
 	}
 }
 
-// rest is a target, since a block alone may be a configuration without one.
+// rest is a target that completes a configuration, since a block may lack one.
 const rest = `target "rest" {
   address = "127.0.0.1"
   probe "readiness" {
@@ -235,8 +234,7 @@ const rest = `target "rest" {
 }
 `
 
-// console runs the commands of a block and compares what they print with the lines that
-// follow them.
+// console runs the commands of a block and compares their output with the lines that follow them.
 func (r *reader) console(b block) {
 	r.t.Helper()
 	for i, line := range b.lines {
@@ -273,15 +271,14 @@ func (r *reader) command(line string) *exec.Cmd {
 	return c
 }
 
-// exitLine is the last line of an output that shows how its command ends.
+// exitLine is the last line of an output, if it shows the command's exit code.
 var exitLine = regexp.MustCompile(`^exit code ([0-9]+)$`)
 
-// repeated are beginnings of commands that are run until they print what is shown.
+// repeated are prefixes of commands that are run repeatedly until they print the shown output.
 var repeated = []string{"sonde status ", "sonde explain ", "sonde probe ", "sonde plugin test "}
 
-// run runs a command. It must succeed, unless it is shown to print an error or to end with
-// another exit code. The status of an engine is asked for again until it is the one that is
-// shown, and so are attempts, whose timeout may pass on a busy machine.
+// run runs a command. It must succeed, unless the document shows an error or another exit code. Queries of an engine's status are
+// repeated until the shown status is returned, and so are attempts, whose timeout may expire on a busy machine.
 func (r *reader) run(line string, shown []string) {
 	r.t.Helper()
 	code := 0
@@ -329,7 +326,7 @@ func (r *reader) runInBackground(line string) {
 	r.t.Cleanup(r.startEngine(line))
 }
 
-// startEngine returns when an engine has applied its configuration. Stop ends it.
+// startEngine starts an engine, and returns when it has applied its configuration. Stop stops it.
 func (r *reader) startEngine(line string) (stop func()) {
 	r.t.Helper()
 	c := r.command(line)
@@ -361,17 +358,16 @@ func (r *reader) startEngine(line string) (stop func()) {
 	}
 }
 
-// variable are the parts of an output that differ from run to run.
+// variable matches the parts of an output that differ from run to run.
 var variable = regexp.MustCompile(`\b[0-9]+-[a-z0-9]{10}\b|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}|[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
 
-// columns are what is between the columns of a table, whose width may differ.
+// columns matches the space between the columns of a table, whose width may differ.
 var columns = regexp.MustCompile(` {2,}`)
 
-// overloaded is the line of sonde status that stays once the machine of the tests was too busy for a moment.
+// overloaded matches the line of sonde status that stays after the machine of the tests was briefly too busy.
 var overloaded = regexp.MustCompile(`(?m)^overloaded: skipped \d+ attempts of passing probes\n`)
 
-// matchesShown reports whether an output is what a document shows. A line with an ellipsis
-// alone stands for any number of lines.
+// matchesShown reports whether an output is as shown in a document. A line with only an ellipsis stands for any number of lines.
 func matchesShown(shown, got string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(columns.ReplaceAllString(variable.ReplaceAllString(s, "~"), "  "))
@@ -380,7 +376,7 @@ func matchesShown(shown, got string) bool {
 	return regexp.MustCompile("^" + pattern + "$").MatchString(normal(overloaded.ReplaceAllString(got, "")))
 }
 
-// startDemo runs the demo service, and returns when it has started.
+// startDemo starts the demo service, and returns when it is ready.
 func startDemo(t *testing.T, program, port string) {
 	t.Helper()
 	c := exec.Command(program, "-listen", "127.0.0.1:"+port, "-slow-start", "0s")
@@ -404,7 +400,7 @@ func startDemo(t *testing.T, program, port string) {
 	t.Fatal("the demo service did not start")
 }
 
-// startPong serves a line protocol that answers each connection with PONG.
+// startPong serves a line protocol that responds to each connection with PONG.
 func startPong(t *testing.T) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -24,10 +24,10 @@ import (
 // stackGuide supervises a stack of real servers.
 const stackGuide = "../docs/supervise.md"
 
-// stackPorts are those that it names.
+// stackPorts are the ports that the guide names.
 var stackPorts = []string{"15432", "16379", "18000", "18001", "18002", "18003"}
 
-// needStack is called by tests that start the stack, which stand in .ci/run.
+// needStack is called by tests that start the stack, which run only in .ci/run.
 func needStack(t *testing.T) {
 	t.Helper()
 	tier.CI(t)
@@ -41,13 +41,13 @@ func needStack(t *testing.T) {
 	}
 }
 
-// clientBody is more than the buffers between nginx and its client hold.
+// clientBody is a size that exceeds the buffers between nginx and its client.
 const clientBody = 32 << 20
 
-// spammed is how many lines the spammer writes: it takes a second or two.
+// spammed is the number of lines that the spammer writes, in a second or two.
 const spammed = 400_000
 
-// neighbours are a spammer, and a program whose lines must not be lost for it.
+// neighbours are a spammer, and a program whose lines must not be lost because of it.
 const neighbours = `
 target "spam" {
   process {
@@ -63,7 +63,7 @@ target "quiet" {
 }
 `
 
-// The stack of the guide, with clients connected to PostgreSQL and nginx when the engine ends.
+// The engine of the guide's stack is stopped while clients are connected to PostgreSQL and nginx.
 func TestAStackStartsInOrderAndStopsInReverse(t *testing.T) {
 	needStack(t)
 	s := startStack(t)
@@ -91,7 +91,7 @@ func TestAStackStartsInOrderAndStopsInReverse(t *testing.T) {
 	if err := s.engine.Wait(); err != nil {
 		t.Errorf("the engine: %v\n%s", err, s.log.String())
 	}
-	_ = session.Wait() // PostgreSQL has ended it
+	_ = session.Wait() // PostgreSQL has closed it
 	for _, want := range []string{"received fast shutdown request", "terminating connection due to administrator command", "database system is shut down"} {
 		if !strings.Contains(s.file("postgres.log"), want) {
 			t.Errorf("PostgreSQL has not logged %q:\n%s", want, s.file("postgres.log"))
@@ -102,7 +102,7 @@ func TestAStackStartsInOrderAndStopsInReverse(t *testing.T) {
 	s.linesAreCounted()
 }
 
-// stack is the stack of the guide, and neighbours, under an engine.
+// stack is the stack of the guide, plus neighbours, under an engine.
 type stack struct {
 	*reader
 	engine *exec.Cmd
@@ -111,7 +111,7 @@ type stack struct {
 	lost   uint64 // lines of the spammer
 }
 
-// startStack starts it.
+// startStack starts the stack.
 func startStack(t *testing.T) *stack {
 	t.Helper()
 	r := newReader(t)
@@ -136,11 +136,11 @@ func startStack(t *testing.T) *stack {
 	if err := s.engine.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.engine.Process.Kill() }) // which ends all that it has started
+	t.Cleanup(func() { _ = s.engine.Process.Kill() }) // it kills everything that it has started
 	return s
 }
 
-// target returns a target as the API has it.
+// target returns a target as shown by the API.
 func (s *stack) target(name string) (t struct {
 	State    string
 	Instance struct {
@@ -155,7 +155,7 @@ func (s *stack) target(name string) (t struct {
 		return t
 	}
 	defer response.Body.Close()
-	_ = json.NewDecoder(response.Body).Decode(&t) // await asks again
+	_ = json.NewDecoder(response.Body).Decode(&t) // await retries
 	return t
 }
 
@@ -189,7 +189,7 @@ func (s *stack) inOrder(message string, targets ...string) {
 	}
 }
 
-// session returns a client that is logged in to PostgreSQL.
+// session returns a psql client that is logged in to PostgreSQL.
 func (s *stack) session() *exec.Cmd {
 	s.t.Helper()
 	client := s.command(s.places.Replace("psql -h 127.0.0.1 -p 15432 -U shop -At -c 'select 42' -c 'select pg_sleep(600)' postgres"))
@@ -207,7 +207,7 @@ func (s *stack) session() *exec.Cmd {
 	return client
 }
 
-// download returns the body of a response of nginx, of which the client has only read the head.
+// download returns the body of a response from nginx; the client has only read the head.
 func (s *stack) download() io.Reader {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.places.Replace("127.0.0.1:18000"))
@@ -223,8 +223,8 @@ func (s *stack) download() io.Reader {
 	return response.Body
 }
 
-// linesAreCounted checks that each line of the spammer is in the log or counted, and that the other
-// program has lost none.
+// linesAreCounted checks that each line of the spammer is in the log or counted as dropped, and that the other program has lost
+// none.
 func (s *stack) linesAreCounted() {
 	s.t.Helper()
 	kept := uint64(0)

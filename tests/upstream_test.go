@@ -19,12 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/upstream.txt anew from upstream's sources")
 
-// upstreamTests lists upstream's tests that upstream.md must have, one on a line: a file
-// and the name of a test in it.
+// upstreamTests lists upstream's tests that upstream.md must have, one per line: a file and the name of a test in it.
 const upstreamTests = "testdata/upstream.txt"
 
-// wholes are the files and directories whose tests are all listed. Of other files only
-// the tests that concern probes are.
+// wholes are the files and directories whose tests are all listed. Of other files, only the tests that concern probes are listed.
 var wholes = []string{
 	"pkg/kubelet/prober",
 	"pkg/probe",
@@ -42,7 +40,7 @@ type row struct {
 	text string // the last column
 }
 
-// ref is one of Sonde's tests, or a script.
+// ref refers to one of Sonde's tests, or to a script.
 type ref struct {
 	file string
 	test string // empty for a script
@@ -99,8 +97,7 @@ func TestEachTestNamedTestUpstreamIsInTheTable(t *testing.T) {
 	}
 }
 
-// The list is checked only when upstream's sources are on the machine: they are
-// dependencies of tests/oracle.
+// The list is checked only if upstream's sources are on the machine: they are dependencies of tests/oracle.
 func TestListMatchesUpstreamsSources(t *testing.T) {
 	found := findUpstream(t)
 	listed := readList(t)
@@ -163,7 +160,7 @@ func refsIn(text string) []ref {
 	return refs
 }
 
-// readTable reads the rows of upstream.md. Headings have the files.
+// readTable reads the rows of upstream.md. The headings name the files.
 func readTable(t *testing.T) []row {
 	t.Helper()
 	var rows []row
@@ -188,7 +185,7 @@ func readTable(t *testing.T) []row {
 	return rows
 }
 
-// missing returns what a row links to and does not exist. It caches parsed files.
+// missing describes the target of a link in a row that does not exist; "" if it exists. It caches parsed files.
 func missing(r ref, files map[string]map[string]*ast.FuncDecl) string {
 	path := filepath.Join("..", filepath.FromSlash(r.file))
 	if _, err := os.Stat(path); err != nil {
@@ -305,8 +302,7 @@ func findUpstream(t *testing.T) map[string]bool {
 	return found
 }
 
-// moduleDir returns the directory of a module's sources, or "" when they are not on
-// this machine.
+// moduleDir returns the directory of a module's sources, or "" if they are not on this machine.
 func moduleDir(t *testing.T, path string) string {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", path)
@@ -320,7 +316,7 @@ func moduleDir(t *testing.T, path string) string {
 	return dir
 }
 
-// upstreamNames returns the names of a file's tests: of functions, or Ginkgo's texts.
+// upstreamNames returns the names of a file's tests: function names, or Ginkgo's texts.
 func upstreamNames(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

@@ -3,25 +3,25 @@ package beatprobe
 import "time"
 
 const (
-	// rejectedRate is how many datagrams a second are read that change nothing. Anyone who reaches the
-	// socket can send them, at about 3 µs of processor time each.
+	// rejectedRate is the maximum number of rejected datagrams that are read per second. Anyone who can reach the socket can send
+	// them; each costs about 3 µs of processor time.
 	rejectedRate = 10_000
 
-	// rejectedBurst is how many of them are read at once.
+	// rejectedBurst is the maximum number of rejected datagrams that are read in a burst.
 	rejectedBurst = 10_000
 
-	// rejectedPause is the shortest time for which nothing is read when there were more.
+	// rejectedPause is the minimum pause in reading when the allowance is used up.
 	rejectedPause = 10 * time.Millisecond
 )
 
-// allowance bounds how many datagrams that change nothing are read, as a token bucket.
+// allowance is a token bucket that limits how many rejected datagrams are read.
 type allowance struct {
-	left float64 // how many may be read now, below 0 if more were
+	left float64 // how many may be read now; negative if the limit was exceeded
 	at   time.Time
 }
 
-// spend counts a datagram that was rejected now, and returns for how long to read nothing. Meanwhile datagrams wait
-// in the socket's buffer, and the system drops those for which it has no room.
+// spend counts a datagram that was rejected now, and returns how long to pause reading. During the pause, datagrams wait in the
+// socket's buffer, and the system drops those that do not fit.
 func (a *allowance) spend(now time.Time) (pause time.Duration) {
 	if a.at.IsZero() {
 		a.left, a.at = rejectedBurst, now

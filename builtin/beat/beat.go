@@ -1,21 +1,21 @@
-// Package beatprobe is the beat handler: a target says itself that it works, by beats that it
-// sends over HTTP or UDP, and an attempt looks at the last one.
+// Package beatprobe is the beat handler: a target reports by itself that it works, by beats that it
+// sends over HTTP or UDP, and an attempt checks the last one.
 //
-// A Registry receives the beats of all targets. What the engine may have missed itself is never
-// held against a target: see judge.go.
+// A Registry receives the beats of all targets. Beats that the engine may have missed itself never
+// count against a target: see judge.go.
 //
 //	beat.go         Config, New and handler
 //	rhythm.go       when beats are due
-//	judge.go        what an attempt makes of the last beat
-//	report.go       Report: what a beat says
+//	judge.go        the result of an attempt, by the last beat
+//	report.go       Report: the content of a beat
 //	registry.go     Registry: the last beat of each target, and who may send it
 //	interruption.go times in which the engine may have missed beats
-//	saved.go        what is kept for the next engine
+//	saved.go        the values that are saved for the next engine
 //	sent.go         the latest time in a datagram of each target and token
-//	datagram.go     the form of a beat in a datagram
+//	datagram.go     the format of a beat in a datagram
 //	receiver.go     the socket for datagrams
-//	allowance.go    how many datagrams that change nothing are read
-//	drops_linux.go  how many datagrams the system has dropped
+//	allowance.go    the rate limit for rejected datagrams
+//	drops_linux.go  the number of datagrams that the system has dropped
 package beatprobe
 
 import (
@@ -39,7 +39,7 @@ type Config struct {
 	Token    string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
 }
 
-// checkToken returns what is wrong with a token.
+// checkToken returns an error if a token is invalid.
 func checkToken(token string) error {
 	problem := listener.Token(token).Problem()
 	if token == "" {
@@ -51,16 +51,15 @@ func checkToken(token string) error {
 	return &probe.FieldError{Field: "token", Problem: problem, Hint: listener.TokenHint, Plain: true}
 }
 
-// handler looks at the last beat of a target. It is safe for concurrent use by multiple
-// goroutines.
+// handler checks the last beat of a target. It is safe for concurrent use by multiple goroutines.
 type handler struct {
 	config   Config
 	rhythm   rhythm
-	registry *Registry // nil: there is no engine
+	registry *Registry // nil outside a running engine
 }
 
-// New returns a handler whose beats the registry receives; without one (nil) the outcome of each
-// attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields.
+// New returns a handler for the beats that r receives. If r is nil, the outcome of each attempt is unknown. Errors are
+// *probe.FieldErrors with the HCL names of the fields.
 func (r *Registry) New(c Config) (probe.Handler, error) {
 	of, noRhythm := c.rhythm()
 	if err := errors.Join(limits.Check(c, "").Err(), noRhythm, checkToken(c.Token)); err != nil {
@@ -69,7 +68,7 @@ func (r *Registry) New(c Config) (probe.Handler, error) {
 	return &handler{config: c, rhythm: of, registry: r}, nil
 }
 
-// CheckSibling returns what is wrong with two beat probes of the same target.
+// CheckSibling returns an error if another beat probe of the same target has another token.
 func (h *handler) CheckSibling(other probe.Handler) error {
 	if o, ok := other.(*handler); ok && o.config.Token != h.config.Token {
 		return errors.New("token differs from that of another beat block of the target: beats are those of a target, write another target for another sender")
@@ -77,8 +76,7 @@ func (h *handler) CheckSibling(other probe.Handler) error {
 	return nil
 }
 
-// CheckRule returns which arguments of a probe have no effect with a beat block, as errors of
-// fields.
+// CheckRule returns an error for each argument of a probe that has no effect with a beat block.
 func (h *handler) CheckRule(r probe.Rule) error {
 	var wrong probe.FieldErrors
 	if r.WarnAfter != 0 {
@@ -96,7 +94,7 @@ func (h *handler) CheckRule(r probe.Rule) error {
 	return wrong.Err()
 }
 
-// Probe looks at the last beat. It does not wait.
+// Probe checks the last beat. It does not wait.
 func (h *handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
 
 // Step implements nonblock.Stepper: an attempt needs no goroutine.
@@ -116,7 +114,7 @@ func (h *handler) look(t probe.Target) probe.Result {
 	return s.judge(h.rhythm)
 }
 
-// unheard is the result of an attempt at a time when no beat need have come.
+// unheard returns the result of an attempt while no beat is due yet.
 func unheard(format string, a ...any) probe.Result {
 	return probe.Result{Reason: probe.ReasonNoBeatDue, Detail: fmt.Sprintf(format, a...), NoRetry: true}
 }

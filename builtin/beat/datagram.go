@@ -13,35 +13,35 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// A beat in a datagram is one line of ASCII, apart from the name of the target, which is UTF-8:
+// A beat in a datagram is one line of ASCII, except for the name of the target, which is UTF-8:
 //
 //	sonde-beat/1 MAC TIME STATUS TARGET
 //
 // with one space between the fields. A line feed at the end is ignored.
 //
-//	MAC     64 lower-case hexadecimal digits: HMAC-SHA256, by the bytes of the target's token, of
+//	MAC     64 lower-case hexadecimal digits: HMAC-SHA256, keyed with the bytes of the target's token, of
 //	        "sonde-beat/1 TIME STATUS TARGET"
 //	TIME    nanoseconds since 1970 by the sender's clock, 1 to 19 decimal digits; each beat of a
 //	        target has a later one
-//	STATUS  what ParseReport reads, and not empty
-//	TARGET  the name of the target, to the end; it may have spaces
+//	STATUS  as ParseReport accepts it, but not empty
+//	TARGET  the name of the target, up to the end of the line; it may contain spaces
 //
 // There is no response.
 const datagramVersion = "sonde-beat/1 "
 
-// maxDatagram bounds a datagram, in bytes.
+// maxDatagram is the maximum length of a datagram, in bytes.
 const maxDatagram = len(datagramVersion) + 2*sha256.Size + 1 + 19 + 1 + 5 + 1 + probe.MaxTargetName + 1
 
-// datagram is a beat as it was received. Nothing of it is trusted before isSignedWith.
+// datagram is a beat as received. Its fields must not be trusted before isSignedWith returns true.
 type datagram struct {
 	mac    [sha256.Size]byte
-	signed []byte // what mac is of, without datagramVersion
+	signed []byte // the bytes that mac signs, without datagramVersion
 	time   uint64
 	report Report
 	target string
 }
 
-// parseDatagram reads a datagram.
+// parseDatagram parses a datagram.
 func parseDatagram(b []byte) (d datagram, err error) {
 	if len(b) > maxDatagram {
 		return d, fmt.Errorf("datagram of more than %d bytes", maxDatagram)
@@ -70,7 +70,7 @@ func parseDatagram(b []byte) (d datagram, err error) {
 	return d, nil
 }
 
-// isSignedWith reports whether the sender has a token.
+// isSignedWith reports whether the datagram was signed with token.
 func (d *datagram) isSignedWith(token string) bool {
 	return hmac.Equal(d.mac[:], sign(token, d.signed))
 }
@@ -82,8 +82,7 @@ func sign(token string, signed []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// AppendDatagram appends a beat in the form of a datagram to b. Each beat of a target needs a
-// later time.
+// AppendDatagram appends a beat in the datagram format to b. Each beat of a target needs a later time.
 func AppendDatagram(b []byte, target, token string, at time.Time, report Report) []byte {
 	status := report.Status.String()
 	if report.Exit != 0 {

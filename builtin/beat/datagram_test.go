@@ -102,7 +102,7 @@ func TestTheExampleOfTheDocsIsADatagram(t *testing.T) {
 	}
 }
 
-// BenchmarkDatagram is the way of a datagram from its bytes to the last beat of its target.
+// BenchmarkDatagram measures the processing of a datagram, from its bytes to the last beat of its target.
 func BenchmarkDatagram(b *testing.B) {
 	r := NewRegistry()
 	h, err := r.New(Config{Every: time.Minute, Token: testToken})

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The lines of shell in docs/beats.md send a beat, and its example of a datagram is one.
+// The shell lines in docs/beats.md send a beat, and its example of a datagram is a valid beat.
 func TestTheShellOfTheDocsSendsABeat(t *testing.T) {
 	text, err := os.ReadFile("../../docs/beats.md")
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 // From linux/socket.h and linux/sock_diag.h.
 const (
 	soMeminfo    = 55
-	meminfoDrops = 8 // index in what SO_MEMINFO returns
+	meminfoDrops = 8 // index into the values of SO_MEMINFO
 )
 
-// countsDrops is whether the system says how many datagrams it has dropped.
+// countsDrops is true if the system reports how many datagrams it has dropped.
 const countsDrops = true
 
-// drops returns how many datagrams the system has dropped that came to a socket, and false if it
-// does not say so.
+// drops returns how many datagrams the system has dropped at a socket; ok is false if the system does not report it.
 func drops(fd uintptr) (n uint64, ok bool) {
 	var info [meminfoDrops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

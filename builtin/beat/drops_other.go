@@ -4,5 +4,5 @@ package beatprobe
 
 const countsDrops = false
 
-// drops is not known on this system.
+// drops returns false: the number is not available on this system.
 func drops(uintptr) (n uint64, ok bool) { return 0, false }

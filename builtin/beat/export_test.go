@@ -1,12 +1,12 @@
 package beatprobe
 
-// The bounds of datagrams that change nothing.
+// The limits for rejected datagrams.
 const (
 	RejectedRate  = rejectedRate
 	RejectedBurst = rejectedBurst
 )
 
-// Take takes a datagram.
+// Take processes a datagram.
 func (r *Registry) Take(packet []byte) { r.receive(packet) }
 
 // MaxDatagram is maxDatagram.

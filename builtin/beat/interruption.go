@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	lookPeriod = margin / 2 // how often the registry looks for interruptions
+	lookPeriod = margin / 2 // how often the registry checks for interruptions
 	logPause   = 10 * time.Second
 )
 
-// listening knows since when the engine has heard all beats. The zero listening has heard none.
+// listening tracks since when the engine has heard all beats. The zero listening has heard none.
 type listening struct {
-	looked  int64 // when it was last looked for interruptions; 0: nobody has listened yet
+	looked  int64 // time of the last check for interruptions; 0 before the first one
 	all     int64 // since when no beat was missed
 	udp     int64 // since when no datagram was missed
 	latest  int64 // the latest time that the wall clock has shown, in nanoseconds since 1970
 	dropped uint64
 
-	clients map[netip.Addr]int64 // since when no beat of a client was missed, at most maxClients
-	client  int64                // the latest of them
+	clients map[netip.Addr]int64 // since when no beat of a client was missed; at most maxClients entries
+	client  int64                // the latest time in clients
 
 	isSetBack  bool // the wall clock was set back, and has not caught up yet
 	isIsolated bool
@@ -31,9 +31,9 @@ type listening struct {
 	lastLog       int64
 }
 
-// look finds out whether the process was stopped or short of processor time, the machine suspended, or
-// the wall clock set back. Nobody was served in such a time, and a datagram with a time that was used before
-// is taken for a replayed one until the clock has caught up. It returns what was found.
+// look detects whether the process was stopped or short of processor time, the machine was suspended, or the wall clock was set
+// back. Nobody was served in such a time; and until a clock that was set back has caught up, a datagram with an already used time
+// is taken for a replay. It returns a description of the interruption, or "".
 func (l *listening) look(now, wall int64) (why string) {
 	switch gap := now - l.looked; {
 	case l.looked == 0:
@@ -57,7 +57,7 @@ func (l *listening) look(now, wall int64) (why string) {
 	return why
 }
 
-// since returns since when the beats of a target were heard, by the way that it uses.
+// since returns since when the beats of a target have been heard, over the transport that the target uses.
 func (l *listening) since(rec *record) int64 {
 	switch {
 	case rec.last == 0:
@@ -70,10 +70,10 @@ func (l *listening) since(rec *record) int64 {
 	return max(l.all, l.clients[rec.client])
 }
 
-// maxClients is of how many clients it is known when a beat of theirs was missed.
+// maxClients is the maximum number of clients whose missed beats are tracked.
 const maxClients = 64
 
-// missClient notes that a beat of a client may have been missed now.
+// missClient records that a beat of a client may have been missed now.
 func (l *listening) missClient(client netip.Addr, now int64) {
 	if _, ok := l.clients[client]; !ok && len(l.clients) >= maxClients {
 		clear(l.clients)
@@ -86,7 +86,7 @@ func (l *listening) missClient(client netip.Addr, now int64) {
 	l.clients[client], l.client = now, now
 }
 
-// mayLog reports whether a log line about an interruption may be written. There may be many.
+// mayLog reports whether an interruption may be logged now; it limits their rate.
 func (l *listening) mayLog(now int64) bool {
 	if l.lastLog != 0 && now-l.lastLog < int64(logPause) {
 		return false
@@ -95,9 +95,9 @@ func (l *listening) mayLog(now int64) bool {
 	return true
 }
 
-// InterruptedFor says that beats may have been missed until now of the targets whose last beat was not that of another
-// client, and why: a listener has lacked descriptors, for example. Clients are known as they are to Beat. One that is not
-// valid stands for all. It does not block.
+// InterruptedFor records that beats may have been missed until now, and why: for example, a listener ran out of descriptors. It
+// concerns the targets whose last beat did not come from another client. Clients are identified as in Beat; the zero Addr stands
+// for all clients. It does not block.
 func (r *Registry) InterruptedFor(why string, client netip.Addr) {
 	r.interrupted(why, func(l *listening, now int64) {
 		if client.IsValid() {
@@ -129,14 +129,14 @@ func (r *Registry) logInterruption(why string) {
 	r.log.Warn("beats may have been missed: a beat that is missing for that time is not held against its target", "reason", why)
 }
 
-// startUDP says that datagrams are received from now on.
+// startUDP records that datagrams are received from now on.
 func (r *Registry) startUDP() {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
 	r.listening.udp = r.clock.Now()
 }
 
-// setDropped says how many datagrams the system has dropped so far. One goroutine calls it.
+// setDropped updates the number of datagrams that the system has dropped so far. Only one goroutine may call it.
 func (r *Registry) setDropped(n uint64) {
 	r.recordsMu.Lock()
 	before := r.listening.dropped
@@ -146,7 +146,7 @@ func (r *Registry) setDropped(n uint64) {
 	}
 }
 
-// setIsolated says whether the engine is cut off from its targets now.
+// setIsolated records whether the engine is now cut off from its targets.
 func (r *Registry) setIsolated(isIsolated bool) {
 	r.recordsMu.Lock()
 	was := r.listening.isIsolated
@@ -160,7 +160,7 @@ func (r *Registry) setIsolated(isIsolated bool) {
 	}
 }
 
-// look looks for interruptions, and logs what it finds.
+// look checks for interruptions and logs them.
 func (r *Registry) look() {
 	if r.config.Isolated != nil {
 		r.setIsolated(r.config.Isolated())
@@ -173,7 +173,7 @@ func (r *Registry) look() {
 	}
 }
 
-// observe looks at the clocks, and returns what is to be logged. It needs recordsMu.
+// observe reads the clocks, and returns the text to log, if any. The caller must hold recordsMu.
 func (r *Registry) observe() (log string) {
 	now := r.clock.Now()
 	why := r.listening.look(now, time.Now().UnixNano())

@@ -7,36 +7,34 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// margin is how late the engine may be itself, to read a beat or to notice that it was stopped.
-// Each deadline is so much later.
+// margin is how late the engine itself may be to read a beat or to notice that it was stopped. Each deadline is extended by it.
 const margin = time.Second
 
-// The reasons of a failure.
+// Reasons of failures.
 const (
 	reasonMissed probe.Reason = "beat.missed" // the target has sent no beat for too long
 	reasonFailed probe.Reason = "beat.failed" // the last beat of the target reports a failure
 )
 
-// sighting is what is known of the beats of a target at one time. Times are those of a clock; 0
-// stands for none.
+// sighting describes the beats of a target at one time. Times are those of a clock.Clock; 0 means none.
 type sighting struct {
 	now      int64
-	wall     int64 // the same by the wall clock, in nanoseconds since 1970
-	expected int64 // since when there should be beats: of this instance, by this configuration
-	heard    int64 // since when the engine has listened without an interruption
-	last     int64 // when the last beat came that is not Started
+	wall     int64 // now by the wall clock, in nanoseconds since 1970
+	expected int64 // since when beats of this instance are expected, by this configuration
+	heard    int64 // since when the engine has listened without interruption
+	last     int64 // when the last beat other than Started came
 	report   Report
 }
 
-// time returns when a time was, by the wall clock as it is set now.
+// time converts a clock time to the wall clock as it is set now.
 func (s sighting) time(at int64) time.Time { return time.Unix(0, s.wall+at-s.now) }
 
-// judge returns the result of an attempt. It depends on nothing but its arguments.
+// judge returns the result of an attempt. It depends only on s and by.
 //
-// The next beat is due as its rhythm says after the last one, or after the instance has started. An
-// interruption excuses a target from that if a beat may have been due in it: then the next one is due
-// as after the end of the interruption. By every, a beat is due grace before that at the earliest,
-// so that an interruption in the midst of a long wait for the next beat excuses nothing; by cron, not before its time.
+// The next beat is due one step of the rhythm after the last beat, or after the start of the instance. An interruption excuses the
+// target if a beat may have been due during it: then the next beat is due one step after the end of the interruption. With every, a
+// beat can come at most grace before it is due, so an interruption in the middle of a long interval excuses nothing. With cron, it
+// cannot come early.
 func (s sighting) judge(by rhythm) probe.Result {
 	has := s.last > 0 && s.last >= s.expected
 	from := s.expected
@@ -61,7 +59,7 @@ func (s sighting) judge(by rhythm) probe.Result {
 	return s.missed(has, ago, by.expected(s, due))
 }
 
-// failed is the result after a beat that reports a failure.
+// failed returns the result after a beat that reports a failure.
 func (s sighting) failed(ago time.Duration) probe.Result {
 	text := "the target has reported a failure " + probe.Brief(ago) + " ago"
 	if s.report.Exit != 0 {
@@ -73,7 +71,7 @@ func (s sighting) failed(ago time.Duration) probe.Result {
 	return probe.Fail(reasonFailed, "%s", text)
 }
 
-// awaited is the result while no beat need have come.
+// awaited returns the result while the next beat is not overdue.
 func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
 	switch {
 	case excused && has:

@@ -49,8 +49,8 @@ func TestJudgement(t *testing.T) {
 	}
 }
 
-// A target that sends its beats in time never fails, whatever the engine has missed; one that stops
-// to send them fails in time after the last interruption.
+// A target that sends its beats in time never fails, whatever the engine has missed; a target that stops sending them fails in time
+// after the last interruption.
 func TestATargetThatSendsBeatsNeverFailsForWhatTheEngineHasMissed(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 1))

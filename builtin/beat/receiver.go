@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// readBuffer is the size of the receive buffer that is asked for: so many bytes may come at once.
-// The system may give less (net.core.rmem_max).
+// readBuffer is the requested size of the receive buffer, in bytes. The system may grant less (net.core.rmem_max).
 const readBuffer = 8 << 20
 
-// retryPause is the time after an error of the socket.
+// retryPause is the pause after a socket error.
 const retryPause = 100 * time.Millisecond
 
-// Listen opens a socket for beats as datagrams. Close it, or call Receive.
+// Listen opens a socket for beats as datagrams. The caller closes it or passes it to Receive.
 func (r *Registry) Listen(ctx context.Context, address string) (*net.UDPConn, error) {
 	conn, err := new(net.ListenConfig).ListenPacket(ctx, "udp", address)
 	if err != nil {
@@ -27,7 +26,7 @@ func (r *Registry) Listen(ctx context.Context, address string) (*net.UDPConn, er
 	return udp, nil
 }
 
-// Receive receives the datagrams of a socket until ctx is done, and closes it.
+// Receive reads datagrams from a socket until ctx is done, and closes the socket.
 func (r *Registry) Receive(ctx context.Context, socket *net.UDPConn) {
 	r.startUDP()
 	ctx, stop := context.WithCancel(ctx)
@@ -66,7 +65,7 @@ func (r *Registry) Receive(ctx context.Context, socket *net.UDPConn) {
 	}
 }
 
-// followDrops looks how many datagrams of a socket the system has dropped, until ctx is done.
+// followDrops updates the number of datagrams that the system has dropped at a socket, until ctx is done.
 func (r *Registry) followDrops(ctx context.Context, socket *net.UDPConn) {
 	raw, err := socket.SyscallConn()
 	ticker := time.NewTicker(lookPeriod)

@@ -18,80 +18,78 @@ import (
 
 // RegistryConfig configures a Registry. The zero value is valid.
 type RegistryConfig struct {
-	Logger *slog.Logger // a Warn line when beats may have been missed, and for beats that are rejected, each every ten seconds at most; default: none
+	Logger *slog.Logger // for warnings about missed and about rejected beats, each at most every ten seconds; default: none
 
-	// Isolated reports whether the engine is cut off from its targets: then beats are missed too.
-	// It must not block. Default: it never is.
+	// Isolated reports whether the engine is cut off from its targets, in which case beats are missed as well. It must not block.
+	// Default: the engine is never isolated.
 	Isolated func() bool
 
-	// MaxAge is how old a datagram may be, by the clocks of its sender and of this machine; an older one is
-	// rejected. Default: any age.
+	// MaxAge is the maximum age of a datagram, by the clocks of its sender and of this machine; older ones are rejected. Default:
+	// any age.
 	MaxAge time.Duration
 
-	// Changed is called when the value of a target in the state file has changed: see Value. It
-	// must not block. Default: nothing.
+	// Changed is called when the value of a target for the state file (see Value) has changed. It must not block. Default: nothing.
 	Changed func(target string)
 
-	// SentChanged is called when a value of Sent has changed. One that lies more than a second ahead of the wall clock
-	// is urgent, and has to be saved at once: without it the next engine takes a recorded datagram for a new one. It
-	// must not block. Default: nothing.
+	// SentChanged is called when a value of Sent has changed. The change is urgent if the value is more than a second ahead of the
+	// wall clock: it must be saved immediately, or else the next engine accepts a recorded datagram as new. SentChanged must not
+	// block. Default: nothing.
 	SentChanged func(key string, isUrgent bool)
 }
 
-// Registry has the last beat of each target with a beat block. Its methods are safe for
-// concurrent use by multiple goroutines.
+// Registry holds the last beat of each target with a beat block. Its methods are safe for concurrent use by multiple goroutines.
 type Registry struct {
 	config RegistryConfig
 	log    *slog.Logger
 	clock  *clock.Clock
-	woken  wake.Signal // there may be records now
+	woken  wake.Signal // Run should check again whether there are records
 
 	recordsMu  sync.Mutex // guards all below
 	records    map[string]*record
 	restored   map[string]saved  // of targets without a record yet
-	removed    map[string]uint64 // by key: the latest times of targets without a record, or with another token, that lie ahead of the wall clock
+	removed    map[string]uint64 // by key: latest datagram times of removed targets and former tokens
 	listening  listening
 	stats      Stats
-	rejectedAt int64 // when a line about rejected beats was logged
+	rejectedAt int64 // when rejected beats were last logged
 }
 
 // Stats is a copy of a Registry's counters.
 type Stats struct {
-	Targets       int    // that beats are expected of
-	HTTP, UDP     uint64 // beats that were accepted
-	Denied        uint64 // beats that were rejected: not of this form, without the token of a target, or not signed with it
-	Replayed      uint64 // datagrams with a time that is not after that of an earlier one
-	Old           uint64 // datagrams that were made too long ago
-	TooMany       uint64 // beats that came too soon after another one of the target
-	Dropped       uint64 // datagrams that the system has dropped
-	Interruptions uint64 // how often beats may have been missed
+	Targets       int    // targets with a beat block
+	HTTP, UDP     uint64 // accepted beats
+	Denied        uint64 // rejected beats: malformed, without the target's token, or not signed with it
+	Replayed      uint64 // datagrams whose time is not later than that of an earlier one
+	Old           uint64 // datagrams older than RegistryConfig.MaxAge
+	TooMany       uint64 // beats that came too soon after the previous one of the target
+	Dropped       uint64 // datagrams that the system dropped
+	Interruptions uint64 // how many times beats may have been missed
 }
 
-// record is what is known of the beats of a target. There may be many: it is small.
+// record is the state of the beats of one target. Keep it small: there may be many.
 type record struct {
 	token    string
 	probes   []binding
-	every    time.Duration // the shortest of all probes
-	added    int64         // when the target was added or got another token, or this engine has started, if the target is restored
-	expected int64         // since when there should be beats, by the configuration
+	every    time.Duration // the shortest interval of all probes
+	added    int64         // when the target was added or got another token; for a restored target, when this engine started
+	expected int64         // since when beats are expected, by the configuration
 
-	last      int64 // when the last beat came that is not Started; 0 for none
+	last      int64 // when the last beat other than Started came; 0 if none has
 	lastWall  int64 // the same, in nanoseconds since 1970
-	started   int64 // when the run began that goes on; 0 for none
+	started   int64 // when the current run began; 0 if there is none
 	took      time.Duration
 	any       int64  // when the last beat of any status came
-	sent      uint64 // time in the last datagram
-	saved     int64  // when the value in the state file was last changed
+	sent      uint64 // the time in the last datagram
+	saved     int64  // when the value for the state file last changed
 	detail    string
 	status    Status
-	anyStatus Status // of the beat at any
+	anyStatus Status // status of the beat at any
 	exit      uint8
-	client    netip.Addr // that has sent the last beat over HTTP; not valid if it is not known
+	client    netip.Addr // sender of the last beat over HTTP; the zero Addr if unknown
 	byUDP     bool       // the last beat was a datagram
-	fromFile  bool       // the last beat came before this engine has started
+	fromFile  bool       // the last beat came before this engine started
 }
 
-// binding is a probe that goes by the beats of a target.
+// binding ties a probe to the beats of its target.
 type binding struct {
 	kind   probe.Kind
 	name   string
@@ -106,8 +104,8 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// Configure sets the configuration, whose parts may be known only after handlers were made. It must
-// not be called concurrently with other methods, apart from New.
+// Configure sets the configuration, parts of which may be known only after handlers have been created. It must not be called
+// concurrently with other methods, except New.
 func (r *Registry) Configure(c RegistryConfig) {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
@@ -118,7 +116,7 @@ func (r *Registry) Configure(c RegistryConfig) {
 	r.config, r.log = c, cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
 
-// Run looks for times in which beats may have been missed, until ctx is done.
+// Run checks for times in which beats may have been missed, until ctx is done.
 func (r *Registry) Run(ctx context.Context) {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
@@ -138,7 +136,7 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// Apply makes the targets of a set those whose beats are received.
+// Apply replaces the set of targets whose beats are received.
 func (r *Registry) Apply(set probe.Set) {
 	gone, dropped := r.apply(set)
 	for _, target := range gone {
@@ -150,14 +148,13 @@ func (r *Registry) Apply(set probe.Set) {
 	r.woken.Set()
 }
 
-// apply is Apply, and returns the targets that have no probe left, and the keys of Sent that are gone.
-// Records without probes are deleted in the end only: a target whose probe is replaced by another keeps its
-// last beat.
+// apply is Apply without the callbacks. It returns the targets that have no probe left and the keys of Sent that were discarded.
+// Records without probes are deleted last, so that a target keeps its last beat when its probe is replaced by another.
 func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
 	if len(r.records) == 0 {
-		r.listening.looked = 0 // Run does not look without targets
+		r.listening.looked = 0 // Run does not check for interruptions while there are no targets
 	}
 	changed := map[string]*record{}
 	for target, rec := range r.records {
@@ -185,8 +182,8 @@ func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 	return gone, r.dropSent(time.Now().UnixNano())
 }
 
-// bind has a probe go by the beats of its target. With other settings the target has as much time
-// for the next beat as at first. It needs recordsMu.
+// bind adds or updates the binding of a probe. If its settings have changed, the target has as much time for its next beat as a new
+// target. The caller must hold recordsMu.
 func (r *Registry) bind(id probe.ID, h *handler) {
 	c := h.config
 	rec := r.records[id.Target]
@@ -224,7 +221,7 @@ func (r *Registry) bind(id probe.ID, h *handler) {
 
 func (b binding) isSame(other binding) bool { return b.kind == other.kind && b.name == other.name }
 
-// update computes what follows from the probes.
+// update recomputes the fields that derive from the probes.
 func (rec *record) update() {
 	rec.every = probe.MaxDuration
 	for _, b := range rec.probes {
@@ -232,20 +229,20 @@ func (rec *record) update() {
 	}
 }
 
-// The errors of Registry.Beat.
+// Errors that Registry.Beat returns.
 var (
 	ErrDenied  = errors.New("there is no target of this name that expects beats with this token")
 	ErrTooMany = errors.New("the target sends more than ten beats a second")
 )
 
-// minDistance is the time between two beats of a target with the same status.
+// minDistance is the minimum time between two beats of a target with the same status.
 const minDistance = 100 * time.Millisecond
 
-// noToken is compared where there is no record, so that its absence takes as long as a wrong token.
+// noToken is compared if a target has no record, so that the rejection takes as long as that of a wrong token.
 const noToken = "no target has this token"
 
-// Allows reports whether a token is that of a target, and counts a token that is not. How long that
-// takes depends neither on how much of the token is right nor on whether there is such a target.
+// Allows reports whether token is the token of the target; it counts a mismatch as denied. How long it takes depends neither on how
+// much of the token is right nor on whether the target exists.
 func (r *Registry) Allows(target, token string) bool {
 	want, exists := r.tokenOf(target)
 	if listener.Token(want).Matches(token) && exists {
@@ -267,16 +264,15 @@ func (r *Registry) tokenOf(target string) (token string, exists bool) {
 	return noToken, false
 }
 
-// Beat takes a beat of a target that a client has sent with a token, as over HTTP. The client is an
-// address, or not valid if it has none. An error is ErrDenied or ErrTooMany; then the beat changes
-// nothing.
+// Beat records a beat that a client sent for a target, for example over HTTP. The client is the zero Addr if its address is
+// unknown. Beat returns ErrDenied or ErrTooMany if it rejects the beat; then nothing changes.
 func (r *Registry) Beat(target, token string, client netip.Addr, report Report) error {
 	if !r.Allows(target, token) {
 		return ErrDenied
 	}
 	r.recordsMu.Lock()
 	rec := r.records[target]
-	if rec == nil || rec.token != token { // a reload came in between
+	if rec == nil || rec.token != token { // the configuration was reloaded in between
 		r.recordsMu.Unlock()
 		return ErrDenied
 	}
@@ -296,7 +292,7 @@ func (r *Registry) Beat(target, token string, client netip.Addr, report Report) 
 	return nil
 }
 
-// receive takes a datagram, and reports whether it was rejected.
+// receive processes a datagram, and reports whether it was rejected.
 func (r *Registry) receive(packet []byte) (isRejected bool) {
 	d, err := parseDatagram(packet)
 	if err != nil {
@@ -311,7 +307,7 @@ func (r *Registry) receive(packet []byte) (isRejected bool) {
 	r.recordsMu.Lock()
 	now, wall := r.clock.Now(), time.Now().UnixNano()
 	rec := r.records[d.target]
-	if rec == nil || rec.token != token { // a reload came in between
+	if rec == nil || rec.token != token { // the configuration was reloaded in between
 		r.recordsMu.Unlock()
 		return false
 	}
@@ -339,30 +335,30 @@ func (r *Registry) receive(packet []byte) (isRejected bool) {
 	return isTooSoon
 }
 
-// urgentAhead is how far the time in a datagram may lie ahead of the wall clock until it is urgent to save it. Clocks
-// that are right differ by less. Only an engine that starts within that time could take the datagram again.
+// urgentAhead is how far the time in a datagram may be ahead of the wall clock before it must be saved immediately. Correct clocks
+// differ by less. Only an engine that starts within that time could accept the datagram again.
 const urgentAhead = time.Second
 
-// rejects returns why the time in a datagram of a target is one that does not count, and the counter of that; nil if it
-// counts. It needs recordsMu.
+// rejects returns the counter and the reason if a datagram with the time sent must be rejected, and a nil counter if it is
+// accepted. The caller must hold recordsMu.
 func (r *Registry) rejects(rec *record, sent uint64, now, wall int64) (counter *uint64, why string) {
 	if sent <= max(rec.sent, rec.floor(now, wall)) {
 		return &r.stats.Replayed, "replayed, or made before the target was added or got its token, or the engine has started, by the clock of the sender"
 	}
-	oldest := min(now, wall) - int64(r.config.MaxAge) // a wall clock that was set ahead makes nothing old
+	oldest := min(now, wall) - int64(r.config.MaxAge) // if the wall clock was set ahead, no datagram becomes old
 	if r.config.MaxAge > 0 && int64(sent) < oldest {
 		return &r.stats.Old, "older than max_age: it was held back, or the clock of the sender is behind that of this machine"
 	}
 	return nil, ""
 }
 
-// floor returns when the target was added or got its token, by the wall clock as it is set now. Datagrams that were
-// made before may have counted already: for the target before it was removed or had another token, or in an engine
-// before this one, which could not save that.
+// floor returns when the target was added or got its token, by the current wall clock. Datagrams made earlier may have been
+// accepted already: for the target before it was removed or had another token, or by an earlier engine that could not save their
+// times.
 func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-rec.added), 0)) }
 
-// reject counts a datagram that changes nothing with a counter of stats, and logs it, unless one was logged shortly
-// before. Strangers can send any number of them.
+// reject increments counter, a field of stats, for a datagram that is rejected, and logs it unless another one was logged shortly
+// before: strangers can send any number of them.
 func (r *Registry) reject(counter *uint64, why, target string) {
 	r.recordsMu.Lock()
 	*counter++
@@ -378,12 +374,12 @@ func (r *Registry) reject(counter *uint64, why, target string) {
 	}
 }
 
-// isTooSoon reports whether a beat says nothing new, so soon after the last one.
+// isTooSoon reports whether a beat repeats the status of the last one within minDistance.
 func (rec *record) isTooSoon(report Report, now int64) bool {
 	return rec.any != 0 && now-rec.any < int64(minDistance) && rec.anyStatus == report.Status
 }
 
-// take takes a beat, and reports whether it has to be saved.
+// take records a beat, and reports whether it must be saved.
 func (rec *record) take(report Report, now int64) (isChanged bool) {
 	report = report.cleaned()
 	rec.any, rec.anyStatus = now, report.Status
@@ -404,12 +400,12 @@ func (rec *record) take(report Report, now int64) (isChanged bool) {
 	return isChanged
 }
 
-// Last is what people may see of the last beat of a target.
+// Last describes the last beat of a target, without its token.
 type Last struct {
-	At     time.Time // zero: there was none
+	At     time.Time // zero if there was none
 	Report Report
-	Took   time.Duration // of the run that it has ended; 0 if its start is not known
-	Begun  time.Time     // when the run began that goes on; zero: none does, or its start is not known
+	Took   time.Duration // duration of the run that this beat ended; 0 if its start is unknown
+	Begun  time.Time     // when the current run began; zero if there is none or its start is unknown
 }
 
 // Last returns the last beat of a target, and false for a target without a beat block.
@@ -438,7 +434,7 @@ func (r *Registry) Stats() Stats {
 	return s
 }
 
-// sighting returns what is known for an attempt at a target now.
+// sighting returns the data on which an attempt at the target is judged now; ok is false if the target has no record.
 func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	r.recordsMu.Lock()
 	why := r.observe()
@@ -446,7 +442,7 @@ func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	if ok = rec != nil; ok {
 		now := r.clock.Now()
 		s = sighting{now: now, wall: time.Now().UnixNano(), expected: max(rec.expected, min(r.clock.At(t.Since), now)), heard: r.listening.since(rec)}
-		if !rec.fromFile || rec.every >= savePeriod { // otherwise the file may lack the last one
+		if !rec.fromFile || rec.every >= savePeriod { // otherwise the last beat may be missing from the file
 			s.last, s.report = rec.last, Report{rec.status, rec.exit, rec.detail}
 		}
 	}

@@ -37,7 +37,7 @@ func handler(t *testing.T, r *beatprobe.Registry, every, grace time.Duration, to
 	return h
 }
 
-// expect returns a registry that expects beats of targets, by their names and tokens.
+// expect returns a registry that expects beats of targets; tokens has their tokens by name.
 func expect(t *testing.T, tokens map[string]string) *beatprobe.Registry {
 	t.Helper()
 	r := beatprobe.NewRegistry()
@@ -90,7 +90,7 @@ func (p *play) beat(report beatprobe.Report) {
 	}
 }
 
-// is checks the verdict of the probe after a time.
+// is checks the verdict and the reason of the probe after a time.
 func (p *play) is(after time.Duration, want probe.Verdict, reason probe.Reason) {
 	p.Helper()
 	time.Sleep(after)
@@ -109,7 +109,7 @@ func TestATargetFailsAfterItsBeatsAreMissingAndItsNextInstanceHasTimeAgain(t *te
 		p.is(15500*time.Millisecond, probe.Passing, "")
 		p.is(time.Second, probe.Passing, "beat.missed") // the first failure of three
 		p.is(2*time.Second, probe.Failing, "beat.missed")
-		p.beat(beatprobe.Report{Status: beatprobe.OK}) // of the instance that is being ended
+		p.beat(beatprobe.Report{Status: beatprobe.OK}) // of the instance that is being terminated
 		p.is(2*time.Second, probe.Failing, "beat.missed")
 
 		p.start("2")
@@ -126,7 +126,7 @@ func TestAStartupProbePassesWithTheFirstBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlay(t, probe.Startup)
 		p.is(5*time.Second, probe.Undecided, probe.ReasonNoBeatDue)
-		p.beat(beatprobe.Report{Status: beatprobe.Started}) // says nothing yet
+		p.beat(beatprobe.Report{Status: beatprobe.Started}) // does not count as a beat yet
 		p.is(2*time.Second, probe.Undecided, probe.ReasonNoBeatDue)
 		p.beat(beatprobe.Report{Status: beatprobe.OK})
 		p.is(2*time.Second, probe.Passing, "")
@@ -156,7 +156,7 @@ func TestWhatTheEngineMissesIsUnknownAndNeverAFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(85 * time.Second)
-		stop() // nobody looks at the clock, as in a process that was stopped
+		stop() // nobody checks the clock, as in a process that was stopped
 		<-running
 		time.Sleep(10 * time.Second)
 		look(probe.Unknown)
@@ -215,7 +215,7 @@ func TestOnlyTheTokenOfTheTargetIsTaken(t *testing.T) {
 	})
 }
 
-// receiver returns a socket on loopback, and one that sends to it.
+// receiver returns a receiving socket on loopback, and a connection that sends to it.
 func receiver(t *testing.T, r *beatprobe.Registry) (*net.UDPConn, net.Conn) {
 	t.Helper()
 	rc, err := r.Listen(t.Context(), "127.0.0.1:0")
@@ -263,7 +263,7 @@ func TestForgedAndReplayedDatagramsChangeNothing(t *testing.T) {
 		first,
 		datagram("a", token, now.Add(time.Second), beatprobe.Report{Status: beatprobe.Failed}), // the same time
 		datagram("a", token, now.Add(time.Second-1), ok),                                       // an earlier one
-		datagram("b", other, now.Add(-time.Hour), ok),                                          // of an engine before this one
+		datagram("b", other, now.Add(-time.Hour), ok),                                          // from before this engine started
 		datagram("b", token, now.Add(time.Second), ok),                                         // with the token of another target
 		datagram("c", token, now.Add(time.Second), ok),
 		first[:len(first)-1],
@@ -297,7 +297,7 @@ func TestADatagramThatWasHeldBackDoesNotCount(t *testing.T) {
 		r := expect(t, map[string]string{"a": token})
 		r.Configure(beatprobe.RegistryConfig{MaxAge: 5 * time.Minute})
 		var supply [][]byte
-		for range 10 { // a minute each, held back by somebody on the way
+		for range 10 { // an attacker delays each by a minute
 			time.Sleep(time.Minute)
 			supply = append(supply, beatprobe.AppendDatagram(nil, "a", token, time.Now(), beatprobe.Report{Status: beatprobe.OK}))
 		}
@@ -316,13 +316,13 @@ func TestADatagramThatWasHeldBackDoesNotCount(t *testing.T) {
 	})
 }
 
-// series is what an engine has saved of the times in datagrams.
+// series holds the datagram times that an engine has saved.
 type series struct {
 	values map[string][]byte
-	urgent int // how often a value had to be saved at once
+	urgent int // number of values that had to be saved immediately
 }
 
-// record has a registry save what it says, as the engine does.
+// record makes a registry save its values in s, as the engine does.
 func (s *series) record(r *beatprobe.Registry) {
 	s.values = map[string][]byte{}
 	r.Configure(beatprobe.RegistryConfig{SentChanged: func(key string, isUrgent bool) {
@@ -337,7 +337,7 @@ func (s *series) record(r *beatprobe.Registry) {
 	}})
 }
 
-// next returns the registry of the next engine, to which the beats are not restored.
+// next returns the registry of the next engine, without its beats restored.
 func (s *series) next(t *testing.T) *beatprobe.Registry {
 	t.Helper()
 	r := beatprobe.NewRegistry()
@@ -360,7 +360,7 @@ func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing
 		if s := r.Stats(); s.UDP > before.UDP != want || s.Denied > before.Denied {
 			t.Errorf("a recorded datagram counts after %s: %v", after, !want)
 		}
-		time.Sleep(time.Second) // the target may send another one
+		time.Sleep(time.Second) // the target may send another beat
 	}
 	for name, ahead := range map[string]time.Duration{"of a sender that is ahead": time.Hour, "of a sender that is right": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestDatagramsThatTheSystemDropsAreAnInterruption(t *testing.T) {
 	h := handler(t, r, time.Minute, 30*time.Second, token)
 	rc, conn := receiver(t, r)
 	var sent uint64
-	for range 40_000 { // nobody reads
+	for range 40_000 { // nobody reads them
 		send(t, conn, make([]byte, beatprobe.MaxDatagram))
 		sent++
 	}
@@ -534,7 +534,7 @@ func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		stop()
-		<-ended // which saves what is not
+		<-ended // saves unsaved values
 		if got := slices.Sorted(maps.Keys(values)); fmt.Sprint(got) != "[daily often]" || fmt.Sprint(slices.Sorted(slices.Values(first.Targets()))) != "[daily often]" {
 			t.Fatalf("saved: %v", got)
 		}
@@ -571,7 +571,7 @@ func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 		time.Sleep(25*time.Hour - 14*time.Minute)
 		look(daily, "daily", probe.Success)
 		time.Sleep(2 * time.Minute)
-		look(daily, "daily", probe.Failure) // and not another day later
+		look(daily, "daily", probe.Failure) // and not a day later
 	})
 }
 
@@ -605,7 +605,7 @@ func TestAClientWithTooManyConnectionsExcusesNobodyElse(t *testing.T) {
 				t.Errorf("the outcome of %s is %v: %s, want %v", target, res.Outcome, res.Detail, want)
 			}
 		}
-		wait := func(d time.Duration) { // with a look in time, as Run does
+		wait := func(d time.Duration) { // checks in time, as Run does
 			for range d / time.Second {
 				time.Sleep(time.Second)
 				look("job", probe.Success)
@@ -620,7 +620,7 @@ func TestAClientWithTooManyConnectionsExcusesNobodyElse(t *testing.T) {
 		look("job", probe.Success)
 		time.Sleep(time.Second)
 		look("job", probe.Failure)
-		look("new", probe.Unknown) // its client is not known
+		look("new", probe.Unknown) // its client is unknown
 
 		r.InterruptedFor("of its own", here)
 		look("job", probe.Unknown)
@@ -630,7 +630,7 @@ func TestAClientWithTooManyConnectionsExcusesNobodyElse(t *testing.T) {
 		wait(90 * time.Second)
 		time.Sleep(time.Second)
 		time.Sleep(time.Second)
-		for i := range 65 { // more than are remembered
+		for i := range 65 { // more than are tracked
 			r.InterruptedFor("of many", netip.AddrFrom4([4]byte{10, 7, 7, byte(i)}))
 		}
 		look("job", probe.Unknown)

@@ -7,14 +7,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Status is what a target says of itself with a beat.
+// Status is the status that a target reports in a beat.
 type Status uint8
 
 // The statuses.
 const (
 	OK      Status = iota + 1
 	Failed         // the target, or its run, has failed
-	Started        // a run has begun; it is timed until the next beat, and says nothing else
+	Started        // a run has begun; it is timed until the next beat, and does not count as a beat itself
 )
 
 var statusNames = map[Status]string{OK: "ok", Failed: "fail", Started: "start"}
@@ -22,18 +22,17 @@ var statusNames = map[Status]string{OK: "ok", Failed: "fail", Started: "start"}
 // String returns the status as it is sent: "ok", "fail" or "start".
 func (s Status) String() string { return statusNames[s] }
 
-// MaxDetail bounds Report.Detail, in bytes.
+// MaxDetail is the maximum length of Report.Detail, in bytes.
 const MaxDetail = 200
 
-// Report is what a beat says.
+// Report is the content of a beat.
 type Report struct {
 	Status Status
-	Exit   uint8  // exit status of a run that has Failed; 0 if it is not known
-	Detail string // of a failure, in words; cleaned, and at most MaxDetail bytes are kept
+	Exit   uint8  // exit status of a run that has Failed; 0 if unknown
+	Detail string // description of a failure; cleaned, and truncated to MaxDetail bytes
 }
 
-// ParseReport returns the Report of a text: "ok", "fail", "start", or the exit status of a run
-// from 0 to 255, of which 0 is ok. Empty is ok.
+// ParseReport parses "ok", "fail", "start", or the exit status of a run from 0 to 255, where 0 is OK. Empty text is OK.
 func ParseReport(text string) (Report, error) {
 	switch text {
 	case "", "ok", "0":
@@ -49,7 +48,7 @@ func ParseReport(text string) (Report, error) {
 	return Report{}, fmt.Errorf("status is %.20q: write ok, fail, start, or an exit status from 0 to 255", text)
 }
 
-// cleaned returns what is kept of a report.
+// cleaned returns the report as it is stored.
 func (r Report) cleaned() Report {
 	if r.Status != Failed {
 		r.Detail = ""

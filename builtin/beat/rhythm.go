@@ -8,17 +8,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// rhythm is when beats are due.
+// rhythm defines when beats are due.
 type rhythm struct {
-	every, grace time.Duration  // every is the shortest time between two that are due
+	every, grace time.Duration  // every is the shortest time between two due beats
 	schedule     cron.Schedule  // of cron
-	in           *time.Location // of cron; nil: beats are due every so often after the one before
+	in           *time.Location // of cron; nil without cron
 }
 
 // maxDefaultGrace is the longest default of Config.Grace with a cron.
 const maxDefaultGrace = time.Hour
 
-// rhythm returns when beats are due. An error is a *probe.FieldError.
+// rhythm returns the rhythm that the configuration describes. An error is a *probe.FieldError.
 func (c Config) rhythm() (r rhythm, err error) {
 	switch {
 	case c.Every != 0 && c.Cron != "":
@@ -43,7 +43,8 @@ func (c Config) rhythm() (r rhythm, err error) {
 	return r, nil
 }
 
-// shortest returns the shortest time between beats that are due, of those within a year at least; 0 if none is ever due.
+// shortest returns the shortest time between two due beats, looking at least a year ahead unless that takes more than 100 beats; 0
+// if no beat is ever due.
 func (r rhythm) shortest() (least time.Duration) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const year, most = 366 * 24 * time.Hour, 100
@@ -58,8 +59,8 @@ func (r rhythm) shortest() (least time.Duration) {
 	return least
 }
 
-// due returns when the beat is due that follows a time, by the clock of a sighting, and when it may come at the earliest. IsBeat
-// says that the time is that of a beat: with cron it may have come a little too early, by the clock of its sender.
+// due returns when the next beat after from is due, by the clock of the sighting, and the earliest time at which it may come.
+// IsBeat says that from is the time of a beat: with cron, a beat may have come slightly early by the clock of its sender.
 func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
 	if r.in == nil {
 		return from + int64(r.every), from + int64(r.every-r.grace)
@@ -68,14 +69,14 @@ func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
 		from += int64(margin)
 	}
 	next, ok := r.schedule.Next(s.time(from), r.in)
-	if !ok { // not within the years that Next looks ahead
+	if !ok { // not within the years that Next searches
 		next = s.time(s.now).Add(probe.MaxDuration)
 	}
 	due = s.now + int64(next.Sub(s.time(s.now)))
 	return due, due
 }
 
-// expected says for people when a beat that is missing was due.
+// expected describes for people when the missing beat was due.
 func (r rhythm) expected(s sighting, due int64) string {
 	if r.in == nil {
 		return "one is expected every " + probe.Brief(r.every) + ", " + probe.Brief(r.grace) + " later at most"

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// calendar returns the rhythm of a cron in a time zone.
+// calendar returns the rhythm of a cron schedule in a time zone.
 func calendar(t *testing.T, schedule, zone string, grace time.Duration) rhythm {
 	t.Helper()
 	if _, err := time.LoadLocation(zone); err != nil {
@@ -23,7 +23,7 @@ func calendar(t *testing.T, schedule, zone string, grace time.Duration) rhythm {
 	return r
 }
 
-// A job of work days is not missing at the weekend, and is on the first work day after it.
+// A job for work days is not overdue on the weekend, but is on the first work day after it.
 func TestABeatIsDueByTheCalendar(t *testing.T) {
 	workdays := calendar(t, "0 2 * * 1-5", "Europe/Vienna", time.Hour)
 	spring := calendar(t, "30 2 * * *", "Europe/Vienna", time.Hour)
@@ -32,7 +32,7 @@ func TestABeatIsDueByTheCalendar(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		by          rhythm
-		last, heard string // never: no beat; since the begin of time
+		last, heard string // since the beginning of time; last: never means no beat
 		report      Report
 		now         string
 		want        probe.Outcome
@@ -116,7 +116,7 @@ func TestWrongRhythmsAreNamed(t *testing.T) {
 	}
 }
 
-// What is saved of a job that runs once a day outlasts a restart of the engine, as with every.
+// The saved beat of a daily job survives a restart of the engine, as with every.
 func TestTheLastBeatOfACalendarIsRestored(t *testing.T) {
 	for schedule, want := range map[string]probe.Outcome{"0 2 * * *": probe.Success, "* * * * *": probe.Unknown} {
 		r := NewRegistry()

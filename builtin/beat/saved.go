@@ -7,12 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
-// savePeriod is how often the value of a target that sends beats more often is saved: what is lost
-// matters little to it, since after a restart it has the time for another beat.
+// savePeriod is how often the value of a target is saved if it beats more often than that. Losing a newer beat matters little,
+// since after a restart such a target has time for another one.
 const savePeriod = 10 * time.Minute
 
-// saved is what the next engine has to know of the last beat of a target, so that a job that runs once a day is
-// missed in time.
+// saved is the last beat of a target as the next engine needs it, so that it notices in time if a daily job does not run.
 type saved struct {
 	At     int64         `json:"at"` // in nanoseconds since 1970
 	Status Status        `json:"status"`
@@ -22,7 +21,7 @@ type saved struct {
 	ByUDP  bool          `json:"udp,omitempty"`
 }
 
-// Value returns the value of a target for the state file, and false if there is none.
+// Value returns the value of a target for the state file; ok is false if there is none.
 func (r *Registry) Value(target string) ([]byte, bool) {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
@@ -30,7 +29,7 @@ func (r *Registry) Value(target string) ([]byte, bool) {
 	if rec == nil || rec.last == 0 {
 		return nil, false
 	}
-	text, _ := json.Marshal(saved{rec.lastWall, rec.status, rec.exit, rec.detail, rec.took, rec.byUDP}) // has no error
+	text, _ := json.Marshal(saved{rec.lastWall, rec.status, rec.exit, rec.detail, rec.took, rec.byUDP}) // never returns an error
 	return text, true
 }
 
@@ -47,8 +46,8 @@ func (r *Registry) Targets() []string {
 	return all
 }
 
-// Restore takes a Value of an earlier engine, before the target is added. Shift is by how much the
-// wall clock was set since then.
+// Restore restores a Value that an earlier engine saved. It must be called before the target is added. Shift is the amount by which
+// the wall clock was set since then.
 func (r *Registry) Restore(target string, value []byte, shift time.Duration) error {
 	var s saved
 	if err := json.Unmarshal(value, &s); err != nil {
@@ -61,7 +60,7 @@ func (r *Registry) Restore(target string, value []byte, shift time.Duration) err
 	return nil
 }
 
-// ForgetRestored forgets what was restored for targets that do not exist.
+// ForgetRestored discards the restored values of targets that do not exist.
 func (r *Registry) ForgetRestored() {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
@@ -79,10 +78,10 @@ func (s saved) restore(rec *record, c *clock.Clock) {
 	rec.saved = rec.last
 }
 
-// markUnsaved has everything saved that is newer than in the state file.
+// markUnsaved reports each beat as changed that is newer than in the state file.
 func (r *Registry) markUnsaved() {
 	r.recordsMu.Lock()
-	unsaved := map[string]string{} // the tokens by target
+	unsaved := map[string]string{} // tokens by target
 	for target, rec := range r.records {
 		if rec.last > rec.saved {
 			rec.saved = rec.last

@@ -9,20 +9,18 @@ import (
 	"strings"
 )
 
-// What a Registry saves of the times in datagrams, apart from the beats: a beat may be forgotten, and the
-// latest time may not, or a recorded datagram counts again. It matters beyond the record of a target only
-// while it lies ahead of the wall clock: earlier ones are rejected by record.floor.
+// The latest datagram times are saved separately from the beats: a lost beat does no harm, but if the latest time is lost, a
+// recorded datagram is accepted again. The time must outlive the record of its target only while it is ahead of the wall clock:
+// record.floor rejects earlier ones.
 
-// sentKey returns the key of the latest time in the datagrams of a target that were signed with a token. A
-// target with another token begins anew, since nothing was recorded that is signed with it. The key does not
-// disclose the token.
+// sentKey returns the key for the latest time in the datagrams of a target that are signed with token. A target with a new token
+// starts without a time, since no datagram was recorded that is signed with it. The key does not disclose the token.
 func sentKey(target, token string) string {
 	digest := sign(token, []byte("latest time of "+target)) // no datagram signs such a text
 	return hex.EncodeToString(digest[:8]) + "/" + target
 }
 
-// Sent returns the value for the state file of a key that RegistryConfig.SentChanged was called with, and
-// false if there is none.
+// Sent returns the value for the state file of a key that RegistryConfig.SentChanged was called with; ok is false if there is none.
 func (r *Registry) Sent(key string) ([]byte, bool) {
 	_, target, _ := strings.Cut(key, "/")
 	r.recordsMu.Lock()
@@ -36,7 +34,7 @@ func (r *Registry) Sent(key string) ([]byte, bool) {
 
 func formatSent(sent uint64) []byte { return strconv.AppendUint(nil, sent, 10) }
 
-// SentKeys returns the keys that Sent has values of, in no order.
+// SentKeys returns the keys that Sent has values for, in no particular order.
 func (r *Registry) SentKeys() []string {
 	type series struct{ target, token string }
 	var present []series
@@ -54,7 +52,7 @@ func (r *Registry) SentKeys() []string {
 	return keys
 }
 
-// RestoreSent takes a value of Sent of an earlier engine, before the target is added.
+// RestoreSent restores a value of Sent that an earlier engine saved. It must be called before the target is added.
 func (r *Registry) RestoreSent(key string, value []byte) error {
 	sent, err := strconv.ParseUint(string(value), 10, 63)
 	if err != nil {
@@ -66,7 +64,7 @@ func (r *Registry) RestoreSent(key string, value []byte) error {
 	return nil
 }
 
-// keepSent keeps the latest time of a record that gets another token, or is deleted. It needs recordsMu.
+// keepSent retains the latest time of a record that is deleted or gets another token. The caller must hold recordsMu.
 func (r *Registry) keepSent(target string, rec *record) {
 	if rec.sent != 0 {
 		r.removed[sentKey(target, rec.token)] = rec.sent
@@ -74,15 +72,15 @@ func (r *Registry) keepSent(target string, rec *record) {
 	}
 }
 
-// takeSent gives a record with a new token the latest time that was kept. It needs recordsMu.
+// takeSent moves the retained latest time to a record with a new token. The caller must hold recordsMu.
 func (r *Registry) takeSent(target string, rec *record) {
 	key := sentKey(target, rec.token)
 	rec.sent = r.removed[key]
 	delete(r.removed, key)
 }
 
-// dropSent forgets the times without a record that do not lie ahead of the wall clock, and returns their
-// keys. It needs recordsMu.
+// dropSent discards the retained times that are not ahead of the wall clock, and returns their keys. The caller must hold
+// recordsMu.
 func (r *Registry) dropSent(wall int64) (keys []string) {
 	for key, sent := range r.removed {
 		if int64(sent) <= wall {

@@ -10,8 +10,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// daily is a registry whose target "backup" sends a beat each day, on a machine of which a test says
-// how long it was suspended.
+// daily returns a registry whose target "backup" sends a beat each day, on a machine that was suspended for as long as the test
+// says.
 func daily(t *testing.T, suspended *time.Duration) (*Registry, *handler) {
 	r := NewRegistry()
 	r.clock = clock.NewSuspended(func() time.Duration { return *suspended })
@@ -41,18 +41,18 @@ func TestABeatThatCameWhileTheMachineWasSuspendedIsNotMissed(t *testing.T) {
 		}
 		beat()
 		look(probe.Success)
-		run := func(d time.Duration) { // looks, as Run does
+		run := func(d time.Duration) { // checks for interruptions, as Run does
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(margin) {
 				r.look()
 			}
 		}
 		run(20 * time.Hour)
-		suspended = 8 * time.Hour // with the time of the next beat in it
+		suspended = 8 * time.Hour // includes the time of the next beat
 		look(probe.Unknown)
 		run(5 * time.Hour)
 		look(probe.Unknown) // 25 hours without the suspension
 		run(14 * time.Hour)
-		beat() // the one after
+		beat() // the next one
 		look(probe.Success)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// attempts makes 300 attempts with 100 probes at once, and returns their outcomes.
+// attempts makes 300 attempts with 100 concurrent probes, and returns the number of each outcome.
 func attempts(t *testing.T, script string) (outcomes [4]int) {
 	t.Helper()
 	h := newHandler(t, command.Plan.Run, sh(script))
@@ -43,8 +43,7 @@ func attempts(t *testing.T, script string) (outcomes [4]int) {
 	return outcomes
 }
 
-// Without a limit of their own the commands would take the threads that the Go runtime
-// needs, which ends the process.
+// Without their own limit, the commands would take threads that the Go runtime needs, which aborts the process.
 func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
 	tier.CI(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
@@ -90,9 +89,8 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 	}
 }
 
-// TestACommandThatTakesAllProcessesDoesNotEndTheEngine lets goroutines block in system calls,
-// as those do that write a log or a file, while a command has taken all processes: the Go
-// runtime needs a thread for each.
+// TestACommandThatTakesAllProcessesDoesNotEndTheEngine makes goroutines block in system calls, like those that write a log or a
+// file, while a command has taken all processes: the Go runtime needs a thread for each of them.
 func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(200)) {
@@ -112,8 +110,8 @@ func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	<-taken
 }
 
-// A command that forks without end is ended long before its timeout, and takes neither the machine nor the
-// attempts of others.
+// A command that forks without end is killed long before its timeout, and takes down neither the machine nor the attempts of
+// others.
 func TestAForkBombIsEnded(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(1500)) {
@@ -126,8 +124,8 @@ func TestAForkBombIsEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := sh(strings.ReplaceAll(script, "$", "$$"))
-			r := attempt(t, command.Plan.Run, config, probe.Target{}, 10*time.Second) // of a shell that lives when it has hit the limit
-			if r.Reason != "exec.processes" && !r.Denied && name != "that succeeds" { // or it has taken all that it may have before
+			r := attempt(t, command.Plan.Run, config, probe.Target{}, 10*time.Second) // of a shell that survives the limit
+			if r.Reason != "exec.processes" && !r.Denied && name != "that succeeds" { // or it took all that it may have before that
 				t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 			}
 			untilProcesses(t, "the end of its processes", func(n int64) bool { return n < 200 }) // threads of this process and its guard
@@ -138,7 +136,7 @@ func TestAForkBombIsEnded(t *testing.T) {
 	}
 }
 
-// blockInSystemCalls returns after so many goroutines have read from a pipe at once.
+// blockInSystemCalls returns after n goroutines have concurrently read from a pipe.
 func blockInSystemCalls(t *testing.T, n int) {
 	t.Helper()
 	var pipe [2]int
@@ -193,7 +191,7 @@ func TestWithoutDescriptorsACommandIsNotStarted(t *testing.T) {
 	})
 }
 
-// untilProcesses waits until the number of processes and threads of this process's cgroup is as it is to be.
+// untilProcesses waits until the number of processes and threads of this process's cgroup is right.
 func untilProcesses(t *testing.T, what string, isRight func(n int64) bool) {
 	t.Helper()
 	own, err := cgroup.Current()

@@ -1,11 +1,9 @@
-// Package execprobe makes attempts by running a command: exit status 0 is a
-// success.
+// Package execprobe is the exec handler: an attempt runs a command, and exit status 0 is a success.
 //
-// On Linux commands are children of a guard: this program, started again under the name
-// sonde-command-guard, which does its work before main. It starts with the first attempt, ends
-// with the program, in whatever way that ends, and kills what an attempt leaves behind. It never
-// touches other children of the program. Packages that are initialized before this one are
-// initialized in the guard, too.
+// On Linux, commands are children of a guard: this program, started again under the name sonde-command-guard, which runs before
+// main. The guard starts with the first attempt, exits together with the program, however that exits, and kills the processes that
+// an attempt leaves behind. It never touches other children of the program. Packages that are initialized before this one are also
+// initialized in the guard.
 package execprobe
 
 import (
@@ -24,13 +22,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config says which command to run.
+// Config defines the command to run.
 //
-// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
-// environment, HOME, USER and LOGNAME of the user that the command runs as, the
-// target's environment, and Env. Of variables with the same name the last one counts.
-// Nothing else of the engine's environment is passed on, because it may contain
-// secrets.
+// The command's environment has PATH, LANG, LC_ALL and TZ of the engine's environment, HOME, USER and LOGNAME of the user that the
+// command runs as, the target's environment, and Env. If a variable occurs more than once, the last value counts. No other
+// variables of the engine's environment are passed on, because they may contain secrets.
 type Config struct {
 	Command []string          `hcl:"command" doc:"program and its arguments. A program without a slash is searched in the PATH of the command. $(NAME) in a word is replaced by the variable NAME of the target or of env, and $$ by $. There is no shell unless the command names one"`
 	Env     map[string]string `hcl:"env,optional" doc:"environment variables in addition to those of the target" default:"empty"`
@@ -38,22 +34,20 @@ type Config struct {
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the target, else of the engine"`
 }
 
-// handler runs a command for each attempt. It is safe for concurrent use by
-// multiple goroutines.
+// handler runs a command for each attempt. It is safe for concurrent use by multiple goroutines.
 type handler struct {
 	config Config
 	run    runFunc
-	stuck  chan struct{} // holds an element for each command that was killed and has not ended
+	stuck  chan struct{} // holds an element for each command that was killed and has not exited
 }
 
-// runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
+// runFunc runs a command: command.Plan.Run, or RunPortably in tests that cover both.
 type runFunc func(command.Plan, context.Context, io.Writer, io.Writer) (command.End, error)
 
-// maxStuck bounds the commands of a handler that cannot be killed. Each of them occupies
-// a thread.
+// maxStuck is the maximum number of commands of a handler that cannot be killed. Each of them occupies a thread.
 const maxStuck = 4
 
-// New returns a handler, or a *probe.FieldError that names the wrong field.
+// New returns a handler. An error is a *probe.FieldError that names the invalid field, or several of them.
 func New(c Config) (probe.Handler, error) {
 	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
 		return nil, err
@@ -63,18 +57,15 @@ func New(c Config) (probe.Handler, error) {
 	return &handler{config: c, run: command.Plan.Run, stuck: make(chan struct{}, maxStuck)}, nil
 }
 
-// Probe runs the command and returns when it has exited, or at most 200 ms
-// after ctx is done. All that is left of it is killed then: on Linux its descendants, elsewhere
-// its process group. The result's Detail is how
-// the command exited, unless it succeeded, its standard output and its standard error,
-// at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
-// or memory to the engine's cgroup meanwhile, or descriptors to the engine at its timeout; its
-// Lost is how long the command waited for room for its processes and for a processor that
-// others had: at its timeout with its descendants.
+// Probe runs the command and returns when it has exited, or at most 200 ms after ctx is done. Then it kills the processes that the
+// command has left: its descendants on Linux, its process group elsewhere. The result's Detail says how the command exited, unless
+// it succeeded, followed by its standard output and standard error, at most probe.MaxDetail bytes in total. A failure is Denied if,
+// meanwhile, this machine refused a process or memory to the engine's cgroup, or if the engine lacked descriptors at the timeout.
+// Lost is how long the command waited until it could have its processes, and for processors that others used; at a timeout it
+// includes the command's descendants.
 //
-// A command that cannot be killed, because it is another user's or blocks in the kernel,
-// is left running. While there are four of them an attempt waits until one ends, and
-// fails when ctx is done.
+// A command that cannot be killed, because it belongs to another user or hangs in the kernel, is left running. While there are four
+// of them, an attempt waits until one exits, and fails when ctx is done.
 func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	began, before := time.Now(), quota.Read()
 	res := h.attempt(ctx, t)
@@ -112,7 +103,7 @@ func (h *handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 	return res
 }
 
-// notStarted is the result of a command that could not be started.
+// notStarted returns the result of a command that could not be started.
 func notStarted(err error) probe.Result {
 	if shortage.IsFork(err) || errors.Is(err, command.ErrLookup) {
 		res := probe.Broken(probe.ReasonResources, "%v", err)
@@ -122,9 +113,8 @@ func notStarted(err error) probe.Result {
 	return probe.Broken("exec.start", "%v", err)
 }
 
-// awaitStuck waits until there are fewer than maxStuck commands that are stuck, and
-// reports whether there are before ctx is done. It waits, since on a starved machine a
-// command takes a while to die.
+// awaitStuck waits until fewer than maxStuck commands are stuck, and returns false if ctx is done before that. It waits because, on
+// a starved machine, a killed command takes a while to die.
 func (h *handler) awaitStuck(ctx context.Context) bool {
 	select {
 	case h.stuck <- struct{}{}:
@@ -139,7 +129,7 @@ func (h *handler) awaitStuck(ctx context.Context) bool {
 	return true
 }
 
-// stuck is the result of an attempt that stuck commands have kept from starting.
+// stuck returns the result of an attempt that could not start because of stuck commands.
 func stuck(ctx context.Context) probe.Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)
@@ -147,11 +137,10 @@ func stuck(ctx context.Context) probe.Result {
 	return probe.Broken(probe.ReasonStopped, "the attempt was cancelled before its command could start")
 }
 
-// countStuck counts a command until it ends. Its goroutine is not waited for: the command
-// may never end.
+// countStuck counts a command until it exits. Nobody waits for its goroutine: the command may never exit.
 func (h *handler) countStuck(dead <-chan struct{}) {
 	go func() {
-		h.stuck <- struct{}{} // waits while there are more, of attempts at the same time
+		h.stuck <- struct{}{} // waits while there are more of them, from concurrent attempts
 		<-dead
 		<-h.stuck
 	}()
@@ -171,8 +160,7 @@ func (h *handler) command(t probe.Target) command.Command {
 	}
 }
 
-// killed is the result of a command that was killed: at the deadline, or because the
-// attempt was cancelled.
+// killed returns the result of a command that was killed at the deadline, or because the attempt was cancelled.
 func killed(ctx context.Context, after time.Duration, output string) probe.Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("killed after %v", after.Round(time.Millisecond)), output))

@@ -261,7 +261,7 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 		testsync.Until(t, "descriptors and goroutines to be as before", func() bool {
 			return countFiles(t) <= descriptors && runtime.NumGoroutine() <= goroutines
 		})
-		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid != 0 { // but the guard of commands, which runs on
+		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid != 0 { // except for the guard of commands, which keeps running
 			t.Errorf("a child is left: wait4 = %d, %v", pid, err)
 		}
 	})

@@ -19,8 +19,8 @@ import (
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
 
-// daemon is a command that leaves a process behind which has a session of its
-// own and holds the output pipes open, and the file that has its process ID then. The test's end kills it.
+// daemon returns a command that leaves a process behind, in its own session, which holds the output pipes open, and the name of the
+// file that will have its process ID. The process is killed when the test ends.
 func daemon(t *testing.T, then string) (c Config, pids string) {
 	pids = filepath.Join(t.TempDir(), "pids")
 	t.Cleanup(func() {
@@ -31,8 +31,7 @@ func daemon(t *testing.T, then string) (c Config, pids string) {
 	return sh(`pids='` + pids + `'; setsid sh -c 'echo $$$$ >"$0"; exec sleep 600' "$pids" & while ! [ -s "$pids" ]; do sleep 0.01; done; echo ready; ` + then), pids
 }
 
-// inEachWay runs a test with the run function of this system, and with the one that
-// all systems have.
+// inEachWay runs a test with the run function of this system, and with the one for all systems.
 func inEachWay(t *testing.T, test func(*testing.T, runFunc)) {
 	t.Helper()
 	t.Run("as here", func(t *testing.T) { test(t, command.Plan.Run) })
@@ -77,10 +76,10 @@ func withoutDeadline(t *testing.T, h *handler) probe.Result {
 	return receive(t, result)
 }
 
-// receive returns the result of an attempt whose command ends, or whose deadline has passed.
+// receive returns the result of an attempt whose command has exited, or whose deadline has passed.
 func receive(t *testing.T, result <-chan probe.Result) probe.Result {
 	t.Helper()
-	const most = 10 * time.Second // 200 ms and the delay of a busy machine, but not 600 s until a pipe is closed
+	const most = 10 * time.Second // 200 ms and the delay of a busy machine, but not the 600 s until the pipe is closed
 	began := time.Now()
 	r := testsync.Receive(t, "the result", result)
 	if took := time.Since(began); tier.IsLong() && took > most {
@@ -89,7 +88,7 @@ func receive(t *testing.T, result <-chan probe.Result) probe.Result {
 	return r
 }
 
-// isWritten returns a function that reports whether a file has an end of a line.
+// isWritten returns a function that reports whether a file has a complete line.
 func isWritten(file string) func() bool {
 	return func() bool {
 		text, _ := os.ReadFile(file)
@@ -113,8 +112,8 @@ func readPids(t *testing.T, file string) (pids []int) {
 	return pids
 }
 
-// awaitGone waits until a process has ended. Somebody else's zombie counts as
-// ended: the test machine's init may be slow to reap.
+// awaitGone waits until a process has exited. A zombie of another parent counts as exited: the test machine's init may be slow to
+// reap.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	needProc(t)

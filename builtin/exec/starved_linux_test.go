@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// once makes an attempt, and reports whether it is not counted as a failure: it is unknown, or an engine excuses it, since
-// the handler says that a quarter of the time was lost, or half of it before an answer.
+// once makes an attempt, and reports whether it does not count as a failure: it is unknown, or an engine excuses it because the
+// handler reports that a quarter of the time was lost, or half of it before an answer.
 func once(t *testing.T, script string, timeout time.Duration) (r probe.Result, isExcused bool) {
 	t.Helper()
 	h, err := execprobe.New(execprobe.Config{Command: []string{"/bin/sh", "-c", script}})
@@ -30,7 +30,7 @@ func once(t *testing.T, script string, timeout time.Duration) (r probe.Result, i
 	return r, r.Outcome == probe.Unknown || r.Lost > share
 }
 
-// failsInTheEnd makes attempts, of which one has to count as a failure: what else this machine runs may excuse others.
+// failsInTheEnd makes attempts until one counts as a failure: other processes of this machine may excuse some.
 func failsInTheEnd(t *testing.T, script string, timeout time.Duration) {
 	t.Helper()
 	var lost []time.Duration
@@ -60,7 +60,7 @@ func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
 	}
 }
 
-// It does not wait for a processor, but writes as long as it may.
+// The command does not wait for a processor, but writes as long as it may.
 func TestACommandThatWritesWithoutEndFails(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(20)) {
@@ -89,7 +89,7 @@ func TestACommandThatHangsFailsWhereTheQuotaIsNotUsedUp(t *testing.T) {
 	}
 }
 
-// The quota is used up by others, all the time, but the command wants no processor.
+// Others use up the quota all the time, but the command needs no processor time.
 func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(40)) {
@@ -99,7 +99,7 @@ func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
 	failsInTheEnd(t, `exec sleep 60`, 5*time.Second)
 }
 
-// A command with a timeout of its own says that it has failed, since it waited for a processor.
+// A command with its own timeout reports a failure, because it waited for a processor.
 func TestACommandThatGivesUpSinceItWasStarvedDoesNotFail(t *testing.T) {
 	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(2)) {
@@ -119,7 +119,7 @@ func TestACommandThatGivesUpSinceItWasStarvedDoesNotFail(t *testing.T) {
 	}
 }
 
-// Its processes wait for each other.
+// The command's processes wait for each other.
 func TestACommandThatIsItsOwnLoadFails(t *testing.T) {
 	tier.Slow(t)
 	for name, script := range map[string]string{

@@ -40,8 +40,7 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 	}
 }
 
-// A process in a frozen cgroup of version 1 is as deaf to SIGKILL as one that is
-// stuck in the kernel.
+// A process in a frozen cgroup of version 1 ignores SIGKILL like one that hangs in the kernel.
 func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {

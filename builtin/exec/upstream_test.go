@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// The tests in this file have the cases of upstream's pkg/probe/exec and of the parts
-// of prober_test.go that are about commands; tests/upstream.md sets both side by side.
+// The tests in this file correspond to upstream's pkg/probe/exec and to the parts of prober_test.go that concern commands;
+// tests/upstream.md compares them.
 
-// logs prints n times the same 8 bytes.
+// logs prints the same 8 bytes N times.
 const logs = `i=0; while [ $i -lt $N ]; do printf logs-123; i=$((i+1)); done; `
 
 func TestUpstreamExec(t *testing.T) {
@@ -23,7 +23,7 @@ func TestUpstreamExec(t *testing.T) {
 			timeout time.Duration
 			outcome probe.Outcome
 			reason  probe.Reason
-			detail  string // what it contains
+			detail  string // text that it must contain
 		}{
 			{"ok", sh("echo OK"), testsync.Timeout, probe.Success, "", "OK"},
 			{"exit status 0, said by the command itself", sh("echo OK; exit 0"), testsync.Timeout, probe.Success, "", "OK"},

@@ -15,37 +15,37 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// assertions are what a response must be like beside its status. They are read-only.
+// assertions are the conditions on a response other than its status. They are read-only.
 type assertions struct {
 	body    []bodyAssertion   // all must hold
-	isSlow  bool              // some of those about the body are regular expressions, or about JSON
+	isSlow  bool              // any assertion about the body is a regular expression or about JSON
 	headers []headerAssertion // all must hold
 	measure []measurement
-	maxSkew time.Duration // of the clock of the server; 0: any
+	maxSkew time.Duration // of the server's clock; 0: any
 	maxBody int
 }
 
-// bodyAssertion says what the body must be like.
+// bodyAssertion is a condition on the body.
 type bodyAssertion struct {
 	field string // of Config
-	says  string // what the configuration says there
-	// judge returns why the assertion does not hold for a body, or "", without anything of the body. Of a body that is
-	// not whole, isOpen says that what follows may decide otherwise.
+	says  string // the value of that field
+	// judge returns why the assertion does not hold for a body, or ""; the text contains no part of the body. If the body is not
+	// whole, isOpen reports whether the rest of the body could change the judgment.
 	judge func(body []byte, isWhole bool) (problem string, isOpen bool)
-	value func(body []byte) []byte // the part of a body that does not hold; nil: the whole
+	value func(body []byte) []byte // returns the part of a body that does not hold; nil: the whole body
 }
 
-// headerAssertion says what one header of the response must be like.
+// headerAssertion is a condition on one header of the response.
 type headerAssertion struct {
 	name  string // canonical
 	field string // of Config
 	holds func(values []string) bool
 }
 
-// maxBody is how much of a body is read at most, in bytes: the max of Config.MaxBody.
+// maxBody is the maximum of Config.MaxBody, in bytes.
 const maxBody = 1 << 20
 
-// assertions returns the checked assertions of a configuration.
+// assertions returns the validated assertions of a configuration.
 func (c Config) assertions() (a assertions, err error) {
 	if c.BodyContains != "" {
 		a.body = append(a.body, contains(c.BodyContains))
@@ -87,7 +87,7 @@ func (c Config) assertions() (a assertions, err error) {
 	return a, a.check(c)
 }
 
-// absentAndThere returns a header that must be absent and have a value, or "".
+// absentAndThere returns a header that must be absent but also has an asserted value, or "".
 func (c Config) absentAndThere() string {
 	for _, name := range c.HeaderAbsent {
 		for _, of := range []map[string]string{c.HeaderEquals, c.HeaderRegex} {
@@ -101,7 +101,7 @@ func (c Config) absentAndThere() string {
 	return ""
 }
 
-// check returns an error for assertions that cannot hold.
+// check returns an error for assertions that can never hold.
 func (a *assertions) check(c Config) error {
 	if name := c.absentAndThere(); name != "" {
 		return probe.FieldErrorf("header_absent", "has %s, of which header_equals or header_regex say what it must be", name)
@@ -119,20 +119,19 @@ func (a *assertions) check(c Config) error {
 	return nil
 }
 
-// readBody reports whether an assertion needs the body.
+// readBody reports whether an assertion or a measurement needs the body.
 func (a *assertions) readBody() bool { return len(a.body)+len(a.measure) > 0 }
 
-// slow reports whether the assertions take too long for an attempt in steps with so much of a
-// body.
+// slow reports whether the assertions take too long for an attempt in steps, for a body of size bytes.
 func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
 
-// needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
-// body: if it is longer, and must be checked, Probe makes the attempt again.
+// needWorker reports whether attempts cannot be made in steps. Steps keep no headers, and read probe.MaxDetail bytes of a body: if
+// a body that must be checked is longer, Probe repeats the attempt.
 func (a *assertions) needWorker() bool {
 	return len(a.headers)+len(a.measure) > 0 || a.maxSkew > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
 }
 
-// endAssertion matches a regular expression that may ask what follows its match.
+// endAssertion matches a regular expression that may depend on the text after its match.
 var endAssertion = regexp.MustCompile(`\$|\\[bBz]`)
 
 func contains(text string) bodyAssertion {
@@ -163,7 +162,7 @@ func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
 		case isWhole:
 		case !matched:
 			isOpen = true
-		case looksAhead: // a match up to the end may be one of $, where the body does not end
+		case looksAhead: // $ may have matched only because the body was cut off there
 			isOpen = re.FindIndex(body)[1] == len(body)
 		}
 		switch {
@@ -176,7 +175,7 @@ func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
 	}}
 }
 
-// compile compiles the regular expression of a field; nil for none.
+// compile compiles the regular expression of a field; nil if it is empty.
 func compile(field, text string) (*regexp.Regexp, error) {
 	if text == "" {
 		return nil, nil
@@ -222,8 +221,8 @@ func (c Config) headerAssertions() (all []headerAssertion, err error) {
 	return all, err
 }
 
-// headersProblem returns which header of a response is not as expected, or "". It has no value: that
-// may be a secret.
+// headersProblem returns a text about the first header of a response that violates an assertion, or "". It does not contain the
+// header's value, which may be a secret.
 func (a *assertions) headersProblem(h http.Header) string {
 	for _, one := range a.headers {
 		if !one.holds(h[one.name]) {
@@ -233,8 +232,8 @@ func (a *assertions) headersProblem(h http.Header) string {
 	return ""
 }
 
-// bodyProblem returns what of a body is not as expected, or "", and the part of the body that is not. If no assertion fails, open says
-// which of them cannot be decided.
+// bodyProblem returns a text about the first assertion that the body violates, or "", and the offending part of the body. If no
+// assertion fails, open says which of them cannot be decided.
 func (a *assertions) bodyProblem(body text) (problem string, part []byte, open string) {
 	for _, one := range a.body {
 		if !body.canJudge(one.says) {
@@ -256,7 +255,7 @@ func (a *assertions) bodyProblem(body text) (problem string, part []byte, open s
 	return "", nil, open
 }
 
-// tooLong says that an assertion depends on more of a body than is read.
+// tooLong returns the reason that an assertion cannot be decided: it depends on more of the body than is read.
 func (a *assertions) tooLong(field string) string {
 	advice := "raise max_body"
 	if a.maxBody == maxBody {
@@ -265,7 +264,7 @@ func (a *assertions) tooLong(field string) string {
 	return fmt.Sprintf("the body is longer than %d bytes, and %s depends on the rest: %s", a.maxBody, field, advice)
 }
 
-// jsonAssertions returns the assertions about JSON, by field and path.
+// jsonAssertions returns the assertions about JSON, sorted by field and path.
 func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
 	for _, of := range []struct {
 		field string
@@ -303,7 +302,7 @@ func matchesText(want string) (holds func(jsonValue) bool, says, problem string)
 	return func(v jsonValue) bool { return re.MatchString(v.text) }, "", ""
 }
 
-// isBeyond is for a value that compares with a bound as sign says, or equals it.
+// isBeyond returns a check that a value is at least bound (sign 1) or at most bound (sign -1).
 func isBeyond(bound, words string, sign int) (holds func(jsonValue) bool, says, problem string) {
 	limit, isNumber := parseDecimal(bound)
 	if !isNumber {

@@ -16,33 +16,33 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// attempt records the course of one attempt. Net/http calls its methods from its own
-// goroutines, some of which outlive the request.
+// attempt records the course of one attempt. Package net/http calls its methods from its own goroutines, some of which outlive the
+// request.
 type attempt struct {
 	ctx context.Context // of the whole attempt, with its deadline
 	end context.CancelFunc
-	own *url.URL // as configured
+	own *url.URL // the configured URL
 
 	mu        sync.Mutex // guards all below
 	timings   probe.Timings
-	dialing   chan struct{} // closed when the latest dial has ended; nil: none has begun
+	dialing   chan struct{} // closed when the latest dial has finished; nil before the first one
 	failure   error         // of the latest dial
-	http2     bool          // what it made speaks HTTP/2
-	asked     time.Time     // when the latest request was sent, or begun
-	responded bool          // a byte of the response to it was received
-	firstByte time.Time     // when the first one was
-	status    int           // of that response; 0: its head is incomplete
-	expiry    int64         // of the certificates of all connections, the first: see dial.CertificateExpiry; 0: none
+	http2     bool          // the latest connection speaks HTTP/2
+	asked     time.Time     // when the latest request was begun or, once that is known, sent
+	responded bool          // a byte of its response was received
+	firstByte time.Time     // when that byte was received
+	status    int           // of that response; 0 if its head is incomplete
+	expiry    int64         // earliest of the certificates of all connections, see dial.CertificateExpiry; 0: none
 	facts     probe.Facts   // of the latest connection and response
-	to        string        // the host of the latest redirect that was followed
-	validity  dial.Validity // of the connection with the shortest
-	conn      net.Conn      // the latest, if it is new and leads to the target
-	lost      int           // segments that were sent again over new connections
+	to        string        // host of the latest redirect that was followed
+	validity  dial.Validity // of the connection whose certificates expire first
+	conn      net.Conn      // the latest, if it is new and not through a proxy
+	lost      int           // segments that were retransmitted on new connections
 }
 
 type attemptKey struct{}
 
-// begin returns the context for an attempt's requests.
+// begin returns the context for the attempt's requests.
 func (a *attempt) begin() context.Context {
 	return httptrace.WithClientTrace(context.WithValue(a.ctx, attemptKey{}, a), &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { a.sent() },
@@ -53,15 +53,15 @@ func (a *attempt) begin() context.Context {
 
 func attemptOf(ctx context.Context) *attempt { return ctx.Value(attemptKey{}).(*attempt) }
 
-// ask records that a request begins: the first, or the one after a redirect.
+// ask records that a request begins: the first one, or one after a redirect.
 func (a *attempt) ask() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked, a.responded, a.status, a.failure = time.Now(), false, 0, nil
 }
 
-// dial records that a dial begins, and returns a function that records its end. With kept
-// connections an attempt may have several at once.
+// dial records that a dial begins, and returns a function that records its result. With kept connections, an attempt may have
+// several dials at the same time.
 func (a *attempt) dial() (dialled func(took probe.Timings, conn net.Conn, http2 bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,14 +88,14 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err err
 	}
 }
 
-// measure makes the segments count that are sent again over a new connection.
+// measure makes retransmissions on a new connection count.
 func (a *attempt) measure(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conn = conn
 }
 
-// use records what is known of a connection. It needs mu.
+// use records the facts about a connection. The caller must hold mu.
 func (a *attempt) use(conn net.Conn) {
 	facts := dial.Facts(conn, a.own.Hostname())
 	a.expiry, a.facts.Peer, a.facts.TLS = earlier(a.expiry, dial.CertificateExpiry(conn)), facts.Peer, facts.TLS
@@ -104,7 +104,7 @@ func (a *attempt) use(conn net.Conn) {
 	}
 }
 
-// earlier returns the earlier of two times, of which 0 is none.
+// earlier returns the earlier of two times; 0 means none.
 func earlier(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -112,7 +112,7 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// connected records the connection that a request uses, which may be one that was kept.
+// connected records the connection that a request uses, which may be a kept one.
 func (a *attempt) connected(info httptrace.GotConnInfo) {
 	if info.Reused {
 		dial.Trace(a.ctx, inner(info.Conn))
@@ -156,32 +156,32 @@ func (a *attempt) got(r *http.Response) {
 	a.facts.Protocol = protocolName(r.ProtoMajor, r.ProtoMinor)
 }
 
-// followed records that another request follows a redirect to a host.
+// followed records that a redirect to a host is followed.
 func (a *attempt) followed(redirects int, host string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.facts.Redirects, a.to = uint8(redirects), host
 }
 
-// result adds the timings and the facts to a result.
+// result returns r with the timings and the facts of the attempt.
 func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.Timings = a.timings
-	r.CertificateExpiry = earlier(a.expiry, r.CertificateExpiry) // which may be that of an error
+	r.CertificateExpiry = earlier(a.expiry, r.CertificateExpiry) // r may have the expiry from an error
 	r.SetFacts(a.facts)
 	return nonblock.Lossy(r, a.lost)
 }
 
-// shown returns until when the certificates are valid that were shown to the attempt.
+// shown returns the validity of the certificates that the servers presented.
 func (a *attempt) shown() dial.Validity {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.validity
 }
 
-// settle waits for a dial that the end of the attempt's context is ending: its error says
-// what the attempt was waiting for.
+// settle waits for a dial that is being cancelled because the attempt's context is done: its error says what the attempt was
+// waiting for.
 func (a *attempt) settle() {
 	a.mu.Lock()
 	dialing := a.dialing
@@ -191,7 +191,7 @@ func (a *attempt) settle() {
 	}
 }
 
-// failed classifies an error of http.Client.Do.
+// failed returns the result of an error of http.Client.Do.
 func (a *attempt) failed(err error) probe.Result {
 	a.settle()
 	a.mu.Lock()
@@ -199,7 +199,7 @@ func (a *attempt) failed(err error) probe.Result {
 	return a.afterRedirect(a.classify(err))
 }
 
-// afterRedirect says in a result which redirect has led to it. It needs mu.
+// afterRedirect adds the latest redirect to the detail of a result. The caller must hold mu.
 func (a *attempt) afterRedirect(r probe.Result) probe.Result {
 	if a.to != "" {
 		r.Detail = probe.CleanText(fmt.Sprintf("after a redirect to %s: %s", probe.CleanText(a.to, maxCause), r.Detail), probe.MaxDetail)
@@ -207,7 +207,7 @@ func (a *attempt) afterRedirect(r probe.Result) probe.Result {
 	return r
 }
 
-// judged returns the result of a response, and says which redirect has led to one that is no success.
+// judged returns the result of a response; unless it is a success, its detail names the latest redirect.
 func (a *attempt) judged(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,7 +217,7 @@ func (a *attempt) judged(r probe.Result) probe.Result {
 	return a.afterRedirect(r)
 }
 
-// classify classifies an error of http.Client.Do. It needs mu.
+// classify returns the result of an error of http.Client.Do. The caller must hold mu.
 func (a *attempt) classify(err error) probe.Result {
 	var dialling *dial.Error
 	switch {
@@ -237,8 +237,8 @@ func noHeadInTime() probe.Result {
 	return probe.Fail(probe.ReasonHTTPTimeout, "no response head came in time")
 }
 
-// headFailed classifies an error between the request and the end of the response's head.
-// The result contains neither what is not HTTP, which may be a secret, nor the URL.
+// headFailed returns the result of an error between the request and the end of the response's head. The result contains neither the
+// URL nor any data that is not HTTP, which may be a secret.
 func (a *attempt) headFailed(err error) probe.Result {
 	if of := (*url.Error)(nil); errors.As(err, &of) {
 		err = of.Err
@@ -250,7 +250,7 @@ func (a *attempt) headFailed(err error) probe.Result {
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)
-	case a.http2: // which fails before the first byte of a response
+	case a.http2: // net/http reports it before the first byte of a response
 		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP/2%s", headProblem(err)+http2Error(err))
 	case a.responded:
 		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP%s", headProblem(err))
@@ -258,12 +258,10 @@ func (a *attempt) headFailed(err error) probe.Result {
 	return probe.Fail(probe.ReasonTCPClosed, "the peer closed the connection without a response")
 }
 
-// maxCause bounds the text about a redirect that was not followed, in bytes: its address
-// comes from the server.
+// maxCause is the maximum length of the text about a redirect that was not followed, in bytes: its address comes from the server.
 const maxCause = 256
 
-// cause returns the text of an error without what http.Client puts around it: the URL may
-// contain a password.
+// cause returns the text of an error without the prefix that http.Client adds: its URL may contain a password.
 func cause(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner

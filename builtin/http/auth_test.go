@@ -23,7 +23,7 @@ func TestARequestHasItsCredentials(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	for _, method := range []string{"GET", "POST"} { // in steps, and not
+	for _, method := range []string{"GET", "POST"} { // GET attempts are made in steps, POST attempts are not
 		c := httpprobe.Config{Port: "web", Method: method, BasicAuth: &httpprobe.Basic{Username: "alice", Password: "correct:horse"}}
 		wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
 	}
@@ -38,7 +38,7 @@ func TestARequestHasItsCredentials(t *testing.T) {
 	wantResult(t, h.Probe(t.Context(), target), probe.Failure, probe.ReasonHTTPStatus)
 	write(" second\n")
 	wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
-	for _, text := range []string{"", "two lines\nof geheim", "gehe\x01im", strings.Repeat("geheim", 10_000)} { // ours: the target is not at fault
+	for _, text := range []string{"", "two lines\nof geheim", "gehe\x01im", strings.Repeat("geheim", 10_000)} { // our fault, not the target's
 		write(text)
 		got := h.Probe(t.Context(), target)
 		if wantResult(t, got, probe.Unknown, "http.auth"); strings.Contains(got.Detail, "gehe") || !strings.Contains(got.Detail, "bearer_token_file") {
@@ -51,7 +51,7 @@ func TestARequestHasItsCredentials(t *testing.T) {
 	wantResult(t, h.Probe(t.Context(), target), probe.Unknown, "http.auth")
 }
 
-// Neither another server, nor a result, gets what a server sends back.
+// If a server sends credentials back, neither another server nor a result gets them.
 func TestCredentialsDoNotLeaveWithARedirect(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("geheim"), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The ways in which a body may end before it should.
+// Bodies that end too early.
 var brokenBodies = map[string]http.HandlerFunc{
 	"stalled": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "100")
@@ -36,7 +36,7 @@ var brokenBodies = map[string]http.HandlerFunc{
 	},
 }
 
-// status is the status that a path such as "/500" asks for.
+// status returns the status that a path such as "/500" requests.
 func status(r *http.Request) int {
 	if r.URL.Path == "/500" {
 		return 500
@@ -76,7 +76,7 @@ func TestABrokenBodyIsAFailureExceptInKubeletCompatibility(t *testing.T) {
 
 func TestAnUnacceptedStatusDoesNotWaitForTheBody(t *testing.T) {
 	target := serve(t, brokenBodies["stalled"])
-	got := attempt(t, httpprobe.Config{Port: "web", Path: "/500"}, target, plenty) // would take as long
+	got := attempt(t, httpprobe.Config{Port: "web", Path: "/500"}, target, plenty) // reading the body would take as long
 	wantResult(t, got, probe.Failure, probe.ReasonHTTPStatus)
 }
 
@@ -151,7 +151,7 @@ func TestAssertionsAreAboutTheWholeBody(t *testing.T) {
 	}
 }
 
-// What is asserted of a body that is longer than what may be read of it is judged if the rest cannot change it.
+// An assertion about a body that exceeds the maximum is decided if the rest cannot change it.
 func TestAnAssertionThatDependsOnTheRestOfABodyIsUnknown(t *testing.T) {
 	const most = 4 << 10
 	begin := func(text string) string { return text + strings.Repeat("x", most-len(text)) }
@@ -189,8 +189,8 @@ func TestAnAssertionThatDependsOnTheRestOfABodyIsUnknown(t *testing.T) {
 	}
 }
 
-// A failure shows the beginning of the body that it is about, and the path; a success, a response to a redirect, and an attempt for a
-// stranger show nothing. What looks like a secret is never shown.
+// A failure shows the path and the beginning of the body that caused it. A success, a response to a redirect, and an attempt for a
+// stranger show nothing. Text that looks like a secret is never shown.
 func TestAFailureShowsTheBodyWithoutSecrets(t *testing.T) {
 	const body = `{"error":"down","password":"hunter2"}`
 	const shown = `: {"error":"down","password":(sensitive)}`

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// text is a body in which assertions look for texts, up to maxBody of it.
+// text is a body, up to maxBody, in which assertions search.
 type text struct {
-	inUTF8  []byte // if its charset is known; otherwise as it came
+	inUTF8  []byte // in UTF-8 if the charset is known, otherwise as received
 	isWhole bool
-	charset string // one that is not known, as the server declares it
+	charset string // the declared charset, if it is unknown
 }
 
-// Byte order marks, each of which is no part of the text that it begins.
+// Byte order marks, which are not part of the text, and names of charsets.
 var (
 	byteOrderMark        = []byte("\ufeff")
 	utf16LittleEndian    = []byte("\xff\xfe")
@@ -26,7 +26,7 @@ var (
 	charsetsOfUTF8       = []string{"", "utf-8", "utf8", "us-ascii", "ascii"}
 	charsetsOfUTF16      = []string{"utf-16", "utf-16le", "ucs-2", "iso-10646-ucs-2"}
 	charsetsOf1252       = []string{"iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "l1", "windows-1252", "cp1252"}
-	charsetsWithoutASCII = []string{"utf-32", "utf-32le", "utf-32be", "utf-7"} // ASCII is written by other bytes
+	charsetsWithoutASCII = []string{"utf-32", "utf-32le", "utf-32be", "utf-7"} // encode ASCII characters by other bytes
 )
 
 // charsetOf returns the charset that a Content-Type declares, in lower case; "" for none.
@@ -44,8 +44,9 @@ func isUTF16(body []byte) bool {
 	return bytes.HasPrefix(body, utf16LittleEndian) || bytes.HasPrefix(body, utf16BigEndian)
 }
 
-// textOf decodes a body. As in the Encoding Standard of WHATWG, a byte order mark goes before what the Content-Type declares, UTF-16 is
-// little-endian, and ISO-8859-1 is windows-1252. What is valid UTF-8 is not taken for the latter: servers declare it by default.
+// textOf decodes a body. As in the Encoding Standard of WHATWG, a byte order mark takes precedence over the Content-Type, UTF-16 is
+// little-endian, and ISO-8859-1 is windows-1252. Unlike there, a body declared as windows-1252 that is valid UTF-8 is decoded as
+// UTF-8: servers declare the former by default.
 func textOf(body []byte, isWhole bool, contentType string) text {
 	t := text{inUTF8: body, isWhole: isWhole}
 	switch charset := charsetOf(contentType); {
@@ -68,7 +69,7 @@ func textOf(body []byte, isWhole bool, contentType string) text {
 	return t
 }
 
-// decodeUTF16 leaves out a character that is cut off, if more follows.
+// decodeUTF16 decodes UTF-16. If the body is not whole, it omits a character that is cut off at the end.
 func decodeUTF16(body []byte, isWhole bool, order binary.ByteOrder) []byte {
 	units := make([]uint16, 0, len(body)/2+1)
 	for ; len(body) >= 2; body = body[2:] {
@@ -95,10 +96,10 @@ func decode1252(body []byte) []byte {
 	return decoded
 }
 
-// beyondASCII matches an assertion, as the configuration writes it, that is about other characters than those of ASCII.
+// beyondASCII matches the text of an assertion that concerns non-ASCII characters.
 var beyondASCII = regexp.MustCompile(`[^\x00-\x7f]|\\[pPx]`)
 
-// canJudge reports whether an assertion can be judged in the bytes of a text. In most charsets that is so of ASCII.
+// canJudge reports whether an assertion can be judged by the bytes of the text: in most unknown charsets, only one about ASCII can.
 func (t *text) canJudge(assertion string) bool {
 	return t.charset == "" || !beyondASCII.MatchString(assertion) && !slices.Contains(charsetsWithoutASCII, t.charset)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// inUTF16 returns a text in UTF-16, little-endian.
+// inUTF16 encodes a text in UTF-16, little-endian.
 func inUTF16(s string) string {
 	var b strings.Builder
 	for _, unit := range utf16.Encode([]rune(s)) {
@@ -21,7 +21,7 @@ func inUTF16(s string) string {
 	return b.String()
 }
 
-// swapped returns a text in UTF-16 with the other order of bytes.
+// swapped swaps the byte order of a text in UTF-16.
 func swapped(s string) string {
 	b := []byte(s)
 	for i := 0; i+1 < len(b); i += 2 {
@@ -30,7 +30,7 @@ func swapped(s string) string {
 	return string(b)
 }
 
-// The text of a body is what a reader sees of it, in whichever charset it comes.
+// Assertions apply to the decoded text of a body, whatever its charset.
 func TestABodyIsJudgedInItsCharset(t *testing.T) {
 	const says = `{"state": "ERROR: gestört – 😀"}`
 	japanese := "\x83G\x83\x89\x81[ ERROR" // エラー ERROR in Shift_JIS

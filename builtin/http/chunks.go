@@ -7,15 +7,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// parseChunks parses the beginning of a body in chunks (RFC 9112, section 7.1), and joins
-// them when nothing more is needed.
+// parseChunks parses the beginning of a chunked body (RFC 9112, section 7.1), and joins the chunks when no more input is needed.
 func (r response) parseChunks(b []byte) response {
 	const most = probe.MaxDetail
 	for offset, n := 0, 0; ; {
 		size, line, ok := readChunk(b[offset:])
 		data := b[offset+line:]
 		switch {
-		case !ok, n+size == most && size > 0: // net/http may read what follows, or not
+		case !ok, n+size == most && size > 0: // net/http may or may not read the next chunk
 			return unsupported
 		case line == 0:
 			return r
@@ -37,8 +36,7 @@ func (r response) parseChunks(b []byte) response {
 	}
 }
 
-// endChunks parses what follows the last chunk, which is empty: an empty line. Trailers
-// are unsupported.
+// endChunks parses the empty line after the last chunk. Trailers are unsupported.
 func (r response) endChunks(b, rest []byte) response {
 	n := min(len(rest), 2)
 	if string(rest[:n]) != "\r\n"[:n] {
@@ -50,11 +48,10 @@ func (r response) endChunks(b, rest []byte) response {
 	return r
 }
 
-// maxChunkLine bounds the line before a chunk, in bytes: seven digits and its end.
+// maxChunkLine is the maximum length of the line before a chunk, in bytes: seven digits and the line break.
 const maxChunkLine = 7 + 2
 
-// readChunk parses the line with the size of a chunk, and returns the length of the
-// line: 0 when it is incomplete.
+// readChunk parses the line with the size of a chunk, and returns the length of the line; 0 if the line is incomplete.
 func readChunk(b []byte) (size, line int, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 {

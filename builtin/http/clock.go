@@ -12,11 +12,11 @@ import (
 // reasonClockSkew is the reason of a warning about the clock of the server.
 const reasonClockSkew probe.Reason = "http.clock_skew"
 
-// maxAge bounds the header Age, in seconds: a year. A larger one is not believed.
+// maxAge is the maximum Age header that is trusted, in seconds: one year.
 const maxAge = 365 * 24 * 60 * 60
 
-// judgeClock returns the result of an attempt with the head of a response. A success becomes a warning if the clock of the server is
-// off by more than max_clock_skew. Date is in whole seconds, and was written when the response began.
+// judgeClock returns the result of an attempt, given the head of the response: a success becomes a warning if the server's clock is
+// off by more than max_clock_skew. Date has a resolution of one second, and is the time at which the response was created.
 func (a *assertions) judgeClock(r probe.Result, h http.Header) probe.Result {
 	earliest, latest, isSane := dial.Now()
 	if a.maxSkew == 0 || r.Outcome != probe.Success || !isSane {

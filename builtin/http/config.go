@@ -61,14 +61,13 @@ type Config struct {
 	KeepAlive       *KeepAlive          `hcl:"keepalive,block" doc:"settings of the TCP keepalive packets over the connection of reuse_connection, which keep a firewall from forgetting it. Without the block none are sent"`
 	FreshEvery      int                 `hcl:"fresh_every,optional" doc:"with reuse_connection, how many attempts use a connection. The next one opens a new one, and so notices a server that accepts none. 0: any number" default:"0" min:"2" max:"1000000"`
 
-	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
-	// outcome Unknown instead of Failure, and makes kube-probe/1.36 the default of
-	// User-Agent. It is not a field of the block: it comes from the engine or the probe.
+	// Compatibility with probe.Kubelet makes the outcome of a body that stalls or breaks off Unknown instead of Failure, and makes
+	// kube-probe/1.36 the default User-Agent. It is not a field of the block: it comes from the engine or the probe.
 	Compatibility probe.Compatibility `hcl:"-"`
 }
 
-// New makes a handler. It reads the files of the tls block and opens no
-// connection. An error is a *probe.FieldError with the HCL name of the field, or several.
+// New creates a handler. It reads the files of the tls block and opens no connection. Errors are *probe.FieldErrors with the HCL
+// names of the fields.
 func New(c Config) (probe.Handler, error) {
 	p, err := newPlan(c)
 	if err != nil {
@@ -132,7 +131,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// http2 is the Config.HTTPVersion of HTTP/2.
+// http2 is the value of Config.HTTPVersion for HTTP/2.
 const http2 = "2"
 
 func (c Config) method() (string, error) {

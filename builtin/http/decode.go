@@ -14,11 +14,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxEncoded is how much of a compressed body is read, in bytes, beside as much as is checked of it: one that gets
-// longer by its compression does so by little, and one that means nothing has no end.
+// maxEncoded is how many bytes of a compressed body are read beyond the maximum length of the decoded body. Compression makes an
+// incompressible body only slightly longer, while an invalid body may be endless.
 const maxEncoded = 64 << 10
 
-// encodingError says why a body cannot be decoded.
+// encodingError describes why a body cannot be decoded.
 type encodingError struct {
 	outcome probe.Outcome
 	text    string
@@ -27,8 +27,8 @@ type encodingError struct {
 // Error implements error.
 func (e *encodingError) Error() string { return e.text }
 
-// read returns the body of a response up to maxBody. If something is asserted of it, a compressed one is decoded first, and so is
-// its charset. The error is one of the connection, or an *encodingError.
+// read returns the body of a response, up to maxBody. If an assertion needs it, its Content-Encoding and charset are decoded. The
+// error is that of the connection, or an *encodingError.
 func (a *assertions) read(r *http.Response) (text, error) {
 	if !a.readBody() {
 		_, err := io.Copy(io.Discard, io.LimitReader(r.Body, int64(a.maxBody)))
@@ -38,14 +38,14 @@ func (a *assertions) read(r *http.Response) (text, error) {
 	if err != nil {
 		return text{}, err
 	}
-	body, err := io.ReadAll(io.LimitReader(from, int64(a.maxBody)+1)) // to see whether something follows
+	body, err := io.ReadAll(io.LimitReader(from, int64(a.maxBody)+1)) // one byte more, to detect a longer body
 	if err != nil {
 		return text{}, wrongEncoding(err)
 	}
 	return textOf(body[:min(len(body), a.maxBody)], len(body) <= a.maxBody, r.Header.Get("Content-Type")), nil
 }
 
-// decoder returns a reader of what a body is without its Content-Encoding, which reads a number of bytes of it at most.
+// decoder returns a reader that decodes the Content-Encoding of a body, and reads at most most bytes of the encoded body.
 func decoder(r *http.Response, most int64) (io.Reader, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header["Content-Encoding"], ",")))
 	if coding == "" || coding == "identity" {
@@ -53,7 +53,7 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 	}
 	raw := bufio.NewReader(http.MaxBytesReader(nil, r.Body, most))
 	first, err := raw.Peek(2)
-	if len(first) == 0 { // also of HEAD
+	if len(first) == 0 { // also the case for HEAD
 		return raw, nil
 	}
 	switch coding {
@@ -63,7 +63,7 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 			return decoded, nil
 		}
 		return nil, wrongEncoding(err)
-	case "deflate": // zlib's format (RFC 9110, section 8.4.1.2), or without its head, as many servers send it
+	case "deflate": // in zlib's format (RFC 9110, section 8.4.1.2), or without its header, as many servers send it
 		if err == nil && first[0]&0x0f == 8 && (uint(first[0])<<8|uint(first[1]))%31 == 0 {
 			decoded, err := zlib.NewReader(raw)
 			return decoded, wrongEncoding(err)
@@ -73,7 +73,7 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 	return nil, &encodingError{probe.Unknown, fmt.Sprintf("its body is compressed by %.40q, which is not decoded: ask for gzip or identity in the header Accept-Encoding", coding)}
 }
 
-// wrongEncoding returns the error of a decoder, as an *encodingError if the body is to blame.
+// wrongEncoding returns the error of a decoder, as an *encodingError if the body caused it.
 func wrongEncoding(err error) error {
 	var corrupt flate.CorruptInputError
 	var long *http.MaxBytesError

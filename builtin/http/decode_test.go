@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// compressed returns a text as a writer compresses it.
+// compressed returns a text compressed by a writer.
 func compressed(t testing.TB, text string, by func(io.Writer) io.WriteCloser) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -33,7 +33,7 @@ func compressed(t testing.TB, text string, by func(io.Writer) io.WriteCloser) st
 func gzipped(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
 func zlibbed(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }
 func deflated(w io.Writer) io.WriteCloser {
-	f, _ := flate.NewWriter(w, flate.BestCompression) // which is a valid level
+	f, _ := flate.NewWriter(w, flate.BestCompression) // never returns an error: the level is valid
 	return f
 }
 
@@ -77,14 +77,14 @@ func TestACompressedBodyIsDecodedForWhatIsAssertedOfIt(t *testing.T) {
 			if got.Outcome != c.want || !strings.Contains(got.Detail, c.detail) || strings.Contains(got.Detail, "ready to serve</p>") {
 				t.Errorf("got %+v, want %v and %q", got, c.want, c.detail)
 			}
-			if other := attempt(t, httpprobe.Config{Port: "web"}, target, plenty); other.Outcome != probe.Success { // nothing is asserted
+			if other := attempt(t, httpprobe.Config{Port: "web"}, target, plenty); other.Outcome != probe.Success { // no assertions
 				t.Errorf("without an assertion: %+v", other)
 			}
 		})
 	}
 }
 
-// What is absent is absent from the text, and not from its compressed form.
+// An absent text must be absent from the decoded text, not from its compressed form.
 func TestAnAbsentTextIsAbsentFromTheDecodedBody(t *testing.T) {
 	target := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -8,8 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
-// Wherever an attempt is, an error number that package dial calls this machine's makes its
-// result unknown.
+// At any stage of an attempt, an error number that package dial attributes to this machine makes the result unknown.
 func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
 	made, err := New(Config{Port: "1"})
 	if err != nil {

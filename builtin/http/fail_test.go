@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// serveRaw hands each connection to f and closes it afterwards.
+// serveRaw passes each connection to f and closes it afterwards.
 func serveRaw(t testing.TB, f func(conn *net.TCPConn)) probe.Target {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func TestInvalidResponsesHaveReasons(t *testing.T) {
 		reason probe.Reason
 	}{
 		"closed without an answer": {func(conn *net.TCPConn) { skip(conn) }, probe.ReasonTCPClosed},
-		"closed at once":           {func(*net.TCPConn) {}, ""}, // a reset or a close, as it happens
+		"closed at once":           {func(*net.TCPConn) {}, ""}, // a reset or a close, at random
 		"closed in the head": {func(conn *net.TCPConn) {
 			skip(conn)
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n")

@@ -13,18 +13,17 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Forward makes the round trip of a request that a proxy forwards to a target, and returns
-// beside the response or the error what they say about the target, for Engine.Observe. It is
-// Unknown where they say nothing: the client has gone away, its request could not be read, or
-// this machine lacked descriptors, ports or memory.
+// Forward performs the round trip of a request that a proxy forwards to a target. In addition to the response or the error, it
+// returns the observation about the target for Engine.Observe. The observation is Unknown if it says nothing about the target: the
+// client has disconnected, its request could not be read, or this machine lacked descriptors, ports or memory.
 //
-// The transport must limit how long it waits for a connection and for the head of a response.
-// Errors that it wraps must have the method Unwrap.
+// The transport must limit how long it waits for a connection and for the head of a response. Errors that it wraps must have the
+// method Unwrap.
 func Forward(transport http.RoundTripper, r *http.Request) (*http.Response, probe.Observation, error) {
 	var body *clientBody
 	if r.Body != nil && r.Body != http.NoBody {
 		body = &clientBody{ReadCloser: r.Body}
-		r = r.WithContext(r.Context()) // a copy: a RoundTripper must not change the request
+		r = r.WithContext(r.Context()) // copy it: a RoundTripper must not modify the request
 		r.Body = body
 	}
 	response, err := transport.RoundTrip(r)
@@ -37,7 +36,7 @@ func Forward(transport http.RoundTripper, r *http.Request) (*http.Response, prob
 	return nil, observedError(r.Context(), err), err
 }
 
-// observedStatus is what a response says: of a server, or of a proxy before one that has none.
+// observedStatus returns the observation about a server, or about a proxy in front of a server that fails.
 func observedStatus(status int) probe.Observation {
 	switch status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -61,8 +60,8 @@ func observedError(ctx context.Context, err error) probe.Observation {
 	return probe.Observation{Outcome: o.Outcome, Reason: o.Reason, Detail: o.Error()}
 }
 
-// clientBody is the body of a client's request. It notices that the client fails, and not the
-// target: the transport closes the body of a request that has failed.
+// clientBody is the body of a client's request. It records that the client, not the target, has failed. Since the transport closes
+// the body of a failed request, read errors after Close do not count.
 type clientBody struct {
 	io.ReadCloser
 	failed, closed atomic.Bool

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
-// forward forwards a request, and waits for the head of an answer no longer than a timeout.
+// forward forwards a request, with a timeout for the head of the response.
 func forward(t *testing.T, r *http.Request, timeout time.Duration) probe.Observation {
 	t.Helper()
 	transport := &http.Transport{ResponseHeaderTimeout: timeout, DisableKeepAlives: true}
@@ -82,7 +82,7 @@ func TestAServerThatDoesNotAnswerFails(t *testing.T) {
 	}
 }
 
-// roundTrip is a transport.
+// roundTrip is a function as an http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -107,7 +107,7 @@ func TestWhatIsNotTheServersFaultSaysNothing(t *testing.T) {
 	}
 }
 
-// A transport closes the body of a request that has failed, so that it can no longer be read.
+// A transport closes the body of a failed request, so that reading it fails.
 func TestABodyThatIsClosedIsNotTheClientsFault(t *testing.T) {
 	broken := roundTrip(func(r *http.Request) (*http.Response, error) {
 		r.Body.Close()

@@ -8,8 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Whatever a server sends, it is the server that is judged: an answer is never
-// Unknown, and an attempt ends.
+// Whatever a server sends, the server is judged: a response never results in Unknown, and every attempt ends.
 func FuzzAnyAnswerIsJudged(f *testing.F) {
 	for _, answer := range []string{
 		"",

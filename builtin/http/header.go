@@ -13,16 +13,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The User-Agent header of an attempt that gives none of its own: the second one in the
-// kubelet's compatibility, since servers and gateways recognize it (K87 in
-// docs/kubelet.md).
+// Default values of the User-Agent header: kubeletUserAgent with the kubelet's compatibility, since servers and gateways recognize
+// it (K87 in docs/kubelet.md).
 const (
 	userAgent        = "sonde-probe"
 	kubeletUserAgent = "kube-probe/1.36"
 )
 
-// setHeaders checks headers and adds the kubelet's defaults (newProbeRequest in
-// k8s.io/kubernetes/pkg/probe/http).
+// setHeaders validates headers and adds the kubelet's defaults (newProbeRequest in k8s.io/kubernetes/pkg/probe/http).
 func (p *plan) setHeaders(given map[string][]string) error {
 	p.header = http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -56,10 +54,11 @@ func (p *plan) setHeaders(given map[string][]string) error {
 	return nil
 }
 
-// reasonAuth is that this machine lacks the credentials of a request.
+// reasonAuth means that this machine cannot read the credentials of a request.
 const reasonAuth probe.Reason = "http.auth"
 
-// setAuth checks the credentials, and adds them to the headers unless they are read in each attempt. The headers must be set.
+// setAuth validates the credentials, and adds them to the headers unless they are read for each attempt. The headers must already
+// be set.
 func (p *plan) setAuth(c Config) error {
 	auth := httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}
 	if err := auth.Check(c.Headers); err != nil || auth == (httpauth.Auth{}) {
@@ -84,13 +83,13 @@ func lacksAuth(err error) probe.Result {
 	return probe.Result{Outcome: probe.Unknown, Reason: why, Detail: probe.CleanText(err.Error(), probe.MaxDetail)}
 }
 
-// hasUpgrade reports whether a request has headers of HTTP/1.1 only.
+// hasUpgrade reports whether a request has headers that exist only in HTTP/1.1.
 func (p *plan) hasUpgrade() bool {
 	return p.header.Get("Upgrade") != "" || p.header.Get("Connection") != ""
 }
 
-// setDefault sets a header that is not there at all. An empty User-Agent stays:
-// it is what keeps net/http from sending its own.
+// setDefault sets a header that is not present. A present header stays even if it is empty: an empty User-Agent keeps net/http from
+// sending its own.
 func setDefault(h http.Header, name string, values ...string) {
 	if _, given := h[name]; !given {
 		h[name] = values

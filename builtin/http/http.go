@@ -3,37 +3,38 @@
 //
 // It sends the request as the kubelet does, with a new connection for each attempt and
 // without the proxies of the environment, but verifies certificates by default. A result
-// has a part of a body only if the attempt fails by it or by its status, without what
-// looks like a secret, and not of a response to a redirect or to a request for /probe.
+// contains a part of the body only if the body or the status caused the failure, and not if
+// the response follows a redirect or the attempt serves /probe. Text that looks like a secret
+// is removed.
 //
 // # Files
 //
 //	config.go      Config and New
 //	http.go        handler: attempts by net/http
-//	plan.go        a checked configuration: URL and request
+//	plan.go        a validated configuration: URL and request
 //	header.go      the request's headers
 //	redirect.go    which redirects are followed
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
-//	assert.go      what headers and bodies must be like
-//	measure.go     numbers of the body
-//	clock.go       how far the clock of the server may be off
+//	assert.go      assertions about headers and bodies
+//	measure.go     numbers measured in the body
+//	clock.go       the permitted clock skew of the server
 //	decode.go      compressed bodies
-//	charset.go     bodies in another charset than UTF-8
+//	charset.go     bodies in charsets other than UTF-8
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
-//	malformed.go   what is wrong with the head of a response
-//	trace.go       what a probe.Trace has of the response
+//	malformed.go   descriptions of malformed response heads
+//	trace.go       the response in a probe.Trace
 //	forward.go     Forward: a round trip for a proxy, and its observation
 //	url.go         a handler for another URL
 //	transport.go   an http.RoundTripper over the connections of package dial
 //	proxy.go       connections through a proxy
 //	writefirst.go  a connection that is read from only after the request is sent
-//	step.go        attempts without a goroutine: what is sent and how it is judged
-//	reuse.go       attempts over a connection that is kept
+//	step.go        attempts without a goroutine: the request and the judgment of the response
+//	reuse.go       attempts over a kept connection
 //	template.go    the bytes of the request
 //	response.go    parsing a response
-//	chunks.go      parsing a body in chunks
+//	chunks.go      parsing a chunked body
 package httpprobe
 
 import (
@@ -48,13 +49,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handler makes attempts over HTTP. It is safe for concurrent use by multiple
-// goroutines.
+// handler makes attempts over HTTP. It is safe for concurrent use by multiple goroutines.
 type handler struct {
 	plan      *plan
 	transport *transport
 	client    *http.Client
-	template  *requestTemplate // nil: attempts cannot be made in steps
+	template  *requestTemplate // nil if attempts cannot be made in steps
 	exchange  *nonblock.Exchange
 }
 
@@ -63,8 +63,8 @@ var (
 	_ io.Closer             = (*handler)(nil)
 )
 
-// Check returns what a target lacks for this handler, or nil. An error is a
-// *probe.FieldError for the field "host", "ip_family", "port" or "source_address".
+// Check returns an error if a target lacks a setting that this handler needs. An error is a *probe.FieldError for the field "host",
+// "ip_family", "port" or "source_address".
 func (h *handler) Check(t probe.Target) error {
 	err := h.transport.dialer.Check(t)
 	if field, ok := errors.AsType[*probe.FieldError](err); ok && field.Field == "source_address" && h.transport.proxy != nil {
@@ -76,8 +76,7 @@ func (h *handler) Check(t probe.Target) error {
 // Endpoint returns the host and the port of the target's server: "10.0.0.7:80".
 func (h *handler) Endpoint(t probe.Target) string { return h.transport.dialer.Endpoint(t) }
 
-// Close closes the connections that are kept for ReuseConnection. The handler can still
-// be used. Close returns nil.
+// Close closes the connections that are kept for ReuseConnection. The handler can still be used. Close returns nil.
 func (h *handler) Close() error {
 	h.transport.http.CloseIdleConnections()
 	return nil
@@ -103,14 +102,14 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 		return lacksAuth(err)
 	}
 	result := h.send(a, request)
-	result.Detail = httpauth.Hide(result.Detail, request.Header.Get("Authorization")) // a redirect may repeat it
+	result.Detail = httpauth.Hide(result.Detail, request.Header.Get("Authorization")) // a redirect may repeat the credentials
 	return a.result(result)
 }
 
 // send sends the request of an attempt, and judges the response.
 func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	client := *h.client
-	if !h.plan.kubelet { // which keeps none
+	if !h.plan.kubelet { // the kubelet keeps no cookies
 		client.Jar = jar{}
 	}
 	response, err := client.Do(request)

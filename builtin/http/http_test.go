@@ -15,13 +15,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// plenty is a timeout that is not meant to pass, and short is one that is.
+// plenty is a timeout that should not expire, and short is one that should.
 const (
 	plenty = time.Minute
 	short  = 100 * time.Millisecond
 )
 
-// quiet is for servers whose complaints are what a test is about.
+// quiet is the error log of servers whose errors are expected by the test.
 var quiet = log.New(io.Discard, "", 0)
 
 func handler(t testing.TB, c httpprobe.Config) prober {
@@ -35,8 +35,7 @@ func handler(t testing.TB, c httpprobe.Config) prober {
 	return p
 }
 
-// targetOf returns a target with a server's address as its own, and its port
-// under the name "web".
+// targetOf returns a target with the address of a server, and its port named "web".
 func targetOf(addr net.Addr) probe.Target {
 	at := netip.MustParseAddrPort(addr.String())
 	return probe.Target{Name: "test", Address: at.Addr().String(), Ports: map[string]uint16{"web": at.Port()}}

@@ -12,46 +12,43 @@ import (
 	"strings"
 )
 
-// jsonAssertion says what the values at a path of a JSON document must be. There must be one
-// at least.
+// jsonAssertion is a condition on the values at a path of a JSON document. There must be at least one value.
 type jsonAssertion struct {
-	text  string // of the path
+	text  string // the path as configured
 	field string // of Config
-	says  string // what a value must be: ", at most 10"; empty where the field says enough
-	want  string // as the configuration says
+	says  string // the condition, ", at most 10"; empty if the field's name is enough
+	want  string // the configured value
 	path  []jsonStep
 	holds func(jsonValue) bool
 }
 
-// jsonValue is a value of a document: the text of a string, a number, true, false or null, and
-// "object" or "array" for others. In an element of [*] it may be missing.
+// jsonValue is a value of a document: the text of a string, a number, true, false or null, and "object" or "array" for those. It is
+// missing if an element of [*] lacks it.
 type jsonValue struct {
 	text    string
 	number  bool
 	missing bool
 }
 
-// jsonStep is one step of a path: a member of an object or, if name is empty, an element of an
-// array.
+// jsonStep is one step of a path: a member of an object or, if name is empty, an element of an array.
 type jsonStep struct {
 	name  string
-	index int // every for all elements
+	index int // every selects all elements
 }
 
-// every is the index of all elements of an array.
+// every is the index that selects all elements of an array.
 const every = -1
 
-// maxJSONDepth bounds how deep the values of a document are nested, maxJSONSteps the steps of a
-// path.
+// maxJSONDepth is the maximum nesting depth of a document, maxJSONSteps the maximum number of steps in a path.
 const (
 	maxJSONDepth = 1000
 	maxJSONSteps = 32
 )
 
-// parseJSONPath parses a path such as "checks[0].status". It returns what is wrong with it, or "".
-// A name that has dots or brackets is written in brackets and quotes: `["a.b"]`.
+// parseJSONPath parses a path such as "checks[0].status". Problem says why the path is invalid; it is "" for a valid one. A name
+// with dots or brackets is written in brackets and quotes: `["a.b"]`.
 func parseJSONPath(s string) (path []jsonStep, problem string) {
-	if s == "$" || strings.HasPrefix(s, "$.") || strings.HasPrefix(s, "$[") { // a name may begin with it: $schema
+	if s == "$" || strings.HasPrefix(s, "$.") || strings.HasPrefix(s, "$[") { // a name such as $schema is valid
 		return nil, "begins with the $ of JSONPath"
 	}
 	for rest := s; rest != "" || len(path) == 0; {
@@ -86,7 +83,7 @@ func parseJSONPath(s string) (path []jsonStep, problem string) {
 	return path, ""
 }
 
-// cutBrackets parses the brackets that s begins with: [0], [*] or ["name"].
+// cutBrackets parses the brackets at the beginning of s: [0], [*] or ["name"].
 func cutBrackets(s string) (step jsonStep, after, problem string) {
 	if strings.HasPrefix(s, `["`) {
 		quoted, err := strconv.QuotedPrefix(s[1:])
@@ -113,12 +110,12 @@ func cutBrackets(s string) (step jsonStep, after, problem string) {
 	return jsonStep{index: int(n)}, after, ""
 }
 
-// has reports whether the step leads to a member with a name, or to an element with an index.
+// has reports whether the step selects a member with a name, or an element with an index.
 func (s jsonStep) has(name string, index int) bool {
 	return s.name == name && (s.index == index || s.name != "" || s.index == every)
 }
 
-// judge is bodyAssertion.judge.
+// judge implements bodyAssertion.judge.
 func (a *jsonAssertion) judge(document []byte, isWhole bool) (problem string, isOpen bool) {
 	if !isWhole {
 		return "", true
@@ -126,14 +123,14 @@ func (a *jsonAssertion) judge(document []byte, isWhole bool) (problem string, is
 	return a.problem(document), false
 }
 
-// problem returns why the assertion does not hold for a document, or "". It has nothing of the
-// document.
+// problem returns why the assertion does not hold for a document, or "". The text contains nothing of the document.
 func (a *jsonAssertion) problem(document []byte) (problem string) {
 	problem, _ = a.look(document)
 	return problem
 }
 
-// wrongValue returns the first value of a document for which the assertion does not hold, after its path; without any, the document.
+// wrongValue returns the first value of a document that violates the assertion, after its path; the whole document if there is
+// none.
 func (a *jsonAssertion) wrongValue(document []byte) []byte {
 	if _, value := a.look(document); value != nil {
 		return value
@@ -141,7 +138,7 @@ func (a *jsonAssertion) wrongValue(document []byte) []byte {
 	return document
 }
 
-// look returns why the assertion does not hold for a document, or "", and the first value that is to blame, after its path.
+// look returns why the assertion does not hold for a document, or "", and the first violating value, after its path.
 func (a *jsonAssertion) look(document []byte) (problem string, value []byte) {
 	missing := false
 	d := json.NewDecoder(bytes.NewReader(document))
@@ -174,8 +171,8 @@ func (a *jsonAssertion) look(document []byte) (problem string, value []byte) {
 
 var errTooDeep = errors.New("too deep")
 
-// visitJSON reads the next value of d, and calls f for each value at the path below it, and once for an element of [*] that has none.
-// It reports whether there is a value. It keeps nothing of the document, so that a large one needs no more memory than a small one.
+// visitJSON reads the next value of d, and calls f for each value at the path below it, and for each element of [*] that lacks one.
+// It reports whether any value was found. It keeps nothing of the document, so a large one needs no more memory than a small one.
 func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(jsonValue)) (found bool, err error) {
 	token, err := d.Token()
 	if err != nil {
@@ -229,8 +226,8 @@ func valueOf(token json.Token) jsonValue {
 	return jsonValue{text: fmt.Sprint(token), number: number}
 }
 
-// equals reports whether a value is the expected one. Numbers can be written in several ways: 1 is
-// 1.0. The text of a string must be the same: "007" is not 7.
+// equals reports whether a value is the expected one. Numbers are compared by value: 1 equals 1.0. Strings must be identical: "007"
+// does not equal 7.
 func (v jsonValue) equals(want string) bool {
 	if v.text == want {
 		return true
@@ -243,12 +240,12 @@ func (v jsonValue) equals(want string) bool {
 	return isDecimal && isNumber && a.Cmp(b) == 0
 }
 
-// maxDecimal bounds a number that is compared by its value, in bytes.
+// maxDecimal is the maximum length of a number that is compared by value, in bytes.
 const maxDecimal = 100
 
 var decimalSyntax = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$`)
 
-// parseDecimal parses a number in the syntax of JSON, with an exponent of at most three digits.
+// parseDecimal parses a number in JSON syntax, with an exponent of at most three digits.
 func parseDecimal(s string) (*big.Rat, bool) {
 	if len(s) > maxDecimal || !decimalSyntax.MatchString(s) {
 		return nil, false

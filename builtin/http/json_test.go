@@ -96,7 +96,8 @@ func TestEachElementMustHaveTheValue(t *testing.T) {
 	}
 }
 
-// slowJSON returns the texts of the values at a path in the obvious way, and whether each element of [*] has one.
+// slowJSON is a straightforward implementation: it returns the texts of the values at a path, and whether each element of [*] has
+// one.
 func slowJSON(v any, path []jsonStep) (all []string, whole bool) {
 	if len(path) == 0 {
 		switch v := v.(type) {
@@ -182,7 +183,7 @@ func FuzzJSONPath(f *testing.F) {
 			return
 		}
 		want, whole := slowJSON(v, path)
-		if len(got) == len(want) && !slices.Equal(got, want) || len(got) <= len(want) && found && !whole { // with a name twice there are more
+		if len(got) == len(want) && !slices.Equal(got, want) || len(got) <= len(want) && found && !whole { // duplicate names add values
 			t.Errorf("%q in %q: got %q, want %q", text, document, got, want)
 		}
 		if len(got) < len(want) && !strings.Contains(document, strings.Repeat("[", maxJSONDepth)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// judge returns the result of a response. A status that is not accepted decides alone;
-// with probe.Kubelet the body must be complete too. End may end the request.
+// judge returns the result of a response. A status that is not accepted decides alone; with probe.Kubelet, the body must be
+// complete as well. Judge may call end to cancel the request.
 func (p *plan) judge(ctx context.Context, end context.CancelFunc, r *http.Response) probe.Result {
 	about := p.about(r.StatusCode)
 	about.description = describe(r)
@@ -31,7 +31,7 @@ func (p *plan) judge(ctx context.Context, end context.CancelFunc, r *http.Respon
 		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s%s, but %s", about.description, about.where, problem), r.StatusCode)
 	}
 	body := text{isWhole: true}
-	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
+	if r.StatusCode != http.StatusSwitchingProtocols { // another protocol follows, which may never end
 		var err error
 		if body, err = p.asserts.read(r); err != nil {
 			return p.unread(ctx, r.StatusCode, err)
@@ -41,26 +41,26 @@ func (p *plan) judge(ctx context.Context, end context.CancelFunc, r *http.Respon
 	return p.check(about, body)
 }
 
-// about is what the text of a result has of a response.
+// about is the part of a response that the text of a result mentions.
 type about struct {
 	status      int
 	description string // "status 200"
 	where       string // " of /healthz"
-	isPrivate   bool   // its body must not be shown
+	isPrivate   bool   // the body must not be shown
 }
 
-// about returns what a result says of a response to the request of the plan. The kubelet shows no more than the status.
+// about returns the text about a response to the plan's request. With the kubelet's compatibility, it shows only the status.
 func (p *plan) about(status int) about {
 	return about{status, describeStatus(status), p.where, p.kubelet}
 }
 
-// Limits of the path and of the part of a body in the text of a result, in bytes.
+// Maximum lengths of the path and of the excerpt from a body in the text of a result, in bytes.
 const (
 	maxWhere   = 80
 	maxExcerpt = 120
 )
 
-// excerpt returns a part of a body as the end of a text: ": out of memory". It is "" without any that may be shown.
+// excerpt returns a part of a body as the end of a text, ": out of memory"; "" if no part of it may be shown.
 func (a about) excerpt(body []byte) string {
 	if a.isPrivate {
 		return ""
@@ -71,11 +71,11 @@ func (a about) excerpt(body []byte) string {
 	return ""
 }
 
-// patience is how long an attempt waits for a body that is only shown: its status has decided already.
+// patience is how long an attempt waits for a body that is only shown, since its status has already decided.
 const patience = 20 * time.Millisecond
 
-// beginning returns what comes in time of the first redact.MaxSource bytes of a body, and a byte more; nil if it is encoded. It may end
-// the request.
+// beginning returns up to redact.MaxSource+1 bytes of a body that arrive within patience; nil if the body is encoded. It may call
+// end to cancel the request.
 func beginning(r *http.Response, a about, end context.CancelFunc) []byte {
 	if a.isPrivate || len(r.Header["Content-Encoding"]) > 0 || !slices.Contains(charsetsOfUTF8, charsetOf(r.Header.Get("Content-Type"))) {
 		return nil
@@ -93,7 +93,7 @@ func (p *plan) unread(ctx context.Context, status int, err error) probe.Result {
 	return p.incompleteBody(ctx, status, err)
 }
 
-// checksBody reports whether the body is read of a response with a status.
+// checksBody reports whether the body of a response with a status is read.
 func (p *plan) checksBody(status int) bool {
 	return p.isAccepted(status) || p.kubelet
 }
@@ -103,7 +103,7 @@ func (p *plan) isAccepted(status int) bool {
 	return accepted
 }
 
-// check returns the result of a response whose body, up to its maximum, is complete.
+// check returns the result of a response whose body is complete, or was read up to the maximum.
 func (p *plan) check(a about, body text) probe.Result {
 	return withStatus(p.checkBody(a, body), a.status)
 }
@@ -153,7 +153,7 @@ func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.
 
 func isRedirect(status int) bool { return 300 <= status && status <= 399 }
 
-// describe names the status and, for a redirect to another host, that host.
+// describe returns the status and, for a redirect to another host, the name of that host.
 func describe(r *http.Response) string {
 	description := describeStatus(r.StatusCode)
 	if !isRedirect(r.StatusCode) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// A request that is sent again is a warning: the server has answered, and a part of what is sent to it is lost.
+// A retransmitted request results in a warning: the server has responded, but some of the packets to it are lost.
 func TestARequestThatIsSentAgainIsAWarning(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/httpauth"
 )
 
-// malformed are the faults of a response's head, by a part of net/http's text about it: its errors have no types.
-// What it quotes of the head may be a secret, and is left out.
+// malformed maps fragments of net/http's error texts to faults in the head of a response: those errors have no types. Parts of the
+// head that the texts quote may be secret, and are omitted.
 var malformed = []struct{ text, says string }{
 	{"malformed HTTP response", "its first line is no status line of HTTP"},
 	{"malformed HTTP version", "its first line does not begin with a version of HTTP"},
@@ -35,8 +35,8 @@ var (
 		`REFUSED_STREAM|CANCEL|COMPRESSION_ERROR|CONNECT_ERROR|ENHANCE_YOUR_CALM|INADEQUATE_SECURITY|HTTP_1_1_REQUIRED)\b`) // RFC 9113, section 7
 )
 
-// headProblem says what is wrong with a response's head, after a colon, without anything of it but the name of a header; ""
-// if that is not known.
+// headProblem returns a description of the fault in a response's head, after a colon; "" if it is unknown. It contains nothing of
+// the head but the name of a header.
 func headProblem(err error) string {
 	text := err.Error()
 	if m := malformedHeader.FindStringSubmatch(text); m != nil {
@@ -53,7 +53,7 @@ func headProblem(err error) string {
 	return ""
 }
 
-// http2Error returns the name of an error of HTTP/2, after a colon; "" without one.
+// http2Error returns the name of an HTTP/2 error, after a colon; "" if there is none.
 func http2Error(err error) string {
 	if code := http2Code.FindString(err.Error()); code != "" {
 		return ": " + code

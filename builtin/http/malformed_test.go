@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
-// A result says what is wrong with a response's head, and has nothing of it that may be a secret.
+// A result describes the fault in a response's head, without any part of it that may be secret.
 func TestAMalformedHeadIsDescribed(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for head, want := range map[string]string{
@@ -92,7 +92,7 @@ func TestMalformedHTTP2IsDescribed(t *testing.T) {
 	}
 }
 
-// awaitRequest reads what a client of HTTP/2 sends until the head of its request.
+// awaitRequest reads from an HTTP/2 client up to the head of its request.
 func awaitRequest(conn io.Reader) {
 	const preface, headers = 24, 1
 	io.ReadFull(conn, make([]byte, preface))

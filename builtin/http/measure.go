@@ -13,19 +13,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// measurement is a number of the body, a JSON document.
+// measurement is a number to measure in the body, a JSON document.
 type measurement struct {
 	name string
 	path []jsonStep
 }
 
-// maxMeasurements bounds how many numbers are measured.
+// maxMeasurements is the maximum number of measurements.
 const maxMeasurements = 16
 
-// measuredName is the syntax of a name, which may become one of a metric.
+// measuredName is the syntax of a measurement's name, which may become part of a metric.
 var measuredName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// measurements returns what is measured, sorted by name.
+// measurements returns the configured measurements, sorted by name.
 func (c Config) measurements() (all []measurement, err error) {
 	if len(c.Measure) > maxMeasurements {
 		return nil, probe.FieldErrorf("measure", "has %d numbers, at most %d are measured", len(c.Measure), maxMeasurements)
@@ -43,12 +43,13 @@ func (c Config) measurements() (all []measurement, err error) {
 	return all, nil
 }
 
-// Measures reports whether attempts measure a number.
+// Measures reports whether attempts measure a number with that name.
 func (h *handler) Measures(name string) bool {
 	return slices.ContainsFunc(h.plan.asserts.measure, func(m measurement) bool { return m.name == name })
 }
 
-// recordNumbers records the numbers of a body in the probe.Trace of an attempt. The first number at a path counts.
+// recordNumbers records the measured numbers of a body in the attempt's probe.Trace. If a path leads to several numbers, the first
+// one counts.
 func (a *assertions) recordNumbers(ctx context.Context, body text) {
 	found := map[string]float64{}
 	for _, m := range a.measure {

@@ -18,8 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// plan is a checked configuration: the part of an attempt that does not depend on the
-// target. It is read-only.
+// plan is a validated configuration: the part of an attempt that does not depend on the target. It is read-only.
 type plan struct {
 	method     string
 	ref        url.URL // without its host
@@ -27,14 +26,14 @@ type plan struct {
 	host       string  // for a unix socket
 	hostHeader string  // empty: the host of the URL
 	header     http.Header
-	private    []string      // headers that are not sent to another host
-	auth       httpauth.Auth // if it has to be asked in each attempt; otherwise header has it
+	private    []string      // headers that are not sent to another server
+	auth       httpauth.Auth // set if the credentials are read for each attempt; otherwise they are in header
 	body       string
 	accept     statuses
 	asserts    assertions
-	http2      bool      // without another version
+	http2      bool      // speak only HTTP/2
 	redirects  string    // as in Config
-	tls        *dial.TLS // nil without a block
+	tls        *dial.TLS // nil if there is no tls block
 	kubelet    bool
 }
 
@@ -66,18 +65,18 @@ func newPlan(c Config) (*plan, error) {
 	}
 	p.ref.Scheme = strings.ToLower(cmp.Or(c.Scheme, "http"))
 	if c.ReuseConnection {
-		// It is not sent. It lets net/http ask again on a new connection when the
-		// server has closed a kept one, whatever the method.
+		// The header is not sent. It makes net/http retry on a new connection if the server has closed a kept one, whatever the
+		// method.
 		setDefault(p.header, "X-Idempotency-Key")
 	}
 	return p, nil
 }
 
-// parsePath parses a path as a link is parsed, without its scheme, host and
-// fragment. What is no link is a path to be escaped.
+// parsePath parses a path as a link is parsed, without its scheme, host and fragment. Text that is not a link is a path to be
+// escaped.
 func parsePath(path string) url.URL {
 	if path == "*" {
-		path = "/*" // a single * is parsed as the whole server, and escaped when it gets its slash
+		path = "/*" // a single * is parsed as the whole server, and escaped once it has its slash
 	}
 	u, err := url.Parse(cmp.Or(path, "/"))
 	if err != nil || u.Opaque != "" {
@@ -107,7 +106,7 @@ func (p *plan) url(host string, port uint16) *url.URL {
 	return &u
 }
 
-// request returns the request of an attempt, or an error if this machine lacks its credentials.
+// request returns the request of an attempt, or an error if this machine cannot read its credentials.
 func (p *plan) request(ctx context.Context, u *url.URL) (*http.Request, error) {
 	r := &http.Request{Method: p.method, URL: u, Host: p.hostHeader, Header: p.header}
 	switch token, err := p.auth.Header(); {

@@ -19,8 +19,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Proxy is the proxy block: connections are made through a proxy, which looks names up. A failure of
-// the proxy itself says nothing about the target, so that it is Unknown, with the reason http.proxy.
+// Proxy is the proxy block: connections are made through a proxy, which resolves names. A failure of the proxy itself says nothing
+// about the target, so the outcome is Unknown, with the reason http.proxy.
 type Proxy struct {
 	URL      string `hcl:"url" doc:"address of the proxy with its port: http://proxy:3128, https://proxy:3129 or socks5://proxy:1080. Through the first two a URL with https is reached by CONNECT, and one with http by a request for the whole URL"`
 	User     string `hcl:"user,optional" doc:"name to authenticate with" default:"none"`
@@ -28,23 +28,22 @@ type Proxy struct {
 	CAFile   string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust for the certificate of a proxy with https" default:"those of the system"`
 }
 
-// reasonProxy is that the proxy failed or refused; or, of a failure, that it could not connect to the target.
+// reasonProxy means that the proxy failed or refused the request (Unknown), or that it could not connect to the target (Failure).
 const reasonProxy probe.Reason = "http.proxy"
 
-// maxCredential bounds User and Password, in bytes (RFC 1929).
+// maxCredential is the maximum length of User and of Password, in bytes (RFC 1929).
 const maxCredential = 255
 
-// proxy is a checked Proxy.
+// proxy is a validated Proxy.
 type proxy struct {
 	scheme         string
 	host           string
 	port           uint16
 	user, password string
-	tls            *tls.Config // of the proxy itself, with the scheme https
+	tls            *tls.Config // for connections to the proxy itself, with the scheme https
 }
 
-// load checks the block and reads its file. It returns nil without a block. An error is a
-// *probe.FieldError, which shows no credentials.
+// load validates the block and reads its file. It returns nil if c is nil. An error is a *probe.FieldError without any credentials.
 func (c *Proxy) load() (*proxy, error) {
 	if c == nil {
 		return nil, nil
@@ -83,20 +82,19 @@ func (c *Proxy) load() (*proxy, error) {
 	return p, err
 }
 
-// tunnels reports whether the proxy only passes the bytes of a connection on, and does not read the
-// requests for a URL with https, or for one with http.
+// tunnels reports whether the proxy only relays bytes, for a URL with https or with http, instead of reading the requests.
 func (p *proxy) tunnels(https bool) bool { return https || p.scheme == "socks5" }
 
-// open makes a connection to a host through the proxy, or to the proxy if it reads the request. Every error is
-// a *dial.Error.
+// open opens a connection to a host through the proxy, or to the proxy itself if it reads the requests. Every error is a
+// *dial.Error.
 func (p *proxy) open(ctx context.Context, d *dial.Dialer, host string, port uint16, https bool, took *probe.Timings) (net.Conn, error) {
-	if problem := dial.HostProblem(host); problem != "" { // of a redirect: that of the configuration was checked
+	if problem := dial.HostProblem(host); problem != "" { // from a redirect: the configured host was validated
 		return nil, &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonDNSFailed, Err: fmt.Errorf("the host is %.80q%s", host, problem)}
 	}
 	if err := checkAllowed(ctx, host, port); err != nil {
 		return nil, err
 	}
-	// The target was checked, and the author of the configuration has chosen the proxy.
+	// The target was checked above; the proxy was chosen by the author of the configuration.
 	chosen := dial.WithAllow(ctx, func(string, netip.AddrPort) error { return nil })
 	conn, err := d.Open(chosen, p.host, p.port, took)
 	if err == nil && p.tls != nil {
@@ -133,14 +131,14 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, host string, port uin
 	if answered, ok := errors.AsType[*dial.Error](err); ok {
 		return answered
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy was asked for the target: that is silent
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy was asked to connect: the target is silent
 		return &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy has not connected to the target in time")}
 	}
 	return p.unknown(ctx, err)
 }
 
-// checkAllowed returns an error if the attempt may not connect to a host. The proxy looks names up, so
-// that their addresses cannot be checked.
+// checkAllowed returns an error if the attempt may not connect to a host. The proxy resolves names, so their addresses cannot be
+// checked.
 func checkAllowed(ctx context.Context, host string, port uint16) error {
 	if !dial.IsRestricted(ctx) {
 		return nil
@@ -153,7 +151,7 @@ func checkAllowed(ctx context.Context, host string, port uint16) error {
 	return err
 }
 
-// unknown returns the error of an attempt that has ended at the proxy.
+// unknown returns the error of an attempt that failed at the proxy.
 func (p *proxy) unknown(ctx context.Context, err error) *dial.Error {
 	known, ok := errors.AsType[*dial.Error](err)
 	if !ok {
@@ -165,13 +163,13 @@ func (p *proxy) unknown(ctx context.Context, err error) *dial.Error {
 	return p.answer(probe.Unknown, reasonProxy, known.Error())
 }
 
-// answer returns an error with what the proxy has answered, or why it has not.
+// answer returns an error with the response of the proxy, or the reason why it has not responded.
 func (p *proxy) answer(outcome probe.Outcome, why probe.Reason, text string) *dial.Error {
 	at := net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
 	return &dial.Error{Outcome: outcome, Reason: why, Err: fmt.Errorf("proxy %s: %s", at, text)}
 }
 
-// connect asks for a tunnel by HTTP.
+// connect requests a tunnel by HTTP CONNECT.
 func (p *proxy) connect(conn net.Conn, host string, port uint16) error {
 	to := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: to}, Host: to, Header: p.header(http.Header{"User-Agent": {userAgent}})}
@@ -195,7 +193,7 @@ func (p *proxy) connect(conn net.Conn, host string, port uint16) error {
 	}
 }
 
-// header adds the credentials to a header.
+// header adds the proxy's credentials to a header.
 func (p *proxy) header(h http.Header) http.Header {
 	if p.user != "" {
 		h.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.user+":"+p.password)))
@@ -203,7 +201,7 @@ func (p *proxy) header(h http.Header) http.Header {
 	return h
 }
 
-// request returns a request as the proxy reads it: for the whole URL.
+// request returns a copy of a request in the form that the proxy reads, with the whole URL.
 func (p *proxy) request(r *http.Request) *http.Request {
 	u := *r.URL
 	u.Opaque = "//" + u.Host + u.EscapedPath()
@@ -212,8 +210,7 @@ func (p *proxy) request(r *http.Request) *http.Request {
 	return r
 }
 
-// response returns the response to a request that the proxy has read, as one to the original request,
-// or an error if the proxy wants other credentials.
+// response returns the proxy's response as a response to the original request, or an error if the proxy rejects the credentials.
 func (p *proxy) response(r *http.Response, to *http.Request) (*http.Response, error) {
 	if r.StatusCode == http.StatusProxyAuthRequired {
 		r.Body.Close()
@@ -223,9 +220,8 @@ func (p *proxy) response(r *http.Response, to *http.Request) (*http.Response, er
 	return r, nil
 }
 
-// unanswered returns the error of a request that the proxy has read, and to which no byte of a response
-// came. A proxy whose target fails says so, with status 502, or waits for it: one that closes the
-// connection has failed itself.
+// unanswered returns the error of a request that the proxy has read but sent no byte of a response to. If a target fails, its proxy
+// responds with status 502 or keeps waiting; a proxy that closes the connection has failed itself.
 func (p *proxy) unanswered(ctx context.Context, err error) error {
 	_, known := errors.AsType[*dial.Error](err)
 	if timeout := net.Error(nil); known || ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
@@ -234,7 +230,7 @@ func (p *proxy) unanswered(ctx context.Context, err error) error {
 	return p.answer(probe.Unknown, reasonProxy, "it closed the connection without a response")
 }
 
-// The protocol of SOCKS (RFC 1928 and 1929).
+// Constants of SOCKS (RFC 1928 and 1929).
 const (
 	socksVersion     = 5
 	socksNoAuth      = 0
@@ -246,7 +242,7 @@ const (
 	socksIPv6        = 4
 )
 
-// authenticate begins with SOCKS.
+// authenticate performs the SOCKS greeting and authentication.
 func (p *proxy) authenticate(conn net.Conn) error {
 	method := byte(socksNoAuth)
 	if p.user != "" {
@@ -272,7 +268,7 @@ func (p *proxy) authenticate(conn net.Conn) error {
 	return nil
 }
 
-// connectSocks asks for a tunnel by SOCKS.
+// connectSocks requests a tunnel by SOCKS.
 func (p *proxy) connectSocks(conn net.Conn, host string, port uint16) error {
 	var answer [4]byte
 	request := appendSocksHost([]byte{socksVersion, socksConnect, 0}, host)
@@ -285,7 +281,7 @@ func (p *proxy) connectSocks(conn net.Conn, host string, port uint16) error {
 	return discardSocksAddress(conn, answer[3])
 }
 
-// exchange writes a message and reads an answer of known length.
+// exchange writes a message and reads a response of known length.
 func exchange(conn net.Conn, message, answer []byte) error {
 	if _, err := conn.Write(message); err != nil {
 		return err
@@ -305,7 +301,7 @@ func appendSocksHost(b []byte, host string) []byte {
 	return append(append(b, socksIPv6), ip.AsSlice()...)
 }
 
-// socksReply returns what a reply other than success says.
+// socksReply returns the meaning of a reply; text is "" for success.
 func socksReply(code byte) (outcome probe.Outcome, why probe.Reason, text string) {
 	switch code {
 	case 0:
@@ -318,7 +314,7 @@ func socksReply(code byte) (outcome probe.Outcome, why probe.Reason, text string
 	return probe.Unknown, reasonProxy, fmt.Sprintf("it refuses to connect to the target: reply %d", code)
 }
 
-// discardSocksAddress reads the rest of a reply: an address of a kind, and a port.
+// discardSocksAddress reads the rest of a reply: an address of the given kind, and a port.
 func discardSocksAddress(conn net.Conn, kind byte) error {
 	length := map[byte]int{socksIPv4: 4, socksIPv6: 16}[kind]
 	if kind == socksName {

@@ -27,8 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// forwarder is a proxy that knows one name, shop.example, and wants the credentials me and secret if
-// it is told to.
+// forwarder is a proxy that knows one name, shop.example. If private is set, it requires the credentials me and secret.
 type forwarder struct {
 	to      string // the address of shop.example
 	private bool
@@ -49,7 +48,7 @@ func (f *forwarder) requests() string {
 	return strings.Join(f.asked, "\n")
 }
 
-// dial connects to a host, as a proxy that looks names up.
+// dial connects to a host, like a proxy that resolves names.
 func (f *forwarder) dial(host string) (net.Conn, error) {
 	name, port, _ := net.SplitHostPort(host)
 	if name == "shop.example" {
@@ -102,7 +101,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 	io.Copy(w, response.Body)
 }
 
-// join passes bytes on between two connections until one of them ends.
+// join relays bytes between two connections until one of them ends.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
@@ -309,7 +308,7 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 		var r probe.Result
 		testsync.Longer(t, test.name, timeout, testsync.Timeout, func(timeout time.Duration) bool {
 			r = attempt(t, c, probe.Target{Name: "shop"}, timeout)
-			isEarly := r.Outcome == probe.Unknown && timeout < plenty // before there was a connection to the proxy
+			isEarly := r.Outcome == probe.Unknown && timeout < plenty // before the connection to the proxy was open
 			return !isEarly || test.outcome == probe.Unknown
 		})
 		if r.Outcome != test.outcome || r.Reason != test.reason {
@@ -350,7 +349,7 @@ func TestARestrictedAttemptThroughAProxyIsChecked(t *testing.T) {
 }
 
 func TestAHostThatIsTooLongForSOCKSIsNotAskedFor(t *testing.T) {
-	// The length of a name has one byte: the proxy would take the rest for the port, and for what the target gets.
+	// The length of a name has one byte: the proxy would take the rest of the name for the port, and for data for the target.
 	long := strings.Repeat("a.", 150) + "example"
 	f := &forwarder{}
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -15,18 +15,18 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
+// maxRedirects is the kubelet's limit (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
 const maxRedirects = 10
 
-// redirect is an http.Client's CheckRedirect: next would follow via.
+// redirect implements http.Client.CheckRedirect: next is the request that follows those in via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	dial.CanonicalURL(next.URL)
 	first, to := via[0], next.URL.Host
-	if p.isOwnName(next.URL, first) { // the server calls itself what the request has called it
+	if p.isOwnName(next.URL, first) { // the server uses the name that the request gave it
 		next.URL.Host, next.Host = first.URL.Host, first.Host
 	}
 	local := p.isSameHost(next.URL, first.URL)
-	if local { // in another spelling, such as with a dot at its end, it may be looked up elsewhere
+	if local { // another spelling, such as one with a final dot, might resolve differently
 		next.URL.Host = hostPort(first.URL.Hostname(), next.URL.Port())
 	}
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
@@ -43,7 +43,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("the redirect is to port %.20s; a port is from 1 to 65535", next.URL.Port())
 	}
 	if server(next.URL) != server(first.URL) {
-		next.Header.Del("Referer") // our path may hold a secret
+		next.Header.Del("Referer") // our path may contain a secret
 		for _, name := range p.private {
 			next.Header.Del(name)
 		}
@@ -57,7 +57,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// isSameHost reports whether two URLs have one host, however it is written.
+// isSameHost reports whether two URLs have the same host, regardless of its spelling.
 func (p *plan) isSameHost(a, b *url.URL) bool {
 	if p.kubelet {
 		return strings.EqualFold(a.Hostname(), b.Hostname())
@@ -73,15 +73,15 @@ func hostPort(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// jar has the cookies of one attempt, by server: only the same scheme, host and port gets those that it has set, whatever their
-// Domain says.
+// jar has the cookies of one attempt, by server: cookies are sent back only to the scheme, host and port that set them, whatever
+// their Domain says.
 type jar map[string]*cookiejar.Jar
 
 // SetCookies implements http.CookieJar.
 func (j jar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 	of := j[server(u)]
 	if of == nil {
-		of, _ = cookiejar.New(nil) // which has no error
+		of, _ = cookiejar.New(nil) // never returns an error
 		j[server(u)] = of
 	}
 	of.SetCookies(u, cookies)
@@ -95,14 +95,14 @@ func (j jar) Cookies(u *url.URL) []*http.Cookie {
 	return nil
 }
 
-// server identifies the server of a URL with http or https.
+// server identifies the server of an http or https URL.
 func server(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(dial.HostID(u.Hostname()), portOf(u))
 }
 
-// restore puts back the headers that net/http takes out of a request after a redirect to the server's own name, such as
-// Authorization. What it takes out of any request stays out: headers of a body that is not sent again, and cookies that the server
-// has replaced.
+// restore puts back the headers, such as Authorization, that net/http removes from a request after a redirect to the server's own
+// name. Headers that net/http removes from any redirected request stay removed: those of a body that is not sent again, and cookies
+// that the server has replaced.
 func (p *plan) restore(next *http.Request, via []*http.Request) {
 	for _, name := range p.private {
 		values, was := via[0].Header[name]
@@ -124,9 +124,9 @@ func (p *plan) restore(next *http.Request, via []*http.Request) {
 	}
 }
 
-// isOwnName reports whether a URL names the server of the first request by the header Host of that, with the same scheme: that name
-// may lead elsewhere. Another scheme is another server, whose port and certificate are not known. A server names the port of the
-// header, or the one that it listens to.
+// isOwnName reports whether a URL names the server of the first request by the Host header of that request, with the same scheme:
+// that name may resolve to another address. A URL with another scheme is for another server, whose port and certificate are
+// unknown. The URL's port may be that of the Host header, or the one that the server listens on.
 func (p *plan) isOwnName(u *url.URL, first *http.Request) bool {
 	if p.kubelet || first.Host == "" || u.Scheme != first.URL.Scheme {
 		return false
@@ -140,7 +140,7 @@ func isPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// portOf returns the port of a URL with http or https.
+// portOf returns the port of an http or https URL.
 func portOf(u *url.URL) string {
 	standard := "80"
 	if u.Scheme == "https" {

@@ -19,8 +19,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// bounce serves redirects. The path /to/... is answered with a redirect to what
-// the query says; /ok and /bad with 200 and 500; /n leads to /n-1, and /0 is /ok.
+// bounce serves redirects. The path /to/... redirects to the address in the query; /ok and /bad respond with 200 and 500; /n
+// redirects to /n-1, and /0 is /ok.
 func bounce(t *testing.T) probe.Target {
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -103,7 +103,7 @@ func TestAnotherHostDoesNotGetTheHeaders(t *testing.T) {
 	}
 }
 
-// Another port or scheme of the same host may be a server of somebody else, or one that everybody can listen to.
+// Another port or scheme of the same host may be another owner's server, or one that anyone can listen on.
 func TestOnlyTheSameServerGetsTheHeadersAndTheCertificate(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	type seen struct {
@@ -188,7 +188,7 @@ func TestAGivenHostIsKeptOnRelativeRedirectsOnly(t *testing.T) {
 	}
 }
 
-// The name leads to the load balancer, or nowhere, from where the probe is made. The server means itself.
+// From where the probe runs, the name resolves to the load balancer, or not at all. The server means itself.
 func TestARedirectToTheNameInTheHostHeaderIsFollowedAtTheTarget(t *testing.T) {
 	type seen struct{ host, path, authorization, token string }
 	var requests []seen
@@ -292,7 +292,7 @@ func TestAnErrorAfterARedirectNamesItsHost(t *testing.T) {
 }
 
 func TestARedirectToAPortThatIsNoneIsReported(t *testing.T) {
-	for _, port := range []string{"0", "65536", "99999", "65616"} { // which is 80 in 16 bits
+	for _, port := range []string{"0", "65536", "99999", "65616"} { // equals 80 in 16 bits
 		for _, redirects := range []string{"local", "all"} {
 			got := attempt(t, httpprobe.Config{Port: "web", Path: "/to?location=http://127.0.0.1:" + port + "/", Redirects: redirects}, bounce(t), plenty)
 			wantResult(t, got, probe.Failure, probe.ReasonHTTPRedirect)
@@ -318,7 +318,7 @@ func TestABodyIsSentAgainAfterATemporaryRedirect(t *testing.T) {
 	}
 }
 
-// The first certificate that expires is the one that matters, as for min_validity.
+// The certificate that expires first counts, as for min_validity.
 func TestTheExpiryIsTheFirstOfAllConnections(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	start := func(valid time.Duration, h http.Handler) (*httptest.Server, int64) {
@@ -342,7 +342,7 @@ func TestTheExpiryIsTheFirstOfAllConnections(t *testing.T) {
 	}
 }
 
-// What is sent may be meant for the configured server only.
+// The data may be meant only for the configured server.
 func TestABodyIsNotSentToAnotherHost(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	var bodies atomic.Int64
@@ -389,11 +389,11 @@ func TestCookiesAreKeptBetweenTheRedirectsOfAnAttempt(t *testing.T) {
 		asked.Add(1)
 		cookie, _ := r.Cookie("seen")
 		switch {
-		case r.URL.Path == "/elsewhere" && cookie != nil: // not its path
+		case r.URL.Path == "/elsewhere" && cookie != nil: // not the cookie's path
 			w.WriteHeader(http.StatusTeapot)
 		case r.URL.Path == "/elsewhere", cookie != nil && r.URL.Path == "/in/":
 		case r.URL.Path == "/in/":
-			w.Header().Add("Set-Cookie", "seen=1; Path=/in/; Domain=example.com") // another domain's
+			w.Header().Add("Set-Cookie", "seen=1; Path=/in/; Domain=example.com") // the domain of another server
 			w.Header().Add("Set-Cookie", "seen=2; Path=/in/")
 			w.Header().Set("Location", "/in/")
 			w.WriteHeader(http.StatusFound)
@@ -406,7 +406,7 @@ func TestCookiesAreKeptBetweenTheRedirectsOfAnAttempt(t *testing.T) {
 		c.Port = "web"
 		asked.Store(0)
 		h := handler(t, c)
-		for range 2 { // each attempt begins without cookies
+		for range 2 { // each attempt starts without cookies
 			wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
 		}
 		if n := asked.Load(); n != 4 {
@@ -416,8 +416,8 @@ func TestCookiesAreKeptBetweenTheRedirectsOfAnAttempt(t *testing.T) {
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Path: "/in/", Compatibility: probe.Kubelet}, target, plenty), probe.Failure, probe.ReasonHTTPRedirect)
 }
 
-// A cookie of the configuration that the server replaces is not sent beside the new one, nor does a body that is not sent again
-// leave its type: as by a browser, also after a redirect to the server's own name.
+// If the server replaces a configured cookie, only the new one is sent; and if the body is not sent again, neither is its type.
+// Browsers do the same, and it also holds after a redirect to the server's own name.
 func TestARedirectSendsWhatTheServerHasReplacedOnce(t *testing.T) {
 	for _, to := range []string{"/home", "//shop.example/home"} {
 		var got, kind string
@@ -439,7 +439,7 @@ func TestARedirectSendsWhatTheServerHasReplacedOnce(t *testing.T) {
 	}
 }
 
-// Another port, scheme or name of a host may be another's server.
+// Another port, scheme or name of a host may belong to another server.
 func TestOnlyTheServerThatHasSetACookieGetsIt(t *testing.T) {
 	got := make(chan string, 2)
 	other := serve(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Cookie") })
@@ -458,7 +458,7 @@ func TestOnlyTheServerThatHasSetACookieGetsIt(t *testing.T) {
 	}
 }
 
-// A name has two forms, and is the same host in both. The proxy stands for its server.
+// A name has two forms for the same host. The proxy stands in for its server.
 func TestARedirectToTheOtherFormOfANameIsLocal(t *testing.T) {
 	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -478,7 +478,7 @@ func TestARedirectToTheOtherFormOfANameIsLocal(t *testing.T) {
 	}
 }
 
-// Whatever a server calls the host of the request, it is the same one.
+// All spellings of the request's host in a redirect are the same host.
 func TestARedirectToAnotherSpellingOfTheHostIsLocal(t *testing.T) {
 	var target probe.Target
 	target = serve(t, func(w http.ResponseWriter, r *http.Request) {

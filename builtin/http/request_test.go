@@ -14,8 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// record serves one connection with status 200 and returns what was sent to it:
-// the request line and the headers, sorted.
+// record serves one connection with status 200 and returns the received request: the request line and the headers, sorted.
 func record(t *testing.T) (probe.Target, <-chan []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,7 +84,7 @@ func TestUserinfoInThePathBecomesBasicAuth(t *testing.T) {
 func TestHeadersAreTheKubelets(t *testing.T) {
 	tests := map[string]struct {
 		given map[string][]string
-		want  []string // HOST means the target's address
+		want  []string // HOST stands for the target's address
 	}{
 		"a plain probe has the host and three headers": {
 			nil,

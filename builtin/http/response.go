@@ -10,25 +10,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// response is a parsed response, or the beginning of one. It is the one that net/http
-// would return: whatever is not common, and not written as in the standard's examples,
-// is unsupported.
+// response is a parsed response, or the beginning of one. It equals the response that net/http would return; anything uncommon, or
+// not written as in the examples of the standard, is unsupported.
 type response struct {
 	status      int    // 0: the head is incomplete
-	minor       byte   // the second digit of its version
-	body        []byte // the part of it that is checked, or the beginning of that
-	complete    bool   // nothing more is needed
+	minor       byte   // the minor version, as a digit
+	body        []byte // the part that is checked, or the beginning of that part
+	complete    bool   // no more input is needed
 	cut         bool   // more of the body follows
-	last        bool   // the connection cannot be used again: the peer says so, or the end of the response is not that of b
-	encoded     bool   // the body is compressed, or whatever its Content-Encoding says, or in a charset other than UTF-8
-	unsupported bool   // net/http has to parse it
+	last        bool   // the connection cannot be reused: the peer closes it, or the response does not end with the input
+	encoded     bool   // the body has a Content-Encoding, or may be in a charset other than UTF-8
+	unsupported bool   // net/http must parse it
 }
 
 var unsupported = response{unsupported: true}
 
-// parseResponse parses a response, or the beginning of one. Eof says that no more will
-// come, headOnly that there is no body because the request was HEAD. It may move a
-// complete body within b.
+// parseResponse parses a response, or the beginning of one. Eof says that no more input will come; headOnly, that there is no body
+// because the method was HEAD. ParseResponse may move the data of a complete body within b.
 func parseResponse(b []byte, eof, headOnly bool) response {
 	for {
 		h, n, ok := readHead(b)
@@ -46,10 +44,10 @@ func parseResponse(b []byte, eof, headOnly bool) response {
 	}
 }
 
-// head is the part of a response's head that is needed.
+// head has the relevant fields of a response's head.
 type head struct {
 	status  int
-	minor   byte // the version's second digit
+	minor   byte // the minor version, as a digit
 	length  int  // -1: not given
 	chunked bool
 	encoded bool
@@ -78,7 +76,7 @@ func (h *head) parseBody(b []byte, eof, headOnly bool) response {
 	return r
 }
 
-// readHead parses a head and returns its length: 0 when it is incomplete.
+// readHead parses a head and returns its length; 0 if it is incomplete.
 func readHead(b []byte) (h head, n int, ok bool) {
 	line, n := readLine(b)
 	if n == 0 {
@@ -102,8 +100,7 @@ func readHead(b []byte) (h head, n int, ok bool) {
 	}
 }
 
-// readLine returns a line without its end, and its length with it: 0 when it is
-// incomplete.
+// readLine returns a line without its line break, and its length including the line break; 0 if the line is incomplete.
 func readLine(b []byte) (line []byte, n int) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 {
@@ -130,7 +127,7 @@ func (h *head) readStatus(line []byte) bool {
 	return status >= 0 && (len(rest) == 0 || rest[0] == ' ') && isText(rest)
 }
 
-// readField parses a line of a head, and keeps the length and coding of the body.
+// readField parses a header line, and records the length and coding of the body.
 func (h *head) readField(line []byte) bool {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok || !httpauth.IsToken(name) || !isText(value) {
@@ -147,7 +144,7 @@ func (h *head) readField(line []byte) bool {
 	case equalFold(name, "content-encoding"):
 		h.encoded = true
 	case equalFold(name, "connection"):
-		h.closes = h.closes || !equalFold(bytes.Trim(value, " \t"), "keep-alive") // or another option, which may be close
+		h.closes = h.closes || !equalFold(bytes.Trim(value, " \t"), "keep-alive") // any other option may be close
 	case equalFold(name, "content-type"):
 		if bytes.IndexByte(value, ';') >= 0 { // it may have a charset
 			h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
@@ -158,7 +155,7 @@ func (h *head) readField(line []byte) bool {
 	return ok
 }
 
-// number parses up to nine digits, or returns -1.
+// number parses up to nine digits; it returns -1 for anything else.
 func number(b []byte) int {
 	n, err := strconv.ParseUint(string(b[:min(len(b), 10)]), 10, 31)
 	if err != nil || len(b) > 9 {
@@ -167,13 +164,13 @@ func number(b []byte) int {
 	return int(n)
 }
 
-// equalFold reports whether b is s, in any case. Other letters that fold to ASCII, such
-// as the sign for kelvin, are longer.
+// equalFold reports whether b equals s, ignoring case. Non-ASCII letters that fold to ASCII, such as the Kelvin sign, differ in
+// length.
 func equalFold(b []byte, s string) bool {
 	return len(b) == len(s) && strings.EqualFold(string(b), s)
 }
 
-// isText reports whether b has no control characters but tabs.
+// isText reports whether b has no control characters other than tabs.
 func isText(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' || c == 0x7f {

@@ -15,8 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// model returns the result of Probe, by net/http, for a response after which the
-// connection ends.
+// model returns the result of Probe, by net/http, for a response at whose end the connection is closed.
 func model(p *plan, response []byte) probe.Result {
 	reader := bufio.NewReader(bytes.NewReader(response))
 	request := &http.Request{Method: p.method, URL: &p.ref}
@@ -33,8 +32,8 @@ func model(p *plan, response []byte) probe.Result {
 	}
 }
 
-// However much of a response has come, the result in steps is that by net/http, or more
-// of the response is needed, or Probe has to make the attempt.
+// For any prefix of a response, the steps return the same result as net/http, or need more of the response, or leave the attempt to
+// Probe.
 func FuzzResponsesAreParsedAsByNetHTTP(f *testing.F) {
 	const head, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, response := range []string{
@@ -80,7 +79,7 @@ func FuzzResponsesAreParsedAsByNetHTTP(f *testing.F) {
 	})
 }
 
-// plain returns a result without what is shown of the body, of which a part has come.
+// plain returns a result without the excerpt from the body, of which only a part may have arrived.
 func plain(r probe.Result) probe.Result {
 	if r.Reason == probe.ReasonHTTPStatus {
 		r.Detail, _, _ = strings.Cut(r.Detail, "200-399")

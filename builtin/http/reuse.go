@@ -9,15 +9,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// reusing makes attempts over a connection that it keeps between them. It belongs to one
-// probe: see ForProbe.
+// reusing makes attempts over a connection that it keeps between attempts. It belongs to one probe: see ForProbe.
 type reusing struct {
-	*handler // of all probes with its configuration
+	*handler // shared by all probes with this configuration
 	kept     nonblock.Kept
 
-	mu       sync.Mutex // guards what follows
-	own      *handler   // makes the attempts of Probe, whose connections its transport keeps; nil before the first
-	attempts int        // by Probe since its connection was new
+	mu       sync.Mutex // guards the fields below
+	own      *handler   // makes the attempts of Probe, and its transport keeps their connections; nil before the first one
+	attempts int        // made by Probe since the connection was new
 }
 
 var (
@@ -26,7 +25,7 @@ var (
 	_ nonblock.Stepper      = (*reusing)(nil)
 )
 
-// ForProbe returns a handler that keeps connections of its own.
+// ForProbe returns a handler that keeps its own connections.
 func (r *reusing) ForProbe() probe.Handler { return &reusing{handler: r.handler} }
 
 // Step is handler.Step over the kept connection.
@@ -44,7 +43,7 @@ func (r *reusing) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return own.Probe(ctx, t)
 }
 
-// next returns what makes an attempt of Probe, and whether it must open a new connection. It counts the attempt.
+// next returns the handler for an attempt of Probe, and whether the attempt must open a new connection. It counts the attempt.
 func (r *reusing) next() (own *handler, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +58,8 @@ func (r *reusing) next() (own *handler, fresh bool) {
 	return r.own, r.attempts == 1
 }
 
-// ProbeWaking is Probe. The end of a connection that steps keep asks for an attempt; net/http drops one that it
-// keeps, and the next attempt opens another.
+// ProbeWaking is Probe. The end of a connection that steps keep triggers an attempt anyway; a connection that net/http keeps is
+// dropped by net/http, and the next attempt opens another one.
 func (r *reusing) ProbeWaking(ctx context.Context, t probe.Target, _ func()) probe.Result {
 	return r.Probe(ctx, t)
 }
@@ -77,7 +76,7 @@ func (r *reusing) Close() error {
 	return own.Close()
 }
 
-// clone returns a handler with the same configuration that keeps connections of its own.
+// clone returns a handler with the same configuration that keeps its own connections.
 func (h *handler) clone() *handler {
 	own := *h
 	own.transport = h.transport.clone()

@@ -19,14 +19,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// talker is a server that answers each request of its connections.
+// talker is a server that responds to each request on its connections.
 type talker struct {
 	target probe.Target
 	conns  atomic.Int32
-	ended  chan struct{} // gets a value when a connection has been closed by the server
+	ended  chan struct{} // receives a value when the server has closed a connection
 }
 
-// talk starts a talker. Answer answers the n-th request of a connection, from 0, and reports whether it stays open.
+// talk starts a talker. Answer responds to the n-th request of a connection, from 0, and reports whether the connection stays open.
 func talk(t *testing.T, answer func(conn *net.TCPConn, n int) (stays bool)) *talker {
 	s := &talker{ended: make(chan struct{}, 100)}
 	s.target = serveRaw(t, func(conn *net.TCPConn) {
@@ -48,7 +48,7 @@ func talk(t *testing.T, answer func(conn *net.TCPConn, n int) (stays bool)) *tal
 
 const plainOK = okHead + "Content-Length: 2\r\n\r\nok"
 
-// says returns an answer that stays open.
+// says returns an answer function that keeps the connection open.
 func says(text string) func(*net.TCPConn, int) bool {
 	return func(conn *net.TCPConn, _ int) bool {
 		io.WriteString(conn, text)
@@ -59,7 +59,7 @@ func says(text string) func(*net.TCPConn, int) bool {
 func TestAKeptConnectionIsUsedInStepsWhereItsResponseEnds(t *testing.T) {
 	tests := map[string]struct {
 		method, text string
-		conns        int32 // of three attempts
+		conns        int32 // connections of three attempts
 	}{
 		"a length":              {"GET", plainOK, 1},
 		"nothing":               {"GET", "HTTP/1.1 204 No Content\r\n\r\n", 1},
@@ -102,7 +102,7 @@ func TestAnUnacceptedStatusKeepsTheConnectionToo(t *testing.T) {
 	}
 }
 
-// A server may close an idle connection at any time: before the next request, after it, or with a last word.
+// A server may close an idle connection at any time: before the next request, after it, or after sending a last message.
 func TestAKeptConnectionThatEndsIsNoFailureInSteps(t *testing.T) {
 	for name, answer := range map[string]func(conn *net.TCPConn, n int) bool{
 		"at once": func(conn *net.TCPConn, n int) bool {
@@ -154,13 +154,13 @@ func TestAServerThatIsGoneFailsOverAKeptConnection(t *testing.T) {
 	if wantResult(t, got, probe.Failure, probe.ReasonHTTPTimeout); !stepped {
 		t.Error("the attempt was not made in steps")
 	}
-	wantResult(t, nonblocktest.StepWaking(t, h, server.target, nil), probe.Success, "") // by another connection
+	wantResult(t, nonblocktest.StepWaking(t, h, server.target, nil), probe.Success, "") // over a new connection
 	if got := server.conns.Load(); got != 2 {
 		t.Errorf("there were %d connections, want 2", got)
 	}
 }
 
-// bothWays returns how an attempt is made: in steps, and by Probe.
+// bothWays returns functions that make an attempt: in steps, and by Probe.
 func bothWays() map[string]func(t *testing.T, h Handler, target probe.Target) probe.Result {
 	return map[string]func(t *testing.T, h Handler, target probe.Target) probe.Result{
 		"in steps": func(t *testing.T, h Handler, target probe.Target) probe.Result {
@@ -267,7 +267,7 @@ func run(t *testing.T, target probe.Target, c httpprobe.Config) *running {
 	return r
 }
 
-// apply gives the probes a period. They keep their handlers.
+// apply sets the period of the probes. They keep their handlers.
 func (r *running) apply(t *testing.T, period time.Duration) {
 	t.Helper()
 	set := probe.Set{}
@@ -292,7 +292,7 @@ func (r *running) waitFor(t *testing.T, want probe.Verdict) {
 	})
 }
 
-// Each probe has a connection of its own, which stays in the engine's set, and whose end is an attempt at once.
+// Each probe has its own connection, which stays in the engine's set, and whose end triggers an attempt immediately.
 func TestTheEngineUsesKeptConnectionsAndHearsOfTheirEnd(t *testing.T) {
 	var requests atomic.Int32
 	target, server, conns := serveCounted(t, func(w http.ResponseWriter, r *http.Request) { requests.Add(1) })

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// serveCounted counts the connections that a server gets.
+// serveCounted starts a server and counts its connections.
 func serveCounted(t *testing.T, f http.HandlerFunc) (probe.Target, *httptest.Server, *atomic.Int32) {
 	t.Helper()
 	conns := new(atomic.Int32)
@@ -131,8 +131,8 @@ func TestAttemptsLeaveNoGoroutineBehind(t *testing.T) {
 // hang reads until the probe closes the connection.
 func hang(conn *net.TCPConn) { io.Copy(io.Discard, conn) }
 
-// waitForGoroutines waits until there are at most n goroutines: those of a
-// connection end soon after it, the server's too.
+// waitForGoroutines waits until there are at most n goroutines: those of a connection, including the server's, exit soon after it
+// is closed.
 func waitForGoroutines(t *testing.T, n int) {
 	t.Helper()
 	defer func() {

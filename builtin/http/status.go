@@ -19,8 +19,7 @@ type statuses struct {
 	text   string
 }
 
-// parseStatuses parses "204" and "200-399". The default is the kubelet's
-// range.
+// parseStatuses parses texts such as "204" and "200-399". The default is the kubelet's range.
 func parseStatuses(texts []string) (statuses, error) {
 	if texts != nil && len(texts) == 0 {
 		return statuses{}, &probe.FieldError{Field: "status", Problem: "is empty, so that no status would be accepted", Hint: `leave it out for "200-399"`}
@@ -42,8 +41,8 @@ func parseStatuses(texts []string) (statuses, error) {
 	return s, nil
 }
 
-// checkBody returns an error if the body must have something, and no response with one of the statuses has one: those with 204 and 304
-// have none (RFC 9110, section 6.4.1).
+// checkBody returns an error if an assertion needs a body, but only statuses are accepted whose responses have none: 204 and 304
+// (RFC 9110, section 6.4.1).
 func (s statuses) checkBody(c Config) error {
 	mayHave := func(r statusRange) bool {
 		return r.from != r.to || r.from != http.StatusNoContent && r.from != http.StatusNotModified
@@ -69,7 +68,7 @@ func (s statuses) checkBody(c Config) error {
 	return probe.FieldErrorf(name, "never holds, since a response with the status %s has no body", s.text)
 }
 
-// statusHint returns how to write a status of other tools: "2xx" and "200,204".
+// statusHint returns how to write a status in the notation of other tools, such as "2xx" or "200,204".
 func statusHint(text string) string {
 	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok && len(class) == 1 && strings.Contains("12345", class) {
 		return fmt.Sprintf(`write "%s00-%s99"`, class, class)
@@ -98,8 +97,8 @@ func parseStatusRange(text string) (statusRange, bool) {
 	return statusRange{from, to}, err == nil && 100 <= from && from <= to && to <= 599
 }
 
-// has reports whether a status is accepted, and whether the range that accepts it
-// starts at 300 or above, so that redirects are accepted explicitly.
+// has reports whether a status is accepted, and whether it is accepted by a range that starts at 300 or above, so that redirects
+// are accepted explicitly.
 func (s statuses) has(status int) (accepted, explicit bool) {
 	for _, r := range s.ranges {
 		if r.from <= status && status <= r.to {

@@ -52,7 +52,7 @@ func TestASwitchOfProtocolsCanBeAccepted(t *testing.T) {
 		defer conn.Close()
 		buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		buffered.Flush()
-		conn.Read(make([]byte, 1)) // open until the probe goes
+		conn.Read(make([]byte, 1)) // stays open until the probe closes it
 	})
 	c := httpprobe.Config{Port: "web", Status: []string{"101"}, Headers: map[string][]string{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"},

@@ -15,17 +15,17 @@ import (
 var _ nonblock.Stepper = (*handler)(nil)
 
 const (
-	// maxResponse bounds how much of a response is read in steps, in bytes: the part of
-	// the body that is checked, and a head of 6 KiB.
+	// maxResponse is how much of a response is read in steps, in bytes: the part of the body that is checked, and 6 KiB for the
+	// head.
 	maxResponse = probe.MaxDetail + 6<<10
 
-	// maxSlow bounds how much of a body a regular expression is matched with in a step,
-	// in bytes. With most expressions that takes less than 50 µs.
+	// maxSlow is the longest body, in bytes, that a step matches with a regular expression. With most expressions that takes less
+	// than 50 µs.
 	maxSlow = 1 << 10
 )
 
-// Step makes an attempt without a goroutine, on Linux, if it takes no more than one
-// connection to an IP address, one short request and its plain response.
+// Step makes an attempt without a goroutine, on Linux, if it needs at most one connection to an IP address, one short request and
+// its plain response.
 func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
 // protocol is the nonblock.Protocol of a handler.
@@ -58,7 +58,7 @@ func (h protocol) parse(b []byte, eof bool) response {
 	return parseResponse(b, eof, h.plan.method == http.MethodHead)
 }
 
-// decide returns the result of a response, and what has to happen next.
+// decide returns the result of a response, and how the attempt continues.
 func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 	switch {
 	case r.unsupported, isRedirect(r.status), p.asserts.slow(len(r.body)):
@@ -92,7 +92,7 @@ func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progr
 		return noHeadInTime(), nonblock.StepDone
 	case f.Phase == nonblock.Receiving && len(b) == 0:
 		return result, nonblock.StepDone
-	case status == 0: // for a reset within the head, net/http returns a reset or an end, by chance
+	case status == 0: // for a reset within the head, net/http returns a reset or an end, at random
 		return probe.Result{}, nonblock.StepBlock
 	}
 	result = h.plan.incompleteBody(context.Background(), status, io.ErrUnexpectedEOF)
@@ -100,7 +100,7 @@ func (h protocol) Fail(b []byte, f nonblock.Fault) (probe.Result, nonblock.Progr
 	return result, nonblock.StepDone
 }
 
-// plain returns what has come of a body with the head, up to redact.MaxSource and a byte; nil if it is encoded.
+// plain returns the part of the body that came with the head, at most redact.MaxSource+1 bytes; nil if the body is encoded.
 func (r *response) plain() []byte {
 	if r.encoded {
 		return nil
@@ -113,7 +113,7 @@ func (r *response) facts() probe.Facts {
 	return probe.Facts{Protocol: protocolName(1, int(r.minor-'0'))}
 }
 
-// protocolName returns the name of a version of HTTP as a probe.Fact; "" for an unknown one.
+// protocolName returns the name of an HTTP version for probe.Facts; "" for an unknown version.
 func protocolName(major, minor int) string {
 	switch [2]int{major, minor} {
 	case [2]int{1, 0}:

@@ -45,22 +45,22 @@ func TestStepsReportFailedConnections(t *testing.T) {
 	}
 }
 
-// A status decides once the head has come: the body that comes with it is read, however long the request was.
+// A status decides as soon as the head has arrived: the part of the body that arrives with it is shown, however long the request
+// was.
 func TestStepsShowTheBodyThatComesWithTheHead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, strings.Repeat("no store ", 10), http.StatusInternalServerError)
 	}))
 	t.Cleanup(server.Close)
-	config := httpprobe.Config{Port: "web", Path: "/" + strings.Repeat("a", 100)} // a request as long as the head and a part of the body
+	config := httpprobe.Config{Port: "web", Path: "/" + strings.Repeat("a", 100)} // as long as the head and a part of the body
 	got, stepped := nonblocktest.InTime(t, plenty, handler(t, config).Handler, targetOf(server.Listener.Addr()))
 	if !stepped || !strings.HasSuffix(got.Detail, strings.TrimSpace(strings.Repeat("no store ", 10))) {
 		t.Errorf("in steps: %v; got %s", stepped, got.Detail)
 	}
 }
 
-// sameBothWays makes an attempt in steps and another by Probe. On a busy machine a
-// timeout that is meant to pass may pass too early for one of them: it is given
-// three chances.
+// sameBothWays makes one attempt in steps and another by Probe. On a busy machine, a timeout that should expire may expire too
+// early for one of them, so it gets three chances.
 func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout time.Duration) {
 	t.Helper()
 	c.Port = "web"
@@ -177,7 +177,7 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	}
 }
 
-// mirror sends back what it gets.
+// mirror echoes what it receives.
 func mirror(conn *net.TCPConn) {
 	b := make([]byte, 4096)
 	n, _ := conn.Read(b)
@@ -231,7 +231,7 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	before := nonblocktest.Descriptors(t)
 	for name, test := range map[string]struct {
 		target probe.Target
-		ends   nonblock.Event // by which event
+		ends   nonblock.Event // the event that ends it
 		reason probe.Reason
 	}{
 		"late to connect":    {full, nonblock.StepLate, probe.ReasonTCPTimeout},
@@ -255,7 +255,7 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 }
 
 func TestASocketIsReusedAfterTheServerClosedTheConnection(t *testing.T) {
-	target := serveRaw(t, answer(okHead+"\r\nok")) // its end is the connection's
+	target := serveRaw(t, answer(okHead+"\r\nok")) // ends with the connection
 	h := handler(t, httpprobe.Config{Port: "web", BodyContains: "ok"}).Handler
 	before := nonblocktest.Descriptors(t)
 	spares, first := new(nonblock.Spares), 0

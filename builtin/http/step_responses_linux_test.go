@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// answer sends a response in pieces once the request has come, and closes.
+// answer sends a response in pieces after the request has arrived, and closes the connection.
 func answer(pieces ...string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		skip(conn)
@@ -27,7 +27,7 @@ func answer(pieces ...string) func(*net.TCPConn) {
 	}
 }
 
-// then does one thing after the other.
+// then runs two functions in sequence.
 func then(first, second func(*net.TCPConn)) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		first(conn)
@@ -37,7 +37,7 @@ func then(first, second func(*net.TCPConn)) func(*net.TCPConn) {
 
 func reset(conn *net.TCPConn) { conn.SetLinger(0) }
 
-// letters returns a string as long as that.
+// letters returns a string of length n.
 func letters(n int) string { return strings.Repeat("x", n) }
 
 const (
@@ -45,7 +45,7 @@ const (
 	most   = probe.MaxDetail
 )
 
-// plainResponses are judged in steps.
+// plainResponses are responses that are judged in steps.
 var plainResponses = map[string]struct {
 	config httpprobe.Config
 	serve  func(*net.TCPConn)

@@ -9,20 +9,19 @@ import (
 	"github.com/sonde-probe/sonde/internal/httpauth"
 )
 
-// requestTemplate is the bytes of a request, except for its host.
+// requestTemplate has the bytes of a request, except for its host.
 type requestTemplate struct {
 	before []byte
 	after  []byte
-	host   bool // the host that the attempt connects to comes between them
+	host   bool // the host that the attempt connects to goes between before and after
 }
 
-// maxTemplate bounds the requests that are sent in steps, in bytes.
+// maxTemplate is the maximum length of a request that is sent in steps, in bytes.
 const maxTemplate = 8 << 10
 
-// template returns the request as net/http writes it, or nil if Probe has to send it. An
-// attempt in steps may have to be made again by Probe, so that a method which may change
-// something is left to Probe from the beginning.
-// With reuse the server is not asked to close the connection.
+// template returns the request as net/http writes it, or nil if Probe must send it. Probe may have to repeat an attempt in steps,
+// so methods that may change state are left to Probe from the start. With reuse, the request does not ask the server to close the
+// connection.
 func (p *plan) template(reuse bool) *requestTemplate {
 	safe := p.method == http.MethodGet || p.method == http.MethodHead || p.method == http.MethodOptions
 	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" || p.auth != (httpauth.Auth{}) || p.http2 {
@@ -39,7 +38,7 @@ func (p *plan) template(reuse bool) *requestTemplate {
 	return p.render("Connection: close\r\n\r\n")
 }
 
-// render returns the request with an end of its head.
+// render returns the request with end as the end of its head.
 func (p *plan) render(end string) *requestTemplate {
 	u := p.ref
 	u.Host = "host"

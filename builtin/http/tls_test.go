@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// serveTLS answers with the protocol's version as the status: 211 or 220.
+// serveTLS responds with a status for the protocol version: 211 or 220.
 func serveTLS(t testing.TB, config *tls.Config, http2 bool) probe.Target {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func serverConfig(c tls.Certificate) *tls.Config {
 }
 
 func TestCertificatesAreVerified(t *testing.T) {
-	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/engine
 	ours, other := dialtest.NewAuthority(t), dialtest.NewAuthority(t)
 	no := false
 	good := ours.Sign(t, time.Hour, "127.0.0.1", "shop.example")
@@ -174,7 +174,7 @@ func TestResultHasTheStatusAndTheExpiryOfTheCertificate(t *testing.T) {
 			c.ReuseConnection = true
 			h, target := handler(t, c), serveTLS(t, serverConfig(cert), false)
 			h.Probe(t.Context(), target)
-			got := h.Probe(t.Context(), target) // on the connection of the first one
+			got := h.Probe(t.Context(), target) // over the connection of the first attempt
 			if got.Reason != probe.ReasonHTTPStatus || got.HTTPStatus != 211 || got.CertificateExpiry != leaf.NotAfter.Unix() {
 				t.Errorf("got %+v, want status 211 and the expiry %d", got, leaf.NotAfter.Unix())
 			}
@@ -241,7 +241,7 @@ func TestTheExpiryIsKnownIfTheServerRejectsTheClientOrIsSilent(t *testing.T) {
 			var got probe.Result
 			testsync.Longer(t, string(test.reason), test.timeout, testsync.Timeout, func(timeout time.Duration) bool {
 				got = attempt(t, c, test.target, timeout)
-				isEarly := strings.HasSuffix(string(got.Reason), ".timeout") && timeout < plenty // before the handshake ended
+				isEarly := strings.HasSuffix(string(got.Reason), ".timeout") && timeout < plenty // before the handshake finished
 				return !isEarly || got.Reason == test.reason
 			})
 			wantResult(t, got, probe.Failure, test.reason)

@@ -9,11 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxTracedBody bounds how much of a body is read to find out its length, in bytes. The attempt's
-// deadline bounds the time.
+// maxTracedBody is how many bytes of a body are read to determine its length. The attempt's deadline limits the time.
 const maxTracedBody = 64 << 20
 
-// tracedBody counts the bytes of a body that are read.
+// tracedBody counts the bytes that are read from a body.
 type tracedBody struct {
 	io.ReadCloser
 	n int64
@@ -25,8 +24,7 @@ func (b *tracedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// traceBody makes the body of a response count what is read of it, if the attempt is traced;
-// otherwise it returns nil.
+// traceBody makes the body of a response count the bytes read from it if the attempt is traced; otherwise it returns nil.
 func traceBody(ctx context.Context, r *http.Response) *tracedBody {
 	if !probe.IsTraced(ctx) || r.StatusCode == http.StatusSwitchingProtocols {
 		return nil
@@ -41,7 +39,7 @@ func (b *tracedBody) record(a *attempt, r *http.Response) {
 	if b == nil {
 		return
 	}
-	// The result is known; of a body that breaks off, the length until then counts.
+	// The result is already known; if the body breaks off, its length up to there counts.
 	_, _ = io.Copy(io.Discard, io.LimitReader(b, maxTracedBody-b.n))
 	modified, err := http.ParseTime(r.Header.Get("Last-Modified"))
 	if err != nil {

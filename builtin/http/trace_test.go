@@ -62,7 +62,7 @@ func TestATraceHasTheResponse(t *testing.T) {
 		"/":        {probe.Success, 0, 0, at},
 		"/from":    {probe.Success, 1000000, 1000000, at},
 		"/chunked": {probe.Success, -1, 3, at},
-		"/broken":  {probe.Success, 20000, 15000, at}, // what is checked of it is there
+		"/broken":  {probe.Success, 20000, 15000, at}, // the part that is checked has arrived
 		"/500":     {probe.Failure, 5, 5, time.Time{}},
 	} {
 		for _, reuse := range []bool{false, true} {
@@ -81,7 +81,7 @@ func TestATraceHasTheResponse(t *testing.T) {
 	}
 }
 
-// The trace of an attempt has the latest connection, also if that was kept.
+// The trace of an attempt has the latest connection, even if it was a kept one.
 func TestATraceHasTheCertificate(t *testing.T) {
 	authority := dialtest.NewAuthority(t)
 	own := authority.Sign(t, time.Hour, "127.0.0.1", "web.example", "www.example")

@@ -22,15 +22,14 @@ const (
 	idleTimeout = 90 * time.Second // how long one is kept; longer than most periods
 )
 
-// transport is an http.RoundTripper over the connections of package dial. The request's
-// context has the attempt.
+// transport is an http.RoundTripper over the connections of package dial. The context of each request holds the attempt.
 type transport struct {
 	dialer  *dial.Dialer
-	own     *tls.Config // for the configured host; another port or scheme than the configured one does not get our certificate
-	foreign *tls.Config // for the host of a redirect, which does not either
+	own     *tls.Config // for the configured host; open drops our certificate for another port or scheme
+	foreign *tls.Config // for the hosts of redirects; without our certificate
 	http    *http.Transport
 	reuse   bool
-	http2   bool   // nothing else is spoken, also without TLS
+	http2   bool   // speak only HTTP/2, even without TLS
 	proxy   *proxy // nil: none
 }
 
@@ -39,7 +38,7 @@ func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, 
 	switch {
 	case c.HTTPVersion == http2:
 		config.NextProtos = []string{"h2"}
-	case c.HTTPVersion != "", p.hasUpgrade(): // HTTP/2 has no such headers
+	case c.HTTPVersion != "", p.hasUpgrade(): // headers that HTTP/2 does not have
 		config.NextProtos = []string{"http/1.1"}
 	}
 	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: c.ReuseConnection, proxy: via, http2: c.HTTPVersion == http2}
@@ -48,7 +47,7 @@ func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, 
 	return t
 }
 
-// clone returns a transport that keeps connections of its own.
+// clone returns a transport that keeps its own connections.
 func (t *transport) clone() *transport {
 	own := *t
 	own.http = own.newHTTP()
@@ -80,7 +79,7 @@ func (t *transport) newHTTP() *http.Transport {
 	return h
 }
 
-// RoundTrip makes one request and records its course in the attempt.
+// RoundTrip sends one request and records its course in the attempt.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := attemptOf(r.Context())
 	a.ask()
@@ -106,7 +105,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// sendAlone makes a connection for one request. It is closed with the response's body.
+// sendAlone opens a connection for one request. Closing the response's body closes it.
 func (t *transport) sendAlone(r *http.Request) (*http.Response, error) {
 	conn, err := t.http.NewClientConn(r.Context(), r.URL.Scheme, net.JoinHostPort(r.URL.Hostname(), r.URL.Port()))
 	if err != nil {
@@ -121,7 +120,7 @@ func (t *transport) sendAlone(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// lastBody closes its connection too.
+// lastBody also closes the connection when it is closed.
 type lastBody struct {
 	io.ReadCloser
 	conn *http.ClientConn
@@ -132,8 +131,8 @@ func (b lastBody) Close() error {
 	return b.conn.Close()
 }
 
-// dial makes a connection for an attempt. It ends when the attempt ends: http.Transport
-// would go on, and keep the connection for later.
+// dial opens a connection for an attempt. It is cancelled when the attempt is done: http.Transport would continue, and keep the
+// connection for later.
 func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Conn, error) {
 	a := attemptOf(ctx)
 	dialled := a.dial()

@@ -15,17 +15,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The tests in this file have the cases of upstream's pkg/probe/http and of its
-// TestGetURLParts; tests/upstream.md sets both side by side. No result of ours tells
-// a body, so what a server was asked is seen on the server's side.
+// The tests in this file correspond to upstream's pkg/probe/http and its TestGetURLParts; tests/upstream.md compares them. Our
+// results never contain the body, so requests are checked on the server's side.
 
-// The proxy of a process is read once. So the attempt is made in a process of its own,
-// at a name that only a proxy could answer for.
+// A process reads its proxy settings once, so the attempt is made in a separate process, for a name that only a proxy could
+// resolve.
 func TestUpstreamHTTPProbeProxy(t *testing.T) {
 	const inside = "SONDE_TEST_PROXY"
 	if os.Getenv(inside) != "" {
 		got := attempt(t, httpprobe.Config{Port: "80", Host: "nowhere.invalid"}, probe.Target{}, plenty)
-		if got.Outcome == probe.Success || !strings.HasPrefix(string(got.Reason), "dns.") { // unknown where no name server answers
+		if got.Outcome == probe.Success || !strings.HasPrefix(string(got.Reason), "dns.") { // unknown if no name server responds
 			t.Errorf("got %+v, want that the name cannot be looked up", got)
 		}
 		return
@@ -46,9 +45,9 @@ func TestUpstreamHTTPProbeCheckerSendsHeaders(t *testing.T) {
 		name    string
 		headers headers
 		kubelet probe.Compatibility
-		names   []string // all there are, Host too; nil: not looked at
-		sent    string   // a line; empty: not looked at
-		unsent  string   // how no line begins; empty: not looked at
+		names   []string // all header names, including Host; nil: not checked
+		sent    string   // a header line; empty: not checked
+		unsent  string   // prefix that no line has; empty: not checked
 	}{
 		{name: "there are three", names: plain},
 		{name: "their names", headers: headers{}, names: plain},
@@ -104,7 +103,7 @@ func TestUpstreamHTTPProbeChecker(t *testing.T) {
 			io.WriteString(w, body)
 		}
 	}
-	// leads redirects from / to /new, which then answers as configured.
+	// leads redirects from / to /new, which then responds with then.
 	leads := func(status int, then http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
@@ -172,7 +171,7 @@ func TestUpstreamHTTPProbeCheckerNonLocalRedirects(t *testing.T) {
 	port := "http://" + net.JoinHostPort(other.Address, strconv.Itoa(int(other.Ports["web"])))
 	for name, test := range map[string]struct {
 		to         string
-		local, all probe.Outcome // by the field redirects
+		local, all probe.Outcome // by the value of redirects
 	}{
 		"a good path":                {"/success", probe.Success, probe.Success},
 		"a bad path":                 {"/fail", probe.Failure, probe.Failure},
@@ -213,13 +212,12 @@ func TestUpstreamHTTPProbeCheckerHostHeaderPreservedAfterRedirect(t *testing.T) 
 	}
 }
 
-// A probe reads no more of a body than the bound. What it has read is seen by what it
-// expects at the bound's end.
+// A probe reads no more of a body than the limit. What it has read is visible because it expects a text at the limit.
 func TestUpstreamHTTPProbeCheckerPayload(t *testing.T) {
 	const end = "the end"
 	for name, test := range map[string]struct {
 		size    int
-		outcome probe.Outcome // of a body that ends with what is expected
+		outcome probe.Outcome // for a body that ends with the expected text
 	}{
 		"_PayloadNormal, a byte below the bound":    {probe.MaxDetail - 1, probe.Success},
 		"as long as the bound":                      {probe.MaxDetail, probe.Success},

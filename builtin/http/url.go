@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// newHandler returns a handler for a plan.
+// newHandler returns a handler for a plan, with the transport and the client of another handler.
 func newHandler(p *plan, of handler) *handler {
 	h := &handler{plan: p, transport: of.transport, client: of.client}
 	if h.transport.proxy == nil {
@@ -22,11 +22,11 @@ func newHandler(p *plan, of handler) *handler {
 	return h
 }
 
-// plainHeader matches headers that tell a server nothing it must not know.
+// plainHeader matches headers without secrets.
 var plainHeader = regexp.MustCompile(`^(Accept-.*|Cache-Control|Connection|Content-.*|Origin|Range|Sec-.*|Te|Upgrade.*)$`)
 
-// CredentialScheme returns the scheme of requests that have credentials, which only the server may see that they are meant for: a
-// user in the path, or headers. It is empty if they have none.
+// CredentialScheme returns the scheme of the requests if they have credentials, in the URL or in headers, which must be sent only
+// to the intended server; otherwise "".
 func (h *handler) CredentialScheme() string {
 	isSecret := func(name string) bool { return !plainHeader.MatchString(name) }
 	if h.plan.ref.User == nil && !slices.ContainsFunc(h.plan.private, isSecret) {
@@ -35,10 +35,9 @@ func (h *handler) CredentialScheme() string {
 	return h.plan.ref.Scheme
 }
 
-// ForURL returns a handler with the same configuration for another URL, and that URL: its
-// scheme, user, path and query are u's where u has them, and otherwise those of the
-// configuration. The host and the port to connect to are as configured; without a port in u the
-// header Host has none.
+// ForURL returns a handler with the same configuration for another URL, and that URL. Its scheme, user, path and query are those of
+// u if u has them, and otherwise those of the configuration. The host and port to connect to stay as configured; if u has no port,
+// neither has the Host header.
 func (h *handler) ForURL(u *url.URL) (probe.Handler, *url.URL) {
 	p := *h.plan
 	p.ref.Scheme = cmp.Or(u.Scheme, p.ref.Scheme)

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
-// speaking starts a server for some versions of HTTP, which responds with the one of the request.
+// speaking starts a server for certain HTTP versions, which responds with the version of the request.
 func speaking(t *testing.T, set func(*http.Protocols)) probe.Target {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -74,7 +74,7 @@ func TestHTTP2IsSpokenWithoutTLS(t *testing.T) {
 	}
 }
 
-// With TLS the version is all that the server is offered.
+// With TLS, only the configured version is offered to the server.
 func TestTheVersionIsOfferedToAServerWithTLS(t *testing.T) {
 	ca := dialtest.NewAuthority(t)
 	for version, want := range map[string]string{"2": "HTTP/2.0", "1.1": "HTTP/1.1", "": "HTTP/2.0"} {
@@ -87,7 +87,7 @@ func TestTheVersionIsOfferedToAServerWithTLS(t *testing.T) {
 	}
 }
 
-// A redirect is followed in the same version, and one that leads to a server of another is a failure.
+// A redirect is followed with the same version; a redirect to a server of another version is a failure.
 func TestARedirectStaysInItsVersion(t *testing.T) {
 	end := speaking(t, func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) })
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

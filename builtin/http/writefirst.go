@@ -6,17 +6,15 @@ import (
 	"sync"
 )
 
-// writeFirstConn is a connection whose Read blocks until the first Write. Net/http reads
-// at once, and logs what a server sends before the request: bytes of the peer, in a log
-// of the whole process. This way they are read as a response, and judged.
+// writeFirstConn is a connection whose Read blocks until the first Write. Package net/http reads immediately, and writes bytes that
+// a server sends before the request to the log of the whole process. With writeFirstConn they are read as a response, and judged.
 type writeFirstConn struct {
 	net.Conn
-	allowRead func()        // may be called again
+	allowRead func()        // may be called repeatedly
 	readable  chan struct{} // closed by allowRead
 }
 
-// writeFirst returns a writeFirstConn for HTTP/1, and conn itself for HTTP/2, where
-// net/http must get the *tls.Conn.
+// writeFirst returns a writeFirstConn for HTTP/1, and conn itself for HTTP/2, where net/http needs the *tls.Conn.
 func writeFirst(conn net.Conn) net.Conn {
 	if speaksHTTP2(conn) {
 		return conn
@@ -30,7 +28,7 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// inner returns the connection that package dial has made.
+// inner returns the connection that package dial opened.
 func inner(conn net.Conn) net.Conn {
 	if c, ok := conn.(*writeFirstConn); ok {
 		return c.Conn

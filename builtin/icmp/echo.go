@@ -28,15 +28,14 @@ const codeTooBig4 = 4
 
 const headerSize = 8 // of an echo request: type, code, checksum, identifier and sequence number
 
-// echo is an echo request, which its reply repeats.
+// echo is an echo request; its reply repeats all fields.
 type echo struct {
 	v6      bool
 	id, seq uint16
 	payload []byte
 }
 
-// packet returns the request as it is sent. The kernel adds the checksum over IPv6, which
-// covers addresses, too.
+// packet returns the request in wire format. With IPv6, the kernel adds the checksum, since it also covers the addresses.
 func (e *echo) packet() []byte {
 	b := make([]byte, headerSize, headerSize+len(e.payload))
 	b[0] = e.requestType()
@@ -56,8 +55,7 @@ func (e *echo) requestType() byte {
 	return typeRequest4
 }
 
-// isReply reports whether a message is the reply to the request. Its checksum need not be
-// verified, since the payload must be the same.
+// isReply reports whether a message is the reply to the request. Its checksum need not be verified, since the payload is compared.
 func (e *echo) isReply(message []byte) bool {
 	kind := byte(typeReply4)
 	if e.v6 {
@@ -66,8 +64,7 @@ func (e *echo) isReply(message []byte) bool {
 	return e.hasNumbers(message, kind) && bytes.Equal(message[headerSize:], e.payload)
 }
 
-// isQuoted reports whether an ICMP error quotes the request: at least its header, and
-// nothing else of the payload as far as that is quoted.
+// isQuoted reports whether an ICMP error quotes the request: at least its header, and no payload bytes that differ.
 func (e *echo) isQuoted(quoted []byte) bool {
 	return e.hasNumbers(quoted, e.requestType()) && bytes.HasPrefix(e.payload, quoted[headerSize:min(len(quoted), headerSize+len(e.payload))])
 }
@@ -77,7 +74,7 @@ func (e *echo) hasNumbers(b []byte, kind byte) bool {
 		binary.BigEndian.Uint16(b[4:]) == e.id && binary.BigEndian.Uint16(b[6:]) == e.seq
 }
 
-// checksum returns the checksum of a message whose own is zero (RFC 1071).
+// checksum returns the checksum of a message whose checksum field is zero (RFC 1071).
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for ; len(b) >= 2; b = b[2:] {
@@ -92,8 +89,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// withoutHeader returns what follows the header of an IPv4 packet; nil without a whole
-// header. Raw sockets for IPv4 receive it.
+// withoutHeader returns the payload of an IPv4 packet, or nil if its header is incomplete. Raw sockets for IPv4 receive whole
+// packets.
 func withoutHeader(packet []byte) []byte {
 	if len(packet) < 20 || packet[0]>>4 != 4 {
 		return nil
@@ -105,15 +102,15 @@ func withoutHeader(packet []byte) []byte {
 	return packet[size:]
 }
 
-// remoteError is an ICMP error about a request: what a host on the way, or this one, has answered.
+// remoteError is an ICMP error about a request, from a host on the path or from this one.
 type remoteError struct {
 	v6   bool
 	kind byte
 	code byte
-	from string // the host that has sent it; "" if it is not known
+	from string // the host that sent it; "" if unknown
 }
 
-// classified returns the error with its reason.
+// classified returns the error as a *dial.Error with its reason.
 func (r remoteError) classified() *dial.Error {
 	text, why := r.describe()
 	if r.from != "" {

@@ -36,7 +36,7 @@ func TestOnlyTheReplyToARequestIsOne(t *testing.T) {
 	}
 }
 
-// The checksum of a message with its checksum is 0 (RFC 1071).
+// The checksum of a message that contains its own checksum is 0 (RFC 1071).
 func TestChecksum(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 55, 56, 65_507} {
 		e := echo{id: 0xffff, seq: 0xfffe, payload: bytes.Repeat([]byte{0xff}, size)}
@@ -73,7 +73,7 @@ func TestICMPErrorsHaveReasons(t *testing.T) {
 	}
 }
 
-// FuzzReply receives whatever packets: none but the reply is one, and none panics.
+// FuzzReply passes arbitrary packets: only the reply is accepted, and none causes a panic.
 func FuzzReply(f *testing.F) {
 	e := echo{id: 0x1234, seq: 0x5678, payload: []byte("0123456789abcdef")}
 	header := append([]byte{0x45}, make([]byte, 19)...)

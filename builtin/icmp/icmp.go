@@ -1,17 +1,17 @@
 // Package icmpprobe is the icmp handler: an attempt succeeds when the target replies to an
-// ICMP echo request, as ping sends it.
+// ICMP echo request, like the one that ping sends.
 //
-// A reply shows that the host is there, not that a program of it works.
+// A reply shows that the host is up, not that any program on it works.
 //
-// Each attempt opens a socket and closes it at once. It is a ping socket, which needs no
-// privileges where net.ipv4.ping_group_range has a group of the process, or else a raw
-// socket, which needs CAP_NET_RAW. An attempt that may open neither is unknown. It works
-// on Linux only.
+// Each attempt opens a socket and closes it at once. It uses a ping socket, which needs no
+// privileges if net.ipv4.ping_group_range includes a group of the process, or else a raw
+// socket, which needs CAP_NET_RAW. An attempt that may open neither is unknown. The handler
+// works on Linux only.
 //
 // # Files
 //
 //	icmp.go          Config, New and handler
-//	echo.go          requests, replies and errors as they are on the wire
+//	echo.go          requests, replies and errors in wire format
 //	socket_linux.go  sockets: sending, receiving, and errors that the kernel reports
 package icmpprobe
 
@@ -28,8 +28,8 @@ import (
 
 // The payload of a request, in bytes.
 const (
-	defaultPayload = 56 // as that of ping
-	MinPayload     = 16 // random bytes by which a reply is recognized
+	defaultPayload = 56 // as ping sends
+	MinPayload     = 16 // identifies the reply: random bytes
 	MaxPayload     = 65_507
 )
 
@@ -45,21 +45,20 @@ type Config struct {
 	DontFragment  bool   `hcl:"dont_fragment,optional" doc:"the attempt fails if the request does not fit through a network on the way as a whole" default:"false"`
 }
 
-// handler makes attempts by ICMP, each with a socket of its own. It is safe for concurrent
-// use by multiple goroutines.
+// handler makes ICMP attempts, each with its own socket. It is safe for concurrent use by multiple goroutines.
 type handler struct {
 	dialer       *dial.Dialer
 	count        int
 	payloadSize  int
-	ttl          int // 0: that of the system
+	ttl          int // 0: the default of the system
 	dontFragment bool
-	onlyRaw      bool // in tests: no ping socket is tried
+	onlyRaw      bool // for tests: do not try a ping socket
 }
 
-// KernelAnswers reports that an attempt succeeds whatever programs do: the kernel of the target answers.
+// KernelAnswers returns true: the kernel of the target replies, whatever its programs do.
 func (h *handler) KernelAnswers() bool { return true }
 
-// New makes a handler. An error is a *probe.FieldError with the HCL name of the field.
+// New creates a handler. An error is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), checkUnicast("is", c.Host)); err != nil {
 		return nil, err
@@ -71,8 +70,8 @@ func New(c Config) (probe.Handler, error) {
 	return &handler{dialer: dialer, count: cmp.Or(c.Count, 1), payloadSize: cmp.Or(c.PayloadSize, defaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
 }
 
-// Check returns what a target lacks for this handler, or nil. An error is a
-// *probe.FieldError for the field "host" or "ip_family".
+// Check returns an error if a target lacks a setting that this handler needs. An error is a *probe.FieldError for the field "host"
+// or "ip_family".
 func (h *handler) Check(t probe.Target) error {
 	if err := h.dialer.Check(t); err != nil {
 		return err
@@ -87,8 +86,7 @@ func (h *handler) Check(t probe.Target) error {
 // Endpoint returns the host that attempts send to, with port 0: "10.0.0.7:0".
 func (h *handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
 
-// checkUnicast returns an error for a host that is a group of hosts. Problem begins the
-// text of the error.
+// checkUnicast returns an error if host is the address of a group of hosts. The error begins with problem.
 func checkUnicast(problem, host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil && isGroup(ip) {
 		return probe.FieldErrorf("host", "%s %s, to which many hosts reply; write the address of one host", problem, host)
@@ -96,15 +94,15 @@ func checkUnicast(problem, host string) error {
 	return nil
 }
 
-// isGroup reports whether an address is that of many hosts. The broadcast addresses of
-// networks are known to the system only, which refuses to send to them.
+// isGroup reports whether an address is that of many hosts. Only the system knows the broadcast addresses of networks, and it
+// refuses to send to them.
 func isGroup(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	return ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// Probe makes one attempt. Timings.Connect of the result is how long opening the socket
-// took, and Timings.FirstByte the round trip.
+// Probe makes one attempt. In the result, Timings.Connect is the time to open the socket, and Timings.FirstByte the round-trip
+// time.
 func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	host, _, err := h.dialer.HostPort(t)
 	if err != nil {
@@ -153,11 +151,11 @@ func (h *handler) ping(ctx context.Context, host string, took *probe.Timings) pr
 	return result
 }
 
-// reasonLoss is the reason of a warning: some of several requests were not replied to.
+// reasonLoss is the reason of a warning: some requests of several got no reply.
 const reasonLoss probe.Reason = "icmp.loss"
 
-// exchanges sends the requests of an attempt to an address, and returns how many were not replied to in time. It is an error if none was,
-// or one has another error.
+// exchanges sends the requests of an attempt to an address, and returns the number of requests that got no reply in time. It
+// returns an error if all timed out, or if any failed otherwise.
 func (h *handler) exchanges(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, lost int, err error) {
 	if h.count > 1 {
 		var cancel context.CancelFunc
@@ -187,6 +185,5 @@ func (h *handler) exchanges(ctx context.Context, to netip.Addr, took *probe.Timi
 	return hopLimit, lost, err
 }
 
-// Permission returns why this process may not send echo requests, or nil. The text says
-// what to change.
+// Permission returns an error if this process may not send echo requests. Its text says how to permit it.
 func Permission() error { return permission() }

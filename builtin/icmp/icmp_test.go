@@ -50,7 +50,7 @@ func TestTargetsAreChecked(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", address, err, want)
 		}
 	}
-	// A machine replies whether the container whose ports it publishes runs or not.
+	// A machine replies whether or not the container whose ports it publishes is running.
 	published := probe.Target{Name: "router", Address: "127.0.0.1", Ports: map[string]uint16{"80": 8080}}
 	if res := made.Probe(t.Context(), published); res.Outcome != probe.Unknown || !strings.Contains(res.Detail, "publishes its ports") {
 		t.Errorf("a published container: %+v", res)

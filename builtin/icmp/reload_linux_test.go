@@ -27,14 +27,13 @@ func sockets(t *testing.T) (n int) {
 	return n
 }
 
-// silence makes this machine answer no requests, until speak is called.
+// silence makes this machine ignore requests until speak is called.
 func silence(t *testing.T) (speak func()) {
 	sysctl(t, "ipv4/icmp_echo_ignore_all", "1")
 	return func() { sysctl(t, "ipv4/icmp_echo_ignore_all", "0") }
 }
 
-// A reload and the end of the engine give up attempts that wait for replies: these have no result, and leave
-// no socket.
+// A reload and the end of the engine abandon attempts that wait for replies: these have no result, and leave no open socket.
 func TestAReloadAndTheEndGiveUpAttemptsUnderWay(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		speak, before := silence(t), sockets(t)
@@ -64,7 +63,7 @@ func TestAReloadAndTheEndGiveUpAttemptsUnderWay(t *testing.T) {
 		go func() { ended <- e.Run(ctx) }()
 		testsync.Until(t, "attempts to wait for replies", waiting(targets))
 
-		speak() // what was asked before is answered no more
+		speak() // earlier requests get no reply
 		apply(set(17))
 		for id := range set(17) {
 			testsync.Until(t, "the new probe of "+id.Target, func() bool { st, _ := e.Status(id); return st.Verdict == probe.Passing && st.Decided })

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// namespace starts a process with a network of its own, until the test ends, and returns its ID.
+// namespace starts a process with its own network, until the test ends, and returns its ID.
 func namespace(t *testing.T) (pid string) {
 	t.Helper()
 	needRoot(t)
@@ -26,7 +26,7 @@ func namespace(t *testing.T) (pid string) {
 	return strconv.Itoa(c.Process.Pid)
 }
 
-// within runs a line of shell in the network of a process.
+// within runs a shell command in the network of a process.
 func within(t *testing.T, pid, line string) {
 	t.Helper()
 	if out, err := exec.Command("nsenter", "-t", pid, "-n", "sh", "-ec", line).CombinedOutput(); err != nil {
@@ -34,8 +34,8 @@ func within(t *testing.T, pid, line string) {
 	}
 }
 
-// behindARouter makes a host at 198.18.2.2 and fd00:2::2 that is reached through a router of Linux, and returns the ID of
-// the process that has the router's network.
+// behindARouter creates a host at 198.18.2.2 and fd00:2::2 that is reached through a Linux router, and returns the ID of the
+// process with the router's network.
 func behindARouter(t *testing.T) (router string) {
 	t.Helper()
 	tier.Needs(t, "ip", "nsenter")
@@ -56,7 +56,7 @@ func behindARouter(t *testing.T) (router string) {
 	return router
 }
 
-// A router says that the TTL of a request is exceeded, and who it is. One more, and the host answers.
+// A router reports that the TTL of a request is exceeded, and its own address. With a TTL one higher, the host replies.
 func TestARouterSaysThatTheTTLIsExceeded(t *testing.T) {
 	router := behindARouter(t)
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
@@ -73,7 +73,7 @@ func TestARouterSaysThatTheTTLIsExceeded(t *testing.T) {
 	})
 }
 
-// A router without a way to the host says so.
+// A router without a route to the host reports that.
 func TestARouterSaysThatAHostIsUnreachable(t *testing.T) {
 	router := behindARouter(t)
 	within(t, router, "ip route add unreachable 198.18.2.7/32; ip -6 route add unreachable fd00:2::7/128; echo 0 >/proc/sys/net/ipv4/icmp_ratelimit; echo 0 >/proc/sys/net/ipv6/icmp/ratelimit")

@@ -18,25 +18,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Options of Linux that package syscall does not have, or not by one name.
+// Linux socket options that package syscall lacks, or has under several names.
 const (
 	optionFilter4 = 1 // ICMP_FILTER, at the level of raw sockets
-	optionFilter6 = 1 // ICMPV6_FILTER, at that of ICMPv6
+	optionFilter6 = 1 // ICMPV6_FILTER, at the level of ICMPv6
 	levelRaw      = 255
 
 	dontFragmentAlways = syscall.IP_PMTUDISC_DO // IPV6_PMTUDISC_DO is the same number
 	dontFragmentNever  = syscall.IP_PMTUDISC_DONT
 )
 
-// maxSends bounds how often the request is sent that had to be fragmented first. Each network
-// on the way may demand smaller packets.
+// maxSends is how many times a request is sent that must be fragmented. Each network on the path may require smaller packets.
 const maxSends = 4
 
-// socket is a socket for ICMP that is connected to one address.
+// socket is an ICMP socket that is connected to one address.
 type socket struct {
 	file *os.File
 	conn syscall.RawConn
-	raw  bool // it receives packets for others, too; otherwise it is a ping socket
+	raw  bool // a raw socket, which receives packets for others as well; otherwise a ping socket
 	to   netip.Addr
 	echo echo
 	in   []byte
@@ -44,7 +43,7 @@ type socket struct {
 
 var errPermission = errors.New(`this system does not let the engine send ICMP echo requests: set the sysctl net.ipv4.ping_group_range = "0 2147483647", or AmbientCapabilities=CAP_NET_RAW in the systemd unit of the engine`)
 
-// permission returns errPermission if no socket can be opened for that reason.
+// permission returns errPermission if no socket can be opened for lack of permission, otherwise nil.
 func permission() error {
 	fd, _, err := openSocket(nil, syscall.AF_INET, syscall.IPPROTO_ICMP, false)
 	if err == nil {
@@ -56,7 +55,7 @@ func permission() error {
 	return nil
 }
 
-// openSocket opens a ping socket or, where the system does not allow that, a raw socket. The network may be nil.
+// openSocket opens a ping socket or, if that is not permitted, a raw socket. The network may be nil.
 func openSocket(n *probe.Network, domain, protocol int, onlyRaw bool) (fd int, raw bool, err error) {
 	const flags = syscall.SOCK_NONBLOCK | syscall.SOCK_CLOEXEC
 	if !onlyRaw {
@@ -72,7 +71,7 @@ func openSocket(n *probe.Network, domain, protocol int, onlyRaw bool) (fd int, r
 	return fd, true, os.NewSyscallError("socket", err)
 }
 
-// openIn makes a socket in a target's network, which may be nil.
+// openIn opens a socket in a target's network, which may be nil.
 func openIn(n *probe.Network, domain, kind, protocol int) (fd int, err error) {
 	if n == nil {
 		return syscall.Socket(domain, kind, protocol)
@@ -88,7 +87,7 @@ func isDenied(err error) bool {
 	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 }
 
-// exchange sends a request to an address and waits for the reply, of which it returns the hop limit.
+// exchange sends a request to an address, waits for the reply, and returns its hop limit.
 func (h *handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, err error) {
 	began := time.Now()
 	s, err := h.open(dial.NetworkOf(ctx), to)
@@ -105,7 +104,7 @@ func (h *handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timin
 	return hopLimit, err
 }
 
-// open opens a socket in a target's network, which may be nil, that is connected to an address.
+// open opens a socket that is connected to an address, in a target's network, which may be nil.
 func (h *handler) open(n *probe.Network, to netip.Addr) (*socket, error) {
 	domain, protocol := syscall.AF_INET, syscall.IPPROTO_ICMP
 	if to.Is6() {
@@ -123,12 +122,12 @@ func (h *handler) open(n *probe.Network, to netip.Addr) (*socket, error) {
 	return s, nil
 }
 
-// prepare sets the options of a socket, connects it, and makes its request.
+// prepare sets the options of a socket, connects it, and creates its request.
 func (h *handler) prepare(s *socket, fd int, source, to netip.Addr) (err error) {
 	if s.conn, err = s.file.SyscallConn(); err != nil {
 		return err
 	}
-	if err := s.file.SetDeadline(time.Time{}); err != nil { // the runtime could not wait for the socket
+	if err := s.file.SetDeadline(time.Time{}); err != nil { // the runtime cannot poll the socket
 		return &dial.Error{Outcome: probe.Unknown, Reason: probe.ReasonResources, Err: fmt.Errorf("waiting for the socket: %w", err)}
 	}
 	if err := h.setOptions(fd, s.raw, to.Is6()); err != nil {
@@ -153,8 +152,7 @@ func (h *handler) prepare(s *socket, fd int, source, to netip.Addr) (err error) 
 	return s.makeRequest(fd, h.payloadSize)
 }
 
-// makeRequest makes the request and room for its reply. The kernel has chosen the identifier
-// of a ping socket.
+// makeRequest creates the request and the buffer for its reply. The kernel has chosen the identifier of a ping socket.
 func (s *socket) makeRequest(fd, size int) error {
 	random := make([]byte, 4+size)
 	_, _ = rand.Read(random) // never fails
@@ -199,7 +197,7 @@ func (h *handler) setOptions(fd int, raw, v6 bool) error {
 		return nil
 	}
 	if v6 {
-		var blocked [32]byte // a bit for each type
+		var blocked [32]byte // one bit per type
 		for i := range blocked {
 			blocked[i] = 0xff
 		}
@@ -210,7 +208,7 @@ func (h *handler) setOptions(fd int, raw, v6 bool) error {
 	return syscall.SetsockoptInt(fd, levelRaw, optionFilter4, allButReplies)
 }
 
-// sockaddr returns an address as system calls take it.
+// sockaddr returns an address in the form that system calls accept.
 func sockaddr(ip netip.Addr) (syscall.Sockaddr, error) {
 	if ip.Is4() {
 		return &syscall.SockaddrInet4{Addr: ip.As4()}, nil
@@ -230,8 +228,8 @@ func sockaddr(ip netip.Addr) (syscall.Sockaddr, error) {
 	return address, nil
 }
 
-// roundTrip sends the request and waits for its reply, of which it returns the hop limit. An
-// error of the kernel's error queue is a *dial.Error.
+// roundTrip sends the request, waits for its reply, and returns the hop limit of the reply. An error from the kernel's error queue
+// is a *dial.Error.
 func (s *socket) roundTrip(dontFragment bool) (hopLimit uint8, err error) {
 	packet := s.echo.packet()
 	for range maxSends {
@@ -245,7 +243,7 @@ func (s *socket) roundTrip(dontFragment bool) (hopLimit uint8, err error) {
 		if err = remote.classified(); dontFragment || !remote.isTooBig() {
 			return 0, err
 		}
-		// The kernel has learned the size of packets from the error, and sends fragments now.
+		// The kernel has learned the maximum packet size from the error, and sends fragments from now on.
 	}
 	return 0, err
 }
@@ -258,8 +256,8 @@ func (s *socket) send(packet []byte) error {
 	return os.NewSyscallError("sendmsg", failed)
 }
 
-// await waits for the reply, or for an ICMP error about the request. It drops other packets: those
-// of other programs, and what somebody has forged.
+// await waits for the reply, or for an ICMP error about the request. It discards all other packets: those for other programs, and
+// forged ones.
 func (s *socket) await() (hopLimit uint8, remote *remoteError, err error) {
 	for {
 		var m message
@@ -282,7 +280,7 @@ func (s *socket) await() (hopLimit uint8, remote *remoteError, err error) {
 	}
 }
 
-// payloadOf returns the ICMP message of a packet as the socket receives it.
+// payloadOf returns the ICMP message in a packet that the socket has received.
 func (s *socket) payloadOf(packet []byte) []byte {
 	if s.raw && !s.echo.v6 {
 		return withoutHeader(packet)
@@ -290,9 +288,8 @@ func (s *socket) payloadOf(packet []byte) []byte {
 	return packet
 }
 
-// queued returns the ICMP error about the request that the kernel has queued, when receiving has
-// failed with an error. Raw sockets get errors about requests of others, which count for nothing. An
-// error of receiving without one in the queue is one of this machine.
+// queued returns the ICMP error about the request that the kernel has queued, after receiving has failed with an error. Raw sockets
+// also get errors about requests of others, which are ignored. If the queue is empty, the error is one of this machine.
 func (s *socket) queued(failed error) (*remoteError, error) {
 	for isOfOthers := false; ; isOfOthers = true {
 		var m message
@@ -313,12 +310,12 @@ func (s *socket) queued(failed error) (*remoteError, error) {
 	}
 }
 
-// message is what a socket has received: a packet, or the beginning of one in the error queue.
+// message is a received packet, or the beginning of a sent packet from the error queue.
 type message struct {
 	data     []byte
-	from     netip.Addr // without a zone; of the error queue: to whom the packet was sent
+	from     netip.Addr // without a zone; from the error queue: the destination of the packet
 	hopLimit uint8
-	remote   *remoteError // of the error queue
+	remote   *remoteError // only from the error queue
 }
 
 func receive(fd int, in []byte, flags int) (m message, err error) {
@@ -336,7 +333,7 @@ func receive(fd int, in []byte, flags int) (m message, err error) {
 	}
 	parts, err := syscall.ParseSocketControlMessage(control[:controlled])
 	if err != nil {
-		return m, nil // which leaves out what is not needed for a reply
+		return m, nil // leaves out the control data, which a reply does not need
 	}
 	for _, p := range parts {
 		switch level, kind := p.Header.Level, p.Header.Type; {
@@ -349,13 +346,13 @@ func receive(fd int, in []byte, flags int) (m message, err error) {
 	return m, nil
 }
 
-// parseExtended parses a sock_extended_err with the address of the host that has sent the error
-// (ip(7)); nil if it is not an ICMP error.
+// parseExtended parses a sock_extended_err followed by the address of the host that sent the error (ip(7)). It returns nil for
+// errors other than ICMP.
 func parseExtended(b []byte) *remoteError {
 	const (
-		size                  = 16 // of the structure, before the address
+		size                  = 16 // of the struct, before the address
 		originICMP, origin6   = 2, 3
-		at4, at6, end4, end6  = size + 4, size + 8, size + 8, size + 24 // where the address is
+		at4, at6, end4, end6  = size + 4, size + 8, size + 8, size + 24 // offsets of the address
 		originAt, kindAt, cod = 4, 5, 6
 	)
 	if len(b) < size || b[originAt] != originICMP && b[originAt] != origin6 {

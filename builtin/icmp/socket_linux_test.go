@@ -22,7 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Where root runs the tests, all of them run in a network of their own.
+// If root runs the tests, all of them run in their own network.
 func TestMain(m *testing.M) { os.Exit(faulttest.Main(m)) }
 
 func newHandler(t testing.TB, c Config) *handler {
@@ -34,7 +34,7 @@ func newHandler(t testing.TB, c Config) *handler {
 	return h.(*handler)
 }
 
-// sysctl writes a setting of the network of this test.
+// sysctl sets a sysctl in the network of this test.
 func sysctl(t *testing.T, name, value string) {
 	t.Helper()
 	needRoot(t)
@@ -56,7 +56,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// ip runs ip(8). The test stands in .ci/run.
+// ip runs ip(8). The test runs only in .ci/run.
 func ip(t *testing.T, line string) {
 	t.Helper()
 	tier.Needs(t, "ip")
@@ -75,7 +75,7 @@ func bothSockets(t *testing.T, test func(t *testing.T, onlyRaw bool)) {
 	t.Run("raw", func(t *testing.T) { needRoot(t); test(t, true) })
 }
 
-// attempt makes an attempt that has time enough.
+// attempt makes an attempt with plenty of time.
 func attempt(t *testing.T, h *handler, address string) probe.Result {
 	t.Helper()
 	return attemptWithin(t, h, address, 30*time.Second)
@@ -151,7 +151,7 @@ func TestErrorsOfTheNetworkAreFailures(t *testing.T) {
 	})
 }
 
-// Of several requests some may be lost: that is a warning, which says how many.
+// If some of several requests are lost, the result is a warning with their number.
 func TestLostRequestsAreAWarning(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		h := newHandler(t, Config{Count: 3})
@@ -181,7 +181,7 @@ func TestLostRequestsAreAWarning(t *testing.T) {
 	})
 }
 
-// What this machine does not allow, or lacks, says nothing about the target.
+// An error because of missing permissions or resources of this machine says nothing about the target.
 func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		h := newHandler(t, Config{})
@@ -205,7 +205,7 @@ func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 	}
 }
 
-// A broadcast address is known to the system only.
+// Only the system knows broadcast addresses.
 func TestBroadcastsAreRefused(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		h := newHandler(t, Config{})
@@ -233,7 +233,7 @@ func TestABigRequestFitsOnlyInFragments(t *testing.T) {
 	})
 }
 
-// Whoever sees requests can reply to them. Who does not, or replies in the name of another, is ignored.
+// Anyone who sees requests can reply to them. Replies without the request's data, or from another address, are ignored.
 func TestForgedRepliesAreIgnored(t *testing.T) {
 	sysctl(t, "ipv4/icmp_echo_ignore_all", "1")
 	forge := func(e []byte, change func([]byte)) []byte {
@@ -312,7 +312,7 @@ func TestCancellationEndsAnAttemptAtOnce(t *testing.T) {
 	})
 }
 
-// Without the right to send, an attempt is unknown, and the error says what to do.
+// Without permission to send, an attempt is unknown, and the error says how to permit it.
 func TestAnAttemptWithoutPermissionIsUnknown(t *testing.T) {
 	sysctl(t, "ipv4/ping_group_range", "1 0")
 	dropRawSockets(t)
@@ -334,7 +334,7 @@ func TestAnAttemptWithoutPermissionIsUnknown(t *testing.T) {
 	want(t, attempt(t, h, "127.0.0.1"), probe.Success, "", "")
 }
 
-// dropRawSockets removes CAP_NET_RAW from the thread of the test, which ends with it.
+// dropRawSockets removes CAP_NET_RAW from the thread of the test, which is terminated with the test.
 func dropRawSockets(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -350,7 +350,7 @@ func dropRawSockets(t *testing.T) {
 	}
 }
 
-// An ICMP error about a request of another program counts for nothing.
+// An ICMP error about a request of another program is ignored.
 func TestErrorsAboutRequestsOfOthersAreIgnored(t *testing.T) {
 	e := echo{id: 1, seq: 2, payload: []byte("0123456789abcdef")}
 	mine, other := e.packet(), (&echo{id: 1, seq: 3, payload: e.payload}).packet()

@@ -15,7 +15,7 @@ var errUnsupported = errors.New("icmp works on Linux only")
 
 func permission() error { return errUnsupported }
 
-// exchange makes no attempt on this system.
+// exchange always returns an error on this system.
 func (h *handler) exchange(context.Context, netip.Addr, *probe.Timings) (hopLimit uint8, err error) {
 	return 0, &dial.Error{Outcome: probe.Unknown, Reason: probe.ReasonPermission, Err: errUnsupported}
 }

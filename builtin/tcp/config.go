@@ -20,13 +20,12 @@ import (
 // to present to it.
 type TLS = dial.TLS
 
-// KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
-// an attempt succeeds while it is open. With Config.ReuseConnection, each attempt sends and
-// expects over the connection instead, and the block has the settings of the packets only.
+// KeepAlive is the keepalive block: the handler opens one connection and keeps it, and an attempt succeeds while the connection is
+// open. With Config.ReuseConnection, each attempt sends and expects over the connection instead, and the block only has the
+// settings of the packets.
 //
-// The reason of a failure tells why the connection ended: tcp.closed if the peer closed
-// it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
-// not know the connection, tcp.unreachable if there is no way to the peer.
+// The reason of a failure says why the connection ended: tcp.closed if the peer closed it, tcp.timeout if the peer crashed,
+// tcp.reset if the peer was restarted and does not know the connection, tcp.unreachable if there is no route to the peer.
 type KeepAlive = dial.KeepAlive
 
 // Config is a tcp block. The zero value of a field means its default.
@@ -50,11 +49,11 @@ type Config struct {
 	MaxEnds         int        `hcl:"max_ends,optional,nonzero" doc:"with a keepalive block, how many times the connection may end in 5 minutes. If it ends more often, as that of a server that crashes again and again between two attempts, attempts that succeed are warnings (tcp.closed)" default:"any" min:"1" max:"100"`
 }
 
-// maxMaxEnds is the max of Config.MaxEnds: as many times are kept, of 24 bytes each.
+// maxMaxEnds is the maximum of Config.MaxEnds: as many times are stored, at 24 bytes each.
 const maxMaxEnds = 100
 
-// New makes a handler, with KeepAlive or ReuseConnection a probe.StatefulHandler. An error is a
-// *probe.FieldError with the HCL name of the field, or several.
+// New creates a handler; with KeepAlive or ReuseConnection it is a probe.StatefulHandler. Errors are *probe.FieldErrors with the
+// HCL names of the fields.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// checkReuse returns an error for fields that ReuseConnection excludes, or lacks.
+// checkReuse returns an error if a field is set that ReuseConnection excludes, or one is missing that it needs.
 func (c Config) checkReuse() error {
 	switch {
 	case c.Send+c.SendHex == "" || c.Expect+c.ExpectRegex+c.ExpectHex == "":
@@ -143,8 +142,8 @@ func (c Config) request() ([]byte, error) {
 	return parseHex("send_hex", c.SendHex)
 }
 
-// expectation returns a function that reports whether the beginning of a response is the
-// expected one, or nil if none is expected.
+// expectation returns a function that reports whether the beginning of a response contains the expected text or bytes, or nil if no
+// response is expected.
 func (c Config) expectation() (func(response []byte) bool, error) {
 	if c.ExpectRegex != "" {
 		re, err := regexp.Compile(c.ExpectRegex)

@@ -18,8 +18,7 @@ type failing struct {
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Wherever an attempt is, an error number that package dial calls this machine's makes its
-// result unknown.
+// At any stage of an attempt, an error number that package dial attributes to this machine makes the result unknown.
 func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
 	h := &handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
 	for number, err := range dialtest.OwnErrors(t) {

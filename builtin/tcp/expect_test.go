@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// after answers once something has come, and then does what the rest says.
+// after sends answer once data has arrived, and then calls the functions in rest.
 func after(answer string, rest ...func(net.Conn)) func(net.Conn) {
 	return func(conn net.Conn) {
 		conn.Read(make([]byte, 16))
@@ -110,7 +110,7 @@ func TestTheConfiguredBytesAreSent(t *testing.T) {
 
 func TestSendingThatBlocksIsATimeout(t *testing.T) {
 	tier.Slow(t)
-	listener := listen(t, "tcp", "127.0.0.1:0") // which reads nothing
+	listener := listen(t, "tcp", "127.0.0.1:0") // it reads nothing
 	c := tcpprobe.Config{Port: "db", Send: strings.Repeat("x", 64<<20)}
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), short), probe.Failure, probe.ReasonTCPTimeout)
 }

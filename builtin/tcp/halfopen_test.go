@@ -23,7 +23,7 @@ func TestAHalfOpenAttemptIsNeverAccepted(t *testing.T) {
 	for range 200 {
 		start := time.Now()
 		wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
-		// The kernel holds its ACK back for 40 to 200 ms, no longer.
+		// The kernel delays its ACK for only 40 to 200 ms.
 		if time.Since(start) > 30*time.Millisecond {
 			slow++
 		}
@@ -37,8 +37,7 @@ func TestAHalfOpenAttemptIsNeverAccepted(t *testing.T) {
 	}
 }
 
-// accepted counts the connections that wait to be accepted. On loopback they are
-// there before the attempt has ended.
+// accepted counts the connections that wait to be accepted. On loopback they are there before the attempt has finished.
 func accepted(t *testing.T, listener *net.TCPListener) int {
 	t.Helper()
 	for n := 0; ; n++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Readiness and liveness with equal blocks are configured with one handler.
+// Readiness and liveness probes with equal blocks share one handler.
 func TestTheEndOfAKeptConnectionReachesEachProbeWithTheSameHandler(t *testing.T) {
 	server := newPeers(t)
 	target := targetOf(server.listener.Addr())

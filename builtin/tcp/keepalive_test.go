@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// peers is a server that counts its connections and can end them all.
+// peers is a server that counts its connections and can close them all.
 type peers struct {
 	listener net.Listener
 	accepted atomic.Int32
@@ -40,7 +40,7 @@ func (p *peers) accept() {
 	}
 }
 
-// keepAlive makes attempts that keep their connection, and counts the wakes.
+// keepAlive makes attempts that keep their connection, and counts the calls of wake.
 type keepAlive struct {
 	handler probe.WakingHandler
 	target  probe.Target
@@ -108,7 +108,7 @@ func TestAConnectionIsKeptAndItsEndWakesTheProbe(t *testing.T) {
 	if !strings.Contains(got.Detail, "the connection was open for") {
 		t.Errorf("it says %q", got.Detail)
 	}
-	wantResult(t, k.attempt(t), probe.Success, "") // by another connection
+	wantResult(t, k.attempt(t), probe.Success, "") // over a new connection
 	(<-server.conns).(*net.TCPConn).SetLinger(0)
 }
 
@@ -178,7 +178,7 @@ func TestAConnectionToAUnixSocketIsKept(t *testing.T) {
 	}
 }
 
-// wantEnd waits for the other side to close.
+// wantEnd waits for the other side to close the connection.
 func wantEnd(t *testing.T, conn net.Conn) {
 	t.Helper()
 	conn.SetDeadline(time.Now().Add(plenty))
@@ -193,7 +193,7 @@ func TestCloseEndsAKeptConnectionWithoutAWake(t *testing.T) {
 	wantResult(t, k.attempt(t), probe.Success, "")
 	k.close()
 	wantEnd(t, <-server.conns)
-	wantResult(t, k.attempt(t), probe.Success, "") // one that was under way
+	wantResult(t, k.attempt(t), probe.Success, "") // one that was in progress
 	wantEnd(t, <-server.conns)
 	if len(k.wakes) != 0 {
 		t.Errorf("it woke its probe %d times", len(k.wakes))
@@ -253,7 +253,7 @@ func TestKeepAliveIsChecked(t *testing.T) {
 	}
 }
 
-// A server that restarts between two attempts is up in each, and loses its connections each time.
+// A server that restarts between attempts is up in each of them, but loses its connections each time.
 func TestConnectionsThatEndTooOftenAreAWarning(t *testing.T) {
 	server := newPeers(t)
 	k := newKeepAlive(t, tcpprobe.Config{MaxEnds: 2}, targetOf(server.listener.Addr()))

@@ -16,19 +16,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// keepAliveHandler makes attempts over a connection that it keeps between them. The
-// connection belongs to one probe: see ForProbe.
+// keepAliveHandler makes attempts over a connection that it keeps between attempts. The connection belongs to one probe: see
+// ForProbe.
 type keepAliveHandler struct {
 	opener  *handler // opens connections
 	maxEnds int      // Config.MaxEnds
 
-	mu     sync.Mutex  // guards what follows; it is not held while a connection is used
-	conn   *keptConn   // nil: none is kept
-	ends   []time.Time // of connections, the last maxEnds and one more
+	mu     sync.Mutex  // guards the fields below; not held while a connection is used
+	conn   *keptConn   // nil if no connection is kept
+	ends   []time.Time // when connections ended, the latest maxMaxEnds+1
 	closed bool
 }
 
-// KernelAnswers is that of the handler that opens connections.
+// KernelAnswers returns the value of the handler that opens connections.
 func (h *keepAliveHandler) KernelAnswers() bool { return h.opener.KernelAnswers() }
 
 var (
@@ -39,7 +39,7 @@ var (
 	_ io.Closer             = (*keepAliveHandler)(nil)
 )
 
-// ForProbe returns a handler that keeps a connection of its own.
+// ForProbe returns a handler that keeps its own connection.
 func (h *keepAliveHandler) ForProbe() probe.Handler {
 	return &keepAliveHandler{opener: h.opener, maxEnds: h.maxEnds}
 }
@@ -50,8 +50,7 @@ func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t
 // Endpoint is handler.Endpoint.
 func (h *keepAliveHandler) Endpoint(t probe.Target) string { return h.opener.Endpoint(t) }
 
-// Close closes the connection, and does not wait for attempts. Attempts that are made
-// later keep none.
+// Close closes the connection without waiting for running attempts. Later attempts keep no connection.
 func (h *keepAliveHandler) Close() error {
 	h.mu.Lock()
 	c := h.conn
@@ -63,7 +62,7 @@ func (h *keepAliveHandler) Close() error {
 	return nil
 }
 
-// drop closes the connection, and reports whether it was kept until now.
+// drop closes the connection, and reports whether c was still the kept one.
 func (h *keepAliveHandler) drop(c *keptConn) bool {
 	h.mu.Lock()
 	kept := h.conn == c
@@ -77,7 +76,8 @@ func (h *keepAliveHandler) drop(c *keptConn) bool {
 	return kept
 }
 
-// Step makes an attempt without a goroutine while the connection is open and nothing has arrived, and leaves others to Probe.
+// Step makes an attempt without a goroutine if the connection is open and has no unread data; otherwise it leaves the attempt to
+// Probe.
 func (h *keepAliveHandler) Step(a *nonblock.Attempt) nonblock.Progress {
 	a.FD = -1
 	h.mu.Lock()
@@ -95,7 +95,7 @@ func (h *keepAliveHandler) Probe(ctx context.Context, t probe.Target) probe.Resu
 	return h.ProbeWaking(ctx, t, func() {})
 }
 
-// ProbeWaking is Probe. It calls wake when the connection ends that the attempt keeps, where it can be watched.
+// ProbeWaking is Probe. It calls wake when the connection that the attempt keeps ends, where connections can be watched.
 func (h *keepAliveHandler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	var took probe.Timings
 	result := h.attempt(ctx, t, &took, wake)
@@ -103,10 +103,10 @@ func (h *keepAliveHandler) ProbeWaking(ctx context.Context, t probe.Target, wake
 	return h.judge(result)
 }
 
-// endsWithin is in which time the ends of connections are counted.
+// endsWithin is the period over which ends of connections are counted.
 const endsWithin = 5 * time.Minute
 
-// judge returns the result of an attempt: a success is a warning if connections have ended too often.
+// judge returns the result of an attempt; a success becomes a warning if connections have ended too often.
 func (h *keepAliveHandler) judge(r probe.Result) probe.Result {
 	if h.maxEnds == 0 || r.Outcome != probe.Success {
 		return r
@@ -122,7 +122,7 @@ func (h *keepAliveHandler) judge(r probe.Result) probe.Result {
 	return r
 }
 
-// noteEnd notes that a connection has ended.
+// noteEnd records that a connection has ended.
 func (h *keepAliveHandler) noteEnd() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +145,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	if conn == nil {
 		return result
 	}
-	if result.Outcome != probe.Success && result.Outcome != probe.Warning || ctx.Err() != nil { // the deadline of ctx was set on conn too
+	if result.Outcome != probe.Success && result.Outcome != probe.Warning || ctx.Err() != nil { // conn has the deadline of ctx
 		conn.Close()
 		return result
 	}
@@ -153,8 +153,8 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	return result
 }
 
-// check returns the result of an attempt over the connection to an endpoint that is kept, and
-// false if there is none. The end of a connection is the result of one attempt.
+// check returns the result of an attempt over the kept connection to an endpoint, and false if there is none. The end of a
+// connection fails one attempt only.
 func (h *keepAliveHandler) check(endpoint string) (probe.Result, bool) {
 	h.mu.Lock()
 	c := h.conn
@@ -179,14 +179,13 @@ func (h *keepAliveHandler) check(endpoint string) (probe.Result, bool) {
 	return result, true
 }
 
-// maxExplanation bounds how long another connection may take that explains the end of a
-// kept one: many may end together, and each occupies a worker.
+// maxExplanation limits how long explainSilence tries a new connection: many kept connections may end together, and each trial
+// occupies a worker.
 const maxExplanation = time.Second
 
-// explainSilence completes the result of a kept connection. A peer that no longer answers
-// has crashed, or there is no way to it, or only the connection was lost. A new connection
-// shows which, because Linux ignores what routers answer to keepalive packets: their
-// sequence numbers lie before the window.
+// explainSilence refines the result of a kept connection that timed out. A silent peer has crashed, or is unreachable, or only this
+// connection was lost. A new connection shows which, because Linux ignores the responses of routers to keepalive packets: their
+// sequence numbers are before the window.
 func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port uint16, r probe.Result) probe.Result {
 	if r.Reason != probe.ReasonTCPTimeout {
 		return r
@@ -221,8 +220,7 @@ func (h *keepAliveHandler) keep(conn net.Conn, endpoint string, wake func()) {
 	c.watch.Arm(wake)
 }
 
-// watcher watches the kept connections of all handlers: one goroutine, while there are
-// any.
+// watcher watches the kept connections of all handlers. It runs one goroutine while there are any.
 var watcher nonblock.Watcher
 
 // keptConn is a connection that is kept between attempts.
@@ -230,16 +228,16 @@ type keptConn struct {
 	conn     net.Conn
 	endpoint string // of the dialer
 	since    time.Time
-	watch    *nonblock.Watch // nil where the system has none: then attempts find the end
+	watch    *nonblock.Watch // nil where the system cannot watch: then attempts detect the end
 
-	reading sync.Mutex // one attempt at a time reads
+	reading sync.Mutex // serializes attempts that read
 }
 
 func keepConn(conn net.Conn, endpoint string) *keptConn {
 	return &keptConn{conn: conn, endpoint: endpoint, since: time.Now(), watch: watcher.Watch(conn)}
 }
 
-// result is that of an attempt while the connection is open.
+// result returns the result of an attempt while the connection is open.
 func (c *keptConn) result() probe.Result {
 	result := probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String())
 	result.CertificateExpiry = dial.CertificateExpiry(c.conn)
@@ -247,20 +245,20 @@ func (c *keptConn) result() probe.Result {
 }
 
 const (
-	// maxDiscard bounds what one attempt discards of an open connection, in bytes.
+	// maxDiscard is the maximum number of bytes that one attempt discards of an open connection.
 	maxDiscard = 1 << 20
 
-	// discardTimeout bounds the wait for the rest of a TLS record on an open connection, and for anything on one
-	// without a watch; endTimeout the wait for the error of one that has ended, which is there already.
+	// discardTimeout limits the wait for the rest of a TLS record on an open connection, and for any data on one without a watch.
+	// endTimeout limits the wait for the error of a connection that has ended, which is already available.
 	discardTimeout = time.Millisecond
 	endTimeout     = time.Second
 )
 
-// mayHaveUnread reports whether something may have arrived that was not read.
+// mayHaveUnread reports whether data may have arrived that was not read.
 func (c *keptConn) mayHaveUnread() bool { return c.watch == nil || nonblock.Unread(c.conn) > 0 }
 
-// endError returns why the connection has ended, or nil while it is open. It discards what the peer has sent, so that the
-// end of the connection can arrive behind it.
+// endError returns why the connection has ended, or nil if it is open. It discards data that the peer has sent, so that the end of
+// the connection behind the data is noticed.
 func (c *keptConn) endError() error {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -290,5 +288,5 @@ func (c *keptConn) endError() error {
 
 func (c *keptConn) close() {
 	c.watch.Remove()
-	_ = dial.Close(c.conn) // the connection is gone in any case
+	_ = dial.Close(c.conn) // the connection is closed in any case
 }

@@ -36,7 +36,7 @@ func pair(t *testing.T, network, address string) (client, server net.Conn) {
 	return client, server
 }
 
-// secured returns both ends of a TLS connection over others.
+// secured returns both ends of a TLS connection over another connection.
 func secured(t *testing.T, client, server net.Conn) (*tls.Conn, *tls.Conn) {
 	t.Helper()
 	authority := dialtest.NewAuthority(t)
@@ -63,7 +63,7 @@ func kept(t *testing.T, conn net.Conn) (c *keptConn, woken chan struct{}) {
 func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 	tests := map[string]struct {
 		open func(t *testing.T) (client, server net.Conn)
-		want []probe.Reason // by close, and by a reset
+		want []probe.Reason // after a close, and after a reset
 	}{
 		"tcp": {func(t *testing.T) (net.Conn, net.Conn) { return pair(t, "tcp", "127.0.0.1:0") },
 			[]probe.Reason{probe.ReasonTCPClosed, probe.ReasonTCPReset}},
@@ -91,7 +91,7 @@ func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 				}
 				if i == 1 {
 					nonblock.Transport(server).(*net.TCPConn).SetLinger(0)
-					server = nonblock.Transport(server) // without TLS's farewell
+					server = nonblock.Transport(server) // without TLS's close_notify
 				}
 				server.Close()
 				testsync.Receive(t, "the end", woken)
@@ -106,8 +106,8 @@ func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 	}
 }
 
-// A peer that sends without end fills this side's buffers only, until they are emptied
-// by an attempt. Its end comes behind what it has sent.
+// A peer that sends without end only fills this side's buffers, until an attempt empties them. The end of the connection comes
+// after the sent data.
 func TestAPeerThatSendsWithoutEndIsReadFromByAttemptsOnly(t *testing.T) {
 	client, server := pair(t, "tcp", "127.0.0.1:0")
 	c, woken := kept(t, client)

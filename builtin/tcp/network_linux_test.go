@@ -22,7 +22,7 @@ func TestATargetIsProbedFromItsNetwork(t *testing.T) {
 	}
 	blue := faulttest.NetworkNamespace(t, "blue", `ip link add other type veth peer name peer
 		ip rule add pref 1 lookup local; ip rule add pref 0 fwmark 0x80000007 unreachable; ip rule del pref 0 lookup local`)
-	// Each connection is told the address that it comes from.
+	// The server sends each client the address that it connects from.
 	answer := func(listener net.Listener) {
 		serve(t, listener, func(conn net.Conn) { io.WriteString(conn, conn.RemoteAddr().String()); stay(conn) })
 	}

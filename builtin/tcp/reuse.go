@@ -7,9 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// reusing makes attempts that send and expect over a connection which it keeps between them.
-// It belongs to one probe: see ForProbe. An attempt by Probe, at a name for example, has a
-// connection of its own.
+// reusing makes attempts that send and expect over one connection, which it keeps between attempts. It belongs to one probe: see
+// ForProbe. An attempt that Probe makes, for example at a host name, opens its own connection.
 type reusing struct {
 	*handler
 	kept nonblock.Kept
@@ -21,7 +20,7 @@ var (
 	_ nonblock.Stepper      = (*reusing)(nil)
 )
 
-// ForProbe returns a handler that keeps a connection of its own.
+// ForProbe returns a handler that keeps its own connection.
 func (r *reusing) ForProbe() probe.Handler { return &reusing{handler: r.handler} }
 
 // Step is handler.Step over the kept connection.
@@ -30,7 +29,7 @@ func (r *reusing) Step(a *nonblock.Attempt) nonblock.Progress {
 	return r.handler.Step(a)
 }
 
-// ProbeWaking is Probe, which keeps nothing whose end could be news.
+// ProbeWaking is Probe: it keeps no connection whose end would have to be reported.
 func (r *reusing) ProbeWaking(ctx context.Context, t probe.Target, _ func()) probe.Result {
 	return r.Probe(ctx, t)
 }

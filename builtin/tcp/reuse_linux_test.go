@@ -19,8 +19,8 @@ import (
 
 func TestAttemptsSendAndExpectOverAKeptConnection(t *testing.T) {
 	tests := map[string]struct {
-		answer func(conn net.Conn, n int) (stays bool) // to the n-th request of a connection
-		conns  int32                                   // of six attempts
+		answer func(conn net.Conn, n int) (stays bool) // responds to the n-th request of a connection
+		conns  int32                                   // connections of six attempts
 	}{
 		"a server that stays": {func(conn net.Conn, n int) bool { io.WriteString(conn, "+PONG\r\n"); return true }, 1},
 		"one that ends idle connections": {func(conn net.Conn, n int) bool {

@@ -13,8 +13,7 @@ import (
 
 var _ nonblock.Stepper = (*handler)(nil)
 
-// Step makes an attempt without a goroutine, on Linux, if it takes no more than one
-// connection to an IP address.
+// Step makes an attempt without a goroutine, on Linux, if it needs at most one connection to an IP address.
 func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
 // protocol is the nonblock.Protocol of a handler.
@@ -25,8 +24,8 @@ func (h protocol) Request(a *nonblock.Attempt) (to netip.AddrPort, request []byt
 	return to, h.request, ok && h.tls == nil
 }
 
-// maxSlow bounds how much of a response a regular expression is matched with in a step,
-// in bytes. With most expressions that takes less than 50 µs.
+// maxSlow is the longest response, in bytes, that a step matches with a regular expression. With most expressions that takes less
+// than 50 µs.
 const maxSlow = 1 << 10
 
 func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progress) {
@@ -36,7 +35,7 @@ func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progr
 	case h.slow && len(response) > maxSlow:
 		return probe.Result{}, nonblock.StepBlock
 	case h.matches(response):
-		return probe.Succeed(""), nonblock.StepKeep // which reusing has a place for
+		return probe.Succeed(""), nonblock.StepKeep // kept only if reusing has set Attempt.Kept
 	case len(response) == probe.MaxDetail:
 		return fullMismatch(len(response)), nonblock.StepDone
 	}

@@ -81,7 +81,7 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 	}
 }
 
-// fullTarget answers no handshake.
+// fullTarget returns a target that completes no handshake.
 func fullTarget(t *testing.T) probe.Target {
 	at := nonblocktest.FullListener(t, "127.0.0.1")
 	return targetOf(net.TCPAddrFromAddrPort(at))
@@ -132,7 +132,7 @@ func TestAddressesThatNeedProbeAreRemembered(t *testing.T) {
 }
 
 func TestALargeRequestIsSentInPieces(t *testing.T) {
-	sent := strings.Repeat("0123456789abcdef", 1<<20) // more than a socket takes at once
+	sent := strings.Repeat("0123456789abcdef", 1<<20) // more than a socket accepts at once
 	got := make(chan string, 1)
 	target := serveTCP(t, func(conn net.Conn) {
 		b := make([]byte, len(sent))
@@ -161,7 +161,7 @@ func TestStepsLeaveNoDescriptorOpen(t *testing.T) {
 	for name, test := range map[string]struct {
 		config tcpprobe.Config
 		target probe.Target
-		ends   nonblock.Event // by which event
+		ends   nonblock.Event // the event that ends it
 	}{
 		"done":               {tcpprobe.Config{}, silent, nonblock.StepBegin},
 		"refused":            {tcpprobe.Config{}, closedPort, nonblock.StepBegin},

@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Handler is what New returns.
+// Handler is the type of the handlers that New returns.
 type Handler interface {
 	nonblock.Stepper
 	probe.EndpointHandler
 	Check(probe.Target) error
 }
 
-// prober is a handler whose attempts are made one way or the other.
+// prober is a handler whose attempts are made either in steps or by Probe.
 type prober struct {
 	Handler
 	steps bool
@@ -32,12 +32,12 @@ func (p prober) Probe(ctx context.Context, target probe.Target) probe.Result {
 	return result
 }
 
-// inSteps reports whether a test's attempts are to be made in steps.
+// inSteps reports whether a test must make its attempts in steps.
 func inSteps(t testing.TB) bool {
 	return strings.HasPrefix(t.Name(), "TestTheTestsOfProbeHoldForSteps/")
 }
 
-// The tests of attempts hold whichever way they are made.
+// The tests of Probe also pass with attempts in steps.
 func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 	tier.Slow(t)
 	for name, test := range map[string]func(*testing.T){

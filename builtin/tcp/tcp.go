@@ -1,16 +1,15 @@
 // Package tcpprobe is the tcp handler: an attempt succeeds when the target accepts a
 // connection and, if configured, sends the expected response.
 //
-// Each attempt makes a connection and closes it at once, unless connections are kept
-// (Config.KeepAlive, Config.ReuseConnection). The target's operating system accepts connections even if the
-// program hangs: expect a response to notice that.
+// Each attempt opens a connection and closes it at once, unless connections are kept (Config.KeepAlive, Config.ReuseConnection).
+// The target's operating system accepts connections even if the program hangs: expect a response to notice that.
 //
 // # Files
 //
 //	config.go     Config and New
 //	tcp.go        handler: attempts by package net
-//	step.go       attempts without a goroutine: what is sent and how it is judged
-//	reuse.go      attempts that send and expect over a connection that is kept
+//	step.go       attempts without a goroutine: the request and the judgment of the response
+//	reuse.go      attempts that send and expect over a kept connection
 //	keptconn.go   attempts that succeed while a kept connection is open
 package tcpprobe
 
@@ -27,31 +26,30 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handler makes attempts over TCP, each with a connection of its own. It is safe for
-// concurrent use by multiple goroutines.
+// handler makes attempts over TCP, each with its own connection. It is safe for concurrent use by multiple goroutines.
 type handler struct {
 	dialer   *dial.Dialer
 	tls      *tls.Config // nil: none
 	block    *dial.TLS
 	request  []byte
-	matches  func(response []byte) bool // nil: no response is expected
-	slow     bool                       // matches takes longer than a search for bytes
+	matches  func(response []byte) bool // nil if no response is expected
+	slow     bool                       // matches is slower than a search for bytes
 	exchange *nonblock.Exchange
 }
 
-// Check returns what a target lacks for this handler, or nil. An error is a
-// *probe.FieldError for the field "host" or "port".
+// Check returns an error if a target lacks a setting that this handler needs. An error is a *probe.FieldError for the field "host"
+// or "port".
 func (h *handler) Check(t probe.Target) error { return h.dialer.Check(t) }
 
-// KernelAnswers reports that an attempt succeeds also while the program at the port does nothing: the kernel of its machine
+// KernelAnswers reports whether an attempt succeeds even if the program at the port hangs, because the kernel of its machine
 // accepts connections for it.
 func (h *handler) KernelAnswers() bool { return h.matches == nil && h.tls == nil }
 
 // Endpoint returns the host and the port that attempts connect to: "10.0.0.7:80".
 func (h *handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
 
-// Probe makes one attempt. The result never contains the response, which could be a
-// secret that the author of the configuration must not read.
+// Probe makes one attempt. The result never contains the response: it could be a secret that the author of the configuration must
+// not read.
 func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	host, port, err := h.dialer.HostPort(t)
 	if err != nil {
@@ -100,9 +98,8 @@ func (h *handler) converse(ctx context.Context, conn net.Conn, took *probe.Timin
 	return h.receive(ctx, conn, took)
 }
 
-// maxReads bounds in how many pieces a response may come. The whole response is searched
-// again after each piece, so a peer that sends single bytes could otherwise keep a
-// processor busy.
+// maxReads is the maximum number of pieces that a response may arrive in. The whole response is searched again after each piece, so
+// a peer that sends single bytes could otherwise keep a processor busy.
 const maxReads = 1024
 
 func (h *handler) receive(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
@@ -126,13 +123,12 @@ func (h *handler) receive(ctx context.Context, conn net.Conn, took *probe.Timing
 	return probe.Fail(probe.ReasonTCPExpect, "the response came in more than %d pieces and is not what was expected", maxReads)
 }
 
-// fullMismatch is the result of a response that is longer than the n bytes which are
-// searched.
+// fullMismatch returns the result of a response that is longer than the n bytes that are searched.
 func fullMismatch(n int) probe.Result {
 	return probe.Fail(probe.ReasonTCPExpect, "the first %d bytes of the response are not what was expected", n)
 }
 
-// mismatch is the result of a response that ended with err after n bytes.
+// mismatch returns the result of a response that ended with err after n bytes.
 func mismatch(ctx context.Context, n int, err error) probe.Result {
 	known := dial.Classify(ctx, dial.Transferring, err)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// plenty is a timeout that is not meant to pass, and short is one that is.
+// plenty is a timeout that should not expire, and short is one that should.
 const (
 	plenty = time.Minute
 	short  = 100 * time.Millisecond
@@ -63,7 +63,7 @@ func listen(t testing.TB, network, address string) net.Listener {
 	return listener
 }
 
-// serve hands each connection to f and closes it afterwards.
+// serve passes each connection to f and closes it afterwards.
 func serve(t testing.TB, listener net.Listener, f func(conn net.Conn)) {
 	go func() {
 		for {
@@ -87,7 +87,7 @@ func serveTCP(t testing.TB, f func(conn net.Conn)) probe.Target {
 }
 
 func TestAConnectionIsEnough(t *testing.T) {
-	listener := listen(t, "tcp", "127.0.0.1:0") // the system accepts, not the program
+	listener := listen(t, "tcp", "127.0.0.1:0") // the system accepts connections, the program does not
 	got := attempt(t, tcpprobe.Config{Port: "db"}, targetOf(listener.Addr()), plenty)
 	wantResult(t, got, probe.Success, "")
 	if got.Timings.Connect <= 0 || got.Timings.FirstByte != 0 {
@@ -191,7 +191,7 @@ func TestAUnixSocketIsProbed(t *testing.T) {
 	wantResult(t, attempt(t, c, probe.Target{}, plenty), probe.Failure, probe.ReasonUnixRefused)
 }
 
-// pong answers PING with PONG.
+// pong responds to PING with PONG.
 func pong(conn net.Conn) {
 	ping := make([]byte, 4)
 	if _, err := io.ReadFull(conn, ping); err == nil && string(ping) == "PING" {
@@ -238,7 +238,7 @@ func TestTLSIsUsedIfConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := attempt(t, tcpprobe.Config{Port: "db", TLS: &test.tls, Send: "PING", Expect: "PONG"}, test.target, plenty)
 			if test.reason == "" && (got.Reason == probe.ReasonTLSFailed || got.Reason == probe.ReasonTCPReset) {
-				test.reason = got.Reason // a close or a reset, as it happens
+				test.reason = got.Reason // a close or a reset, at random
 			}
 			wantResult(t, got, test.outcome, test.reason)
 			if got.Timings.TLS <= 0 {
@@ -274,7 +274,7 @@ func TestARejectedClientCertificateIsNoticedIfAResponseIsExpected(t *testing.T) 
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), plenty), probe.Failure, probe.ReasonTLSFailed)
 }
 
-// Which of the certificates ends is said, whether it still is valid or not, and the chain need not be verified.
+// The detail names the certificate that expires first, whether or not it is still valid, even if the chain is not verified.
 func TestTheCertificateThatExpiresIsNamed(t *testing.T) {
 	ca, no := dialtest.NewAuthority(t), false
 	served := func(by *dialtest.Authority) probe.Target {

@@ -12,11 +12,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The tests in this file have the cases of upstream's pkg/probe/tcp and of its
-// TestGetTCPAddrParts; tests/upstream.md sets both side by side.
+// The tests in this file correspond to upstream's pkg/probe/tcp and its TestGetTCPAddrParts; tests/upstream.md compares them.
 
-// A port that is none is a mistake of who writes it down: the kubelet dials it and
-// fails, here no handler is made of it.
+// An invalid port is a mistake in the configuration: the kubelet dials it and fails, while New returns an error.
 func TestUpstreamTcpHealthChecker(t *testing.T) {
 	target := serveHTTP(t)
 	wantResult(t, attempt(t, tcpprobe.Config{Port: strconv.Itoa(int(target.Ports["db"]))}, target, plenty), probe.Success, "")
@@ -53,9 +51,8 @@ func TestUpstreamGetTCPAddrParts(t *testing.T) {
 	}
 }
 
-// Upstream makes 600 attempts per second for a minute, which a machine's ports last
-// for only if they are free again soon, and skips that by default. Here the ports are
-// counted that attempts leave behind.
+// Upstream makes 600 attempts per second for a minute, and skips that test by default: a machine has enough ports for it only if
+// they are soon free again. This test counts the ports that attempts leave occupied.
 func TestUpstreamTCPPortExhaustion(t *testing.T) {
 	for name, test := range map[string]struct {
 		config tcpprobe.Config
@@ -83,8 +80,8 @@ func TestUpstreamTCPPortExhaustion(t *testing.T) {
 	}
 }
 
-// waiting counts this side's connections to a target. Those of attempts that are over
-// wait for the other side's end, or for stray packets, and still hold their ports.
+// waiting counts this side's connections to a target. Those of finished attempts wait for the other side to close, or for stray
+// packets, and still occupy their ports.
 func waiting(t *testing.T, target probe.Target) (n int) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/net/tcp")
@@ -93,7 +90,7 @@ func waiting(t *testing.T, target probe.Target) (n int) {
 	}
 	remote := fmt.Sprintf(":%04X", target.Ports["db"])
 	for line := range strings.Lines(string(table)) {
-		// The fields are a number, the local and the remote address, and more.
+		// The fields are a number, the local and the remote address, and others.
 		if f := strings.Fields(line); len(f) > 2 && strings.HasSuffix(f[2], remote) {
 			n++
 		}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Attr returns the attributes of a process in its own group. It goes on when the engine
-// is killed: only Linux can prevent that.
+// Attr returns the attributes of a process in its own group. The process continues if the engine is killed: only Linux can prevent
+// that.
 func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: credential}
 }
@@ -23,8 +23,8 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	return p.RunPortably(ctx, stdout, stderr)
 }
 
-// reapGroup waits for a command, which reaps it, and then kills the rest of its group:
-// there is no portable way to wait without reaping.
+// reapGroup waits for a command, which reaps it, and then kills the rest of its group: there is no portable way to wait without
+// reaping.
 func reapGroup(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	KillGroup(cmd.Process.Pid)

@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// Output keeps the first Max bytes that are written to it, or with Last the last ones, and drops the rest. Write never
-// fails, so that the writing process is not stopped. Its methods may be called concurrently.
+// Output keeps the first Max bytes that are written to it, or the last ones if Last is set, and discards the rest. Write never
+// fails, so the writing process is not stopped. Its methods are safe for concurrent use.
 type Output struct {
 	Max  int // bytes
 	Last bool
 
 	mu   sync.Mutex // guards kept
-	kept []byte     // with Last at most twice Max, so that most writes move nothing
+	kept []byte     // with Last at most 2*Max, so that most writes need not move data
 }
 
 // Write returns len(p) and no error.
@@ -34,13 +34,13 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadFrom copies r until it ends, with a small buffer: io.Copy would allocate 32 KiB for
-// the output of each command, most of which is empty. It calls neither o.ReadFrom nor r.WriteTo.
+// ReadFrom copies r to its end with a small buffer: io.Copy would allocate 32 KiB for the output of each command, most of which is
+// empty. It calls neither o.ReadFrom nor r.WriteTo.
 func (o *Output) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{o}, struct{ io.Reader }{r}, make([]byte, 1<<10))
 }
 
-// String returns what is kept.
+// String returns the kept bytes.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,8 +49,8 @@ func (o *Output) String() string {
 
 func (o *Output) last() []byte { return o.kept[max(len(o.kept)-o.Max, 0):] }
 
-// LastLines returns the end of an output, of limit bytes and "… " at most: its last lines, or the end of the
-// last one if that is too long. Replace what must not be shown before.
+// LastLines returns the end of an output, at most limit bytes and "… ": its last lines, or the end of the last line if that is too
+// long. Secrets must be replaced before the call.
 func LastLines(output string, limit int) string {
 	output = strings.TrimRightFunc(output, unicode.IsSpace)
 	if len(output) <= limit {

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cancelEvent wakes a thread in poll(2) when a context is done: its descriptor becomes
-// readable.
+// cancelEvent wakes a thread in poll(2) when a context is done: its descriptor becomes readable.
 type cancelEvent struct {
-	fd      int // an eventfd; -1 when the context is never done
+	fd      int // an eventfd; -1 if the context is never done
 	stop    func() bool
 	written chan struct{} // closed after the write to fd
 }
@@ -33,8 +32,7 @@ func (e *cancelEvent) write() {
 	_, _ = unix.Write(e.fd, []byte{1, 0, 0, 0, 0, 0, 0, 1})
 }
 
-// close closes the descriptor, once write can no longer use it: its number can be
-// reused for another file.
+// close closes the descriptor once write can no longer use it: its number may be reused for another file.
 func (e *cancelEvent) close() {
 	if e.fd < 0 {
 		return

@@ -1,26 +1,26 @@
-// Package command runs a command, ends all that it leaves behind, and bounds its output. Exec
-// probes, restart commands, notifications and gateways run their commands by it. Supervised processes use its Plan, its
-// attributes and its signals only: they have a guard of their own, restart/process/internal/guard.
+// Package command runs commands, kills the processes that they leave behind, and limits their output. Exec
+// probes, restart commands, notifications and gateways run their commands with it. Supervised processes use only its
+// Plan, attributes and signals: they have their own guard, restart/process/internal/guard.
 //
-// On Linux a guard starts the commands: this program, started again under the name sonde-command-guard,
-// which works in the initialization of this package. It is the subreaper of what commands start, and kills it
-// when the command has ended, or when a socket says that this program has.
+// On Linux, a guard starts the commands: this program, started again under the name sonde-command-guard. The guard
+// works in the initialization of this package. It is the subreaper of the processes that commands start. It kills them
+// when their command has exited, or when its socket shows that this program has exited.
 //
 //	command.go          Command, its checks, and its Plan
 //	expand.go           references $(NAME) to variables
 //	env.go              the environment, and the program in PATH
 //	user.go             the user and the group
 //	missing.go          which of program, directory and user do not exist
-//	buffer.go           the first and the last bytes of an output
+//	buffer.go           the first or the last bytes of an output
 //	run.go              Run and its result
 //	run_linux.go        Run on Linux: one thread waits in poll(2)
 //	wait_linux.go       waits for the guard, the output and the context of a command: has the guard kill it at its timeout
 //	guard_linux.go      the guard, as this program sees it
-//	guardian_linux.go   what the guard does: starts commands, kills them, and ends what they leave behind
-//	orphans_linux.go    finds what commands leave behind, and those with too many processes
+//	guardian_linux.go   the guard itself: starts commands, kills them, and kills the processes that they leave behind
+//	orphans_linux.go    finds processes that commands leave behind, and commands with too many processes
 //	pipes_linux.go      opens the descriptors of a command
 //	cancel_linux.go     turns the end of a context into a descriptor
-//	kill.go             the system calls that signal a process group, and a command that has left it
+//	kill.go             the system calls that signal a process group, and a command that has left its group
 //	delay_linux.go      how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process
@@ -38,17 +38,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Command is a command as a configuration writes it.
+// Command is a command as written in a configuration.
 type Command struct {
-	Words []string          // the program and its arguments; $(NAME) in them stands for a variable of Env
-	Env   map[string]string // on top of the base environment
+	Words []string          // the program and its arguments; $(NAME) stands for a variable of Env
+	Env   map[string]string // in addition to the base environment
 	Dir   string            // working directory; default: the engine's
 	User  string            // "name", "uid", "user:group" or "uid:gid"; default: the engine's user
 }
 
-// Check returns what is wrong with a command's text: probe.FieldErrors with every
-// wrong field, or nil. It does not look for the program, the directory and the user,
-// which may change before the command is run.
+// Check validates the text of a command. It returns probe.FieldErrors with every invalid field, or nil. It does not check whether
+// the program, the directory and the user exist, which may change before the command is run.
 func (c Command) Check() error {
 	var wrong probe.FieldErrors
 	if len(c.Words) == 0 || c.Words[0] == "" {
@@ -76,8 +75,7 @@ func (c Command) Check() error {
 	return wrong.Err()
 }
 
-// Plan is a command whose program, directory and user have been looked up. It is plain
-// data, which can be sent to another process.
+// Plan is a command whose program, directory and user have been looked up. It is plain data, which can be sent to another process.
 type Plan struct {
 	Path       string   // file of the program; relative to Dir unless it begins with a slash
 	Words      []string // the program and its arguments, expanded
@@ -85,17 +83,16 @@ type Plan struct {
 	Dir        string
 	Credential *syscall.Credential // nil: the engine's user
 
-	// MayDetach lets the descendants of a command that has left its process group (setsid) go on if it
-	// exits with status 0: a service that it has started. Otherwise Run ends them, on Linux.
+	// MayDetach lets a command with exit status 0 leave descendants running that have left its process group (setsid), such as a
+	// service that it has started. Otherwise, on Linux, Run kills them.
 	MayDetach bool
 
-	// Stdin is what the command can read from its standard input, which ends after it. It is no failure
-	// if the command does not. Default: nothing.
+	// Stdin is the standard input of the command. A command need not read it. Default: none.
 	Stdin []byte
 }
 
-// Plan expands the words, builds the environment, and looks up the program, the
-// directory and the user. The error is Check's, or that of a lookup.
+// Plan expands the words, builds the environment, and looks up the program, the directory and the user. An error is that of Check
+// or of a lookup.
 func (c Command) Plan() (Plan, error) {
 	if err := c.Check(); err != nil {
 		return Plan{}, err
@@ -119,8 +116,7 @@ func (c Command) Plan() (Plan, error) {
 	return Plan{Path: path, Words: words, Env: assignments(env), Dir: c.Dir, Credential: acct.credential}, nil
 }
 
-// checkDir returns an error that names a missing directory. The kernel's error would
-// name the program.
+// checkDir returns an error that names a missing directory. The error of the kernel would name the program.
 func checkDir(dir string) error {
 	if dir == "" {
 		return nil

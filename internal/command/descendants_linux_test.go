@@ -15,7 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// leaving are shell commands that start "$1" beside the script, which has left its process group, by what they do.
+// leaving has shell commands that start "$1" outside the process group of the script, by what they create.
 var leaving = map[string]string{
 	"a group":                 `timeout 600 "$1" &`,
 	"a session":               `setsid "$1" &`,
@@ -25,8 +25,8 @@ var leaving = map[string]string{
 	"one that has its limits": `(ulimit -Sn 20; setsid "$1" &)`,
 }
 
-// leavingScript returns a command that has started a process that sleeps, as leaving says, before it does the
-// rest, and a file that gets the process ID.
+// leavingScript returns a command that starts a sleeping process with the shell command leave, and then runs the shell command
+// then. The process writes its ID to the file pid.
 func leavingScript(t *testing.T, leave, then string) (p Plan, pid string) {
 	t.Helper()
 	if _, err := exec.LookPath("setsid"); err != nil {
@@ -85,7 +85,7 @@ func TestWhatACommandHasStartedEndsWithIt(t *testing.T) {
 	}
 }
 
-// A guard has several commands at a time.
+// A guard may run several commands concurrently.
 func TestWhatACommandHasStartedDoesNotEndWithAnother(t *testing.T) {
 	plan, file := leavingScript(t, leaving["a daemon"], "sleep 600")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestWhatACommandMayDetachGoesOnAfterItsSuccess(t *testing.T) {
 	}
 }
 
-// roleVariable makes this test's program one that runs commands until it is killed: the directory of their files.
+// roleVariable makes the test program run commands until it is killed; its value is the directory of their files.
 const roleVariable = "SONDE_COMMAND_TEST"
 
 func TestWhatACommandHasStartedEndsWithTheProgramThatRunsIt(t *testing.T) {
@@ -184,7 +184,7 @@ func TestWhatACommandHasStartedEndsWithTheProgramThatRunsIt(t *testing.T) {
 	}
 }
 
-// currentGuard returns the guard of most commands.
+// currentGuard returns the guard that most commands use.
 func currentGuard() *guard {
 	guards.currentMu.Lock()
 	defer guards.currentMu.Unlock()
@@ -273,7 +273,7 @@ func TestBothWaysFindTheSameChildren(t *testing.T) {
 	})
 }
 
-// The order to start has a file then.
+// The order to start the command then uses a file.
 func TestALongCommandIsStarted(t *testing.T) {
 	plan := planOf(t, Command{Words: []string{"/bin/sh", "-c", `echo ${#A} ${#B}`}, Env: map[string]string{
 		"A": strings.Repeat("a", 100_000), "B": strings.Repeat("b", 50_000),
@@ -313,7 +313,7 @@ func TestAGuardHasNoMoreThreadsThanAreReserved(t *testing.T) {
 	}
 }
 
-// The user of a command may not be allowed to enter the directory of the engine, where it is all the same.
+// The user of a command might not be allowed to enter the engine's directory, but the command still starts there.
 func TestACommandInheritsTheDirectoryOfTheEngine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for another user")

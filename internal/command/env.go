@@ -13,17 +13,14 @@ import (
 	"syscall"
 )
 
-// defaultPath is the PATH of commands when the engine has none: that of services on
-// Linux distributions.
+// defaultPath is the PATH of commands if the engine has none: that of services on Linux distributions.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// inherited are the variables that commands inherit from the engine. Others can be
-// secrets of the engine.
+// inherited are the variables that commands inherit from the engine. Others may be secrets of the engine.
 var inherited = [...]string{"LANG", "LC_ALL", "TZ"}
 
-// environment returns the base environment with env on top. The base is PATH,
-// LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user
-// the command runs as.
+// environment returns the base environment, overridden by env. The base has PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER
+// and LOGNAME of the user that the command runs as.
 func environment(acct account, env map[string]string) map[string]string {
 	all := map[string]string{
 		"PATH":    cmp.Or(os.Getenv("PATH"), defaultPath),
@@ -48,10 +45,9 @@ func assignments(env map[string]string) []string {
 	return out
 }
 
-// lookupProgram finds the file of a program. A name with a slash is the file. Other
-// names are searched in path, the PATH of the command. Relative entries of it are
-// skipped: they would be relative to the engine's directory. The program is not missing where a
-// directory could not be searched: the error wraps ErrLookup.
+// lookupProgram returns the file of a program. A name with a slash is the file itself. Other names are searched for in path, the
+// PATH of the command. Relative entries of path are skipped: they would be relative to the engine's directory. If a directory could
+// not be searched, the program may still exist: the error then wraps ErrLookup.
 func lookupProgram(name, path string, stat func(string) (fs.FileInfo, error)) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -76,8 +72,8 @@ func lookupProgram(name, path string, stat func(string) (fs.FileInfo, error)) (s
 	return "", fmt.Errorf("program %q is not in PATH (%s)", name, path)
 }
 
-// isAbsent reports whether an error of os.Stat stays until someone changes the file's path, so that
-// there is no such file for this user.
+// isAbsent reports whether an error of os.Stat persists until someone changes the file's path, so that the file does not exist for
+// this user.
 func isAbsent(err error) bool {
 	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG},
 		func(lasting error) bool { return errors.Is(err, lasting) })

@@ -2,9 +2,8 @@ package command
 
 import "strings"
 
-// Expand replaces $(NAME) in a word as Kubernetes does (K76): a name in env gives
-// its value, an unknown one is left as it is, and $$ gives a single $, so that
-// $$(NAME) gives the text $(NAME). Values are not expanded again. No shell is
+// Expand replaces $(NAME) in a word as Kubernetes does (K76): a name in env is replaced by its value, a reference to an unknown
+// name stays, and $$ becomes a single $, so that $$(NAME) becomes the text $(NAME). Values are not expanded again. No shell is
 // involved.
 func Expand(s string, env map[string]string) string {
 	var b strings.Builder
@@ -20,8 +19,7 @@ func Expand(s string, env map[string]string) string {
 	}
 }
 
-// reference returns the text for a $ that is followed by s, and the number of bytes of s
-// that belong to the reference.
+// reference returns the text for a $ that is followed by s, and the number of bytes of s that belong to the reference.
 func reference(s string, env map[string]string) (text string, used int) {
 	if strings.HasPrefix(s, "$") {
 		return "$", 1
@@ -40,8 +38,8 @@ func reference(s string, env map[string]string) (text string, used int) {
 	return "$" + s[:used], used
 }
 
-// Escape returns a word that Expand turns into s, when known reports the names in
-// its environment. References to other names need no escaping.
+// Escape returns a word that Expand turns into s; known reports whether a name is in the environment of Expand. References to other
+// names need no escaping.
 func Escape(s string, known func(name string) bool) string {
 	var b strings.Builder
 	for {
@@ -57,7 +55,7 @@ func Escape(s string, known func(name string) bool) string {
 		case strings.HasPrefix(after, "$"), closed && strings.HasPrefix(after, "(") && known(name):
 			b.WriteByte('$')
 		case closed && strings.HasPrefix(after, "("):
-			b.WriteString("(" + name + ")") // Expand leaves all of it as it is
+			b.WriteString("(" + name + ")") // Expand leaves the whole reference as it is
 			s = rest
 		}
 	}
@@ -66,5 +64,5 @@ func Escape(s string, known func(name string) bool) string {
 // Literal returns a word that Expand turns into a text.
 func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// Quote returns a word as a shell reads it, in single quotes.
+// Quote returns a word in single quotes, for a shell.
 func Quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

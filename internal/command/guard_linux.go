@@ -21,47 +21,46 @@ import (
 	"github.com/sonde-probe/sonde/internal/reexec"
 )
 
-// guard is the engine's end of a command guard, which is this program, started once more: the parent of
-// commands, and the subreaper of their descendants. The guard ends all of them when its socket is closed,
-// as by the end of the engine.
+// guard is the engine's handle of a command guard: this program, started once more, as the parent of commands and the subreaper of
+// their descendants. The guard kills all of them when its socket is closed, for example because the engine exits.
 type guard struct {
 	control int // the socket
 	pid     int
-	user    int          // effective user ID of the engine at its start
-	dir     string       // working directory of the engine at its start; "" if it has none
-	ready   func()       // releases what quota has reserved for its threads
+	user    int          // effective user ID of the engine when the guard started
+	dir     string       // working directory of the engine when the guard started; "" if it had none
+	ready   func()       // releases the processes and threads that quota has reserved for the guard
 	runs    atomic.Int64 // the ID of the latest run
-	users   int          // its runs, and one more while it is guards.current; guards.currentMu guards it
+	users   int          // its runs, plus one while it is guards.current; guards.currentMu guards it
 	retired bool         // guards.currentMu guards it
-	own     bool         // of one command, which may leave processes
+	own     bool         // for a single command, which may leave processes
 	nonce   uint32       // in the tags of its commands, see rlimitLocks
 
-	silent atomic.Int64 // since when it has not answered, by the monotonic clock; 0 when it has
+	silent atomic.Int64 // since when it has not responded, by the monotonic clock; 0 if it has responded
 }
 
-// guardSet are the guards of this process. Most commands have the current one.
+// guardSet are the guards of this process. Most commands use the current one.
 type guardSet struct {
 	currentMu sync.Mutex // guards the fields below, and users and retired of each guard
 	current   *guard     // nil before the first command
-	retired   int        // that were replaced, and have not ended
+	retired   int        // number of guards that were replaced and have not exited
 }
 
 var guards guardSet
 
-// silence is how long a guard may not answer until another one starts commands. On a starved machine it answers late.
+// silence is how long a guard may be silent before another one replaces it. On a starved machine, a guard responds late.
 const silence = 5 * time.Second
 
-// maxRetired bounds the guards that were replaced and do not end: each starts a program on a disk that
-// hangs.
+// maxRetired is the maximum number of guards that were replaced and have not exited: each of them is starting a program on a disk
+// that hangs.
 const maxRetired = 4
 
-// errSilent is the error for a guard that does not answer.
+// errSilent is the error for a guard that does not respond.
 var errSilent = fmt.Errorf("the process that starts commands does not answer: %w", syscall.EAGAIN)
 
 // errGuardEnded is the error for a guard that was killed.
 var errGuardEnded = fmt.Errorf("the process that starts commands was killed: %w", syscall.EAGAIN)
 
-// acquireGuard returns the guard for a command, or one of its own. It must be released.
+// acquireGuard returns the current guard, or a new one for a single command if own is set. The caller must release it.
 func acquireGuard(own bool) (*guard, error) {
 	guards.currentMu.Lock()
 	defer guards.currentMu.Unlock()
@@ -89,7 +88,8 @@ func acquireGuard(own bool) (*guard, error) {
 	return g, nil
 }
 
-// isUsable reports whether the guard can start another command: it has not ended, and has the user and the directory of the engine.
+// isUsable reports whether the guard can start another command: it has not exited and is not silent, and its user and directory are
+// still those of the engine.
 func (g *guard) isUsable() bool {
 	if since := g.silent.Load(); since != 0 && monotonic()-time.Duration(since) >= silence || g.waitUntil(unix.POLLHUP, 0) {
 		return false
@@ -98,7 +98,7 @@ func (g *guard) isUsable() bool {
 	return g.user == os.Geteuid() && g.dir == dir
 }
 
-// hasAnswered notes that the guard has sent a report.
+// hasAnswered records that the guard has sent a report.
 func (g *guard) hasAnswered() {
 	g.ready()
 	if g.silent.Load() != 0 {
@@ -106,28 +106,28 @@ func (g *guard) hasAnswered() {
 	}
 }
 
-// isSilent notes that the guard has not answered in time, and lets it go on if it was stopped.
+// isSilent records that the guard has not responded in time, and resumes it in case it was stopped.
 func (g *guard) isSilent() {
 	g.silent.CompareAndSwap(0, int64(monotonic()))
 	_ = syscall.Kill(g.pid, syscall.SIGCONT)
 }
 
-// waitUntil waits for an event of the socket, for so many milliseconds.
+// waitUntil waits for an event on the socket, for at most timeout milliseconds, and reports whether it occurred.
 func (g *guard) waitUntil(event int16, timeout int) bool {
 	polled := []unix.PollFd{{Fd: int32(g.control), Events: event}}
 	_, _ = unix.Poll(polled, timeout)
 	return polled[0].Revents&event != 0
 }
 
-// release says that a command of the guard has ended.
+// release releases the guard after a command has exited.
 func (g *guard) release() {
 	guards.currentMu.Lock()
 	defer guards.currentMu.Unlock()
 	g.releaseLocked()
 }
 
-// releaseLocked ends the guard when nothing needs it. The goroutine ends with the guard. If that was killed, the kernel has killed
-// its commands, but not what these have started.
+// releaseLocked closes the guard when nothing uses it any more. Its goroutine exits together with the guard. If the guard was
+// killed, the kernel has killed its commands, but not their descendants.
 func (g *guard) releaseLocked() {
 	if g.users--; g.users > 0 {
 		return
@@ -146,7 +146,7 @@ func (g *guard) releaseLocked() {
 	}()
 }
 
-// startGuard starts a guard.
+// startGuard starts a new guard.
 func startGuard() (_ *guard, err error) {
 	release, err := quota.Processes.Reserve(guardTasks)
 	if err != nil {
@@ -182,42 +182,41 @@ func startGuard() (_ *guard, err error) {
 	return g, nil
 }
 
-// guardEnv is the environment of a guard, which needs one processor at most and little memory.
-// Preemption would interrupt its waiting, see guardian.poll.
+// guardEnv is the environment of a guard, which needs at most one processor and little memory. Preemption would interrupt its
+// waits: see guardian.poll.
 var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB", "GODEBUG=asyncpreemptoff=1")
 
-// header is the beginning of a message: of an order that the engine sends to a guard, or of a report that
-// a guard sends about a run.
+// header is the beginning of a message: of an order from the engine to a guard, or of a report from a guard about a run.
 type header struct {
 	kind  byte
 	value int64
-	lost  time.Duration // of a report: for how long the command could not run
+	lost  time.Duration // of a report: how long the command could not run
 }
 
 // headerSize is the size of a header in bytes.
 const headerSize = 17
 
-// The orders, with the ID of a run.
+// Orders, each with the ID of a run.
 const (
-	orderStart = 's' // a plan follows, and descriptors come with it: for reports, and the standard input, output and error
-	orderLong  = 'l' // the plan is in a file, which is one more descriptor
+	orderStart = 's' // a plan follows; its descriptors are for reports, and for standard input, output and error
+	orderLong  = 'l' // the plan is in a file, whose descriptor is passed as well
 	orderKill  = 'k'
 )
 
-// startFiles is how many descriptors come with an orderStart.
+// startFiles is the number of descriptors of an orderStart.
 const startFiles = 4
 
-// maxOrder bounds the plan of an orderStart in bytes.
+// maxOrder is the maximum length of the plan in an orderStart, in bytes.
 const maxOrder = 32 << 10
 
-// The reports.
+// Reports.
 const (
-	reportStarted    = 's' // the command runs; it was started at this time of the monotonic clock
-	reportFailed     = 'f' // the command could not be started, for an errno
-	reportKilled     = 'k' // it is killed by order
-	reportUnmeasured = 'u' // likewise, but for how long it could not run cannot be read, for an errno
-	reportExited     = 'x' // its wait status
-	reportTooMany    = 'm' // likewise, and it was killed since it had too many processes
+	reportStarted    = 's' // the command runs; value is its start time on the monotonic clock
+	reportFailed     = 'f' // the command could not be started; value is the errno
+	reportKilled     = 'k' // the command is being killed by order
+	reportUnmeasured = 'u' // like reportKilled, but lost could not be read; value is the errno
+	reportExited     = 'x' // the command has exited; value is its wait status
+	reportTooMany    = 'm' // like reportExited, after it was killed because it had too many processes
 )
 
 func (h header) encode() []byte {
@@ -230,7 +229,7 @@ func decodeHeader(b []byte) header {
 	return header{b[0], number(1), time.Duration(number(9))}
 }
 
-// readReport reads a report. Without one the guard has ended.
+// readReport reads a report. At the end of the pipe, the guard has exited.
 func readReport(fd int) (header, error) {
 	var b [headerSize]byte
 	for {
@@ -247,7 +246,7 @@ func readReport(fd int) (header, error) {
 	}
 }
 
-// send sends an order. It waits while the guard has not read those before, until ctx is done.
+// send sends an order. It waits until the guard has read the previous orders, or ctx is done.
 func (g *guard) send(ctx context.Context, h header, text []byte, fds ...int) error {
 	var rights []byte
 	if len(fds) > 0 {
@@ -269,7 +268,7 @@ func (g *guard) send(ctx context.Context, h header, text []byte, fds ...int) err
 	}
 }
 
-// start has the guard start a command. It returns the ID of the run, whose reports come from a pipe.
+// start has the guard start a command. It returns the ID of the run, whose reports the guard writes to a pipe.
 func (g *guard) start(ctx context.Context, p Plan, reports int, stdio [3]int) (run int64, err error) {
 	run = g.runs.Add(1)
 	kind, text, fds := byte(orderStart), p.encode(), []int{reports, stdio[0], stdio[1], stdio[2]}
@@ -284,8 +283,8 @@ func (g *guard) start(ctx context.Context, p Plan, reports int, stdio [3]int) (r
 	return run, g.send(ctx, header{kind: kind, value: run}, text, fds...)
 }
 
-// encode returns the plan as texts that a NUL separates, which none of them has, without Stdin. Without a directory the command
-// inherits that of the guard, which its user may not be allowed to enter.
+// encode returns the plan, without Stdin, as texts separated by NUL, which no text contains. If Dir is empty, the command inherits
+// the guard's directory, which its user might not be allowed to enter.
 func (p Plan) encode() []byte {
 	var credential string
 	if c := p.Credential; c != nil {

@@ -24,8 +24,8 @@ const guardName = "sonde-command-guard"
 // controlFile is the descriptor of a guard's socket.
 const controlFile = 3
 
-// guardTasks is how many processes and threads a guard has: those of the Go runtime, and idleThreads,
-// since the runtime would end a guard that is refused another one.
+// guardTasks is the number of processes and threads of a guard: those of the Go runtime, and idleThreads, since the runtime aborts
+// a guard if a further thread is refused.
 const (
 	idleThreads = 3
 	guardTasks  = 7 + idleThreads
@@ -35,7 +35,7 @@ func init() {
 	if len(os.Args) != 2 || os.Args[0] != guardName {
 		return
 	}
-	runtime.LockOSThread() // the parent of all commands: see Attr
+	runtime.LockOSThread() // it is the parent of all commands: see Attr
 	CloseInherited(controlFile)
 	syscall.CloseOnExec(controlFile)
 	quota.MakeThreads(idleThreads)
@@ -48,7 +48,7 @@ func init() {
 	os.Exit(0)
 }
 
-// serveEngine is what a guard does. Its argument identifies it.
+// serveEngine runs a guard until its engine has exited. The argument identifies the guard.
 func serveEngine(self string) error {
 	nonce, err := number(self)
 	if err != nil {
@@ -61,18 +61,18 @@ func serveEngine(self string) error {
 	return g.serve()
 }
 
-// guardian is a guard. One goroutine does everything.
+// guardian is a guard. A single goroutine does all its work.
 type guardian struct {
 	epoll  int
-	byPid  map[int]*guarded // the commands that have not ended
+	byPid  map[int]*guarded // the commands that have not exited
 	byFD   map[int]*guarded
 	byRun  map[int64]*guarded
-	ending bool // the engine has ended
+	ending bool // the engine has exited
 	orphans
 	text [maxOrder + headerSize]byte
 }
 
-// guarded is a command.
+// guarded is a command of a guardian.
 type guarded struct {
 	run        int64
 	reports    int // a descriptor
@@ -80,10 +80,10 @@ type guarded struct {
 	tag        uint64 // see rlimitLocks
 	mayDetach  bool   // see Plan
 	killed     bool
-	tooMany    bool // it was killed since it had too many processes
+	tooMany    bool // it was killed because it had too many processes
 
-	killedAt time.Time     // by order, unless its wait does not count
-	waited   time.Duration // its first thread, before
+	killedAt time.Time     // by order; zero if its wait does not count
+	waited   time.Duration // how long its first thread had waited until then
 }
 
 func newGuardian(nonce uint64) (*guardian, error) {
@@ -102,10 +102,10 @@ func (g *guardian) watch(fd int) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
 
-// lookEvery is how often a guard looks at the commands that run, and at the processes that were killed.
+// lookEvery is how often a guard checks the running commands, and the processes that were killed.
 const lookEvery = 100 * time.Millisecond
 
-// serve starts and ends commands until the engine has ended, and no process is left.
+// serve starts and kills commands until the engine has exited and no process is left.
 func (g *guardian) serve() error {
 	events := make([]unix.EpollEvent, 64)
 	looked, pause := time.Now(), time.Duration(-1)
@@ -136,8 +136,8 @@ func (g *guardian) serve() error {
 	return nil
 }
 
-// poll waits for events; a negative timeout is for ever. In the first 50 ms the Go runtime does not know
-// that this thread waits: what it does then would cost a tenth of a short command.
+// poll waits for events; with a negative timeout, indefinitely. For the first 50 ms, the Go runtime is not told that this thread
+// waits: its reaction would cost a tenth of a short command.
 func (g *guardian) poll(events []unix.EpollEvent, timeout time.Duration) (int, error) {
 	const short = 50
 	ms := int(timeout / time.Millisecond)
@@ -158,7 +158,7 @@ func (g *guardian) poll(events []unix.EpollEvent, timeout time.Duration) (int, e
 	return unix.EpollWait(g.epoll, events, max(ms-first, -1))
 }
 
-// handle handles an event of a descriptor.
+// handle handles an event on a descriptor.
 func (g *guardian) handle(fd int) {
 	if c := g.byFD[fd]; c != nil {
 		g.exited(c)
@@ -168,9 +168,9 @@ func (g *guardian) handle(fd int) {
 	}
 }
 
-// receive carries out an order, and reports whether there was one.
+// receive executes an order, and reports whether there was one.
 func (g *guardian) receive() bool {
-	var rights [64]byte // of five descriptors
+	var rights [64]byte // for five descriptors
 	n, nrights, _, _, err := unix.Recvmsg(controlFile, g.text[:], rights[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 	switch {
 	case err != nil:
@@ -179,7 +179,7 @@ func (g *guardian) receive() bool {
 		g.end()
 		return false
 	}
-	var fds []int // none if this process has too many open: then the reports of the run end at once
+	var fds []int // empty if this process has too many open: then the reports of the run end at once
 	if messages, err := unix.ParseSocketControlMessage(rights[:nrights]); err == nil && len(messages) == 1 {
 		fds, _ = unix.ParseUnixRights(&messages[0])
 	}
@@ -197,7 +197,7 @@ func (g *guardian) receive() bool {
 	return true
 }
 
-// end kills all commands, since the engine has ended.
+// end kills all commands, since the engine has exited.
 func (g *guardian) end() {
 	g.ending = true
 	_ = unix.EpollCtl(g.epoll, unix.EPOLL_CTL_DEL, controlFile, nil)
@@ -207,7 +207,7 @@ func (g *guardian) end() {
 	g.sweep(g.byPid)
 }
 
-// start starts a command. Its descriptor for reports becomes the run's.
+// start starts a command. The run takes over fds[0], the descriptor for reports.
 func (g *guardian) start(run int64, text []byte, fds []int) {
 	c := &guarded{run: run, reports: fds[0], pidfd: -1}
 	if err := g.spawn(c, text, fds); err != nil {
@@ -256,7 +256,7 @@ func (g *guardian) spawn(c *guarded, text []byte, fds []int) (err error) {
 	return nil
 }
 
-// report sends a report. An engine that does not get it has gone.
+// report sends a report. A write error is ignored: the engine has exited.
 func (c *guarded) report(kind byte, value int64, lost time.Duration) {
 	_, _ = unix.Write(c.reports, header{kind, value, lost}.encode())
 }
@@ -266,7 +266,7 @@ func (c *guarded) kill() {
 	Signal(c.pid, syscall.SIGKILL)
 }
 
-// kill kills a command by order, unless it has ended.
+// kill kills a command by order, unless it has exited.
 func (g *guardian) kill(c *guarded) {
 	if c == nil {
 		return
@@ -285,8 +285,8 @@ func (g *guardian) kill(c *guarded) {
 	c.kill()
 }
 
-// exited handles the end of a command. The rest of its group ends then, and its other descendants, which
-// have this process as their parent now.
+// exited handles the exit of a command. It kills the rest of its process group, and its other descendants, whose parent is now this
+// process.
 func (g *guardian) exited(c *guarded) {
 	KillGroup(c.pid)
 	var delays delayReader
@@ -297,7 +297,7 @@ func (g *guardian) exited(c *guarded) {
 	delete(g.byFD, c.pidfd)
 	delete(g.byRun, c.run)
 	closeFD(c.pidfd)
-	isDetached := c.mayDetach && status == 0 // also if it was to be killed meanwhile
+	isDetached := c.mayDetach && status == 0 // even if it was to be killed meanwhile
 	if !isDetached {
 		g.sweep(g.byPid)
 	}
@@ -308,12 +308,12 @@ func (g *guardian) exited(c *guarded) {
 	c.report(kind, int64(status), c.lostAtExit(last, &usage))
 	closeFD(c.reports)
 	if isDetached {
-		os.Exit(0) // its descendants are nobody's
+		os.Exit(0) // its descendants continue without a guard
 	}
 }
 
-// lostAtExit returns for how long a command that has exited could not run, as far as that was not reported
-// when it was killed: its first thread may have waited for a processor then, until it got one to die.
+// lostAtExit returns how long a command that has exited could not run, minus the time that was reported when it was killed. A
+// command that was killed by order can only lose more while its first thread waits for a processor to exit.
 func (c *guarded) lostAtExit(last taskTimes, usage *syscall.Rusage) time.Duration {
 	switch {
 	case !c.killedAt.IsZero():
@@ -324,10 +324,10 @@ func (c *guarded) lostAtExit(last taskTimes, usage *syscall.Rusage) time.Duratio
 	return last.lost(time.Duration(usage.Utime.Nano() + usage.Stime.Nano()))
 }
 
-// task is the directory of its first thread.
+// task returns the /proc directory of its first thread.
 func (c *guarded) task() string { return "/proc/" + strconv.Itoa(c.pid) }
 
-// look kills commands that nobody waits for any more, one that has too many processes, and orphans.
+// look kills commands that nobody waits for any more, a command that has too many processes, and orphans.
 func (g *guardian) look() {
 	for _, c := range g.byPid {
 		polled := []unix.PollFd{{Fd: int32(c.reports)}}

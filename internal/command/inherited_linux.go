@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes the descriptors that the engine's parent has left open by mistake,
-// such as a lock, in a process that the engine has started from its own file, to which it gave
-// those up to last. Those that Go opens are close-on-exec, and stay.
+// CloseInherited closes descriptors, such as a lock, that the engine's parent has left open by mistake. It is for a process that
+// the engine has started from its own file; descriptors up to last were passed by the engine and stay open. Descriptors that Go
+// opens are close-on-exec, and stay open as well.
 func CloseInherited(last int) {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {

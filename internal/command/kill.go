@@ -6,8 +6,8 @@ import "syscall"
 // be reaped yet: its ID could belong to another process afterwards.
 func KillGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }
 
-// Signal sends a signal to the process group of a command, and to the command if it has joined another
-// group. It must not be reaped yet.
+// Signal sends a signal to the process group of a command, and to the command itself if it has joined another group. The command
+// must not be reaped yet.
 func Signal(pid int, s syscall.Signal) {
 	_ = syscall.Kill(-pid, s)
 	if group, err := syscall.Getpgid(pid); err == nil && group != pid {

@@ -10,15 +10,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Missing returns what a command needs and this machine does not have now:
-// probe.FieldErrors for user, dir and command, or nil. What cannot be looked up is not
-// missing. The command must have passed Check.
+// Missing returns which of user, dir and command do not exist on this machine now, as probe.FieldErrors, or nil. Names whose lookup
+// fails do not count as missing. The command must have passed Check.
 func (c Command) Missing() error {
 	acct, err := lookupUser(c.User)
 	return c.missing(acct, err, os.Stat)
 }
 
-// missing is Missing with what was found of the user, and with os.Stat.
+// missing is Missing, given the result of lookupUser and os.Stat.
 func (c Command) missing(acct account, err error, stat func(string) (fs.FileInfo, error)) error {
 	var missing probe.FieldErrors
 	if err != nil && !errors.Is(err, ErrLookup) {

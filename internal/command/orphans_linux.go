@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BecomeSubreaper makes this process the parent of descendants whose parent exits.
+// BecomeSubreaper makes this process the parent of its descendants whose parent exits.
 func BecomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// hasLists reports whether the kernel has lists of children, CONFIG_PROC_CHILDREN.
+// hasLists reports whether the kernel provides lists of children, CONFIG_PROC_CHILDREN.
 var hasLists = sync.OnceValue(func() bool {
 	_, err := os.Stat("/proc/thread-self/children")
 	return err == nil
 })
 
-// Children returns the children of all threads of a process. It may miss a new one.
+// Children returns the children of all threads of a process. It may miss a new child.
 func Children(pid int) (children []int) {
 	if !hasLists() {
 		return childrenByParent(pid)
 	}
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // an error: the thread has ended
+		text, _ := os.ReadFile(file) // an error means that the thread has exited
 		children = append(children, parsePids(text)...)
 	}
 	return children
@@ -45,7 +45,7 @@ func parsePids(text []byte) (pids []int) {
 	return pids
 }
 
-// childrenByParent finds the children among all processes of the system.
+// childrenByParent finds the children by scanning all processes of the system.
 func childrenByParent(parent int) (children []int) {
 	for _, pid := range allProcesses() {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -57,8 +57,8 @@ func childrenByParent(parent int) (children []int) {
 	return children
 }
 
-// StatFields returns the fields after the name in /proc/PID/stat, "1 (name) S 0 …": the state is the first. The name may have any
-// character, parentheses too.
+// StatFields returns the fields after the name in /proc/PID/stat, "1 (name) S 0 …": the first one is the state. The name may
+// contain any character, even parentheses.
 func StatFields(stat []byte) [][]byte { return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) }
 
 func allProcesses() (pids []int) {
@@ -71,28 +71,27 @@ func allProcesses() (pids []int) {
 	return pids
 }
 
-// rlimitLocks is RLIMIT_LOCKS, which limits nothing since Linux 2.4.25. Each command has a soft limit of
-// its own, the tag, which its descendants inherit whatever becomes of their parents, groups, sessions and
-// descriptors.
+// rlimitLocks is RLIMIT_LOCKS, which has limited nothing since Linux 2.4.25. Each command has its own soft limit, the tag. Its
+// descendants inherit the tag whatever becomes of their parents, groups, sessions and descriptors.
 const rlimitLocks = 10
 
-// tagOf returns the tag of a process, 0 without one.
+// tagOf returns the tag of a process, or 0 if it has none.
 func tagOf(pid int) uint64 {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	_, line, _ := bytes.Cut(text, []byte("Max file locks"))
 	if fields := bytes.Fields(line); len(fields) > 0 {
-		tag, _ := strconv.ParseUint(string(fields[0]), 10, 64) // "unlimited" is none
+		tag, _ := strconv.ParseUint(string(fields[0]), 10, 64) // "unlimited" means no tag
 		return tag
 	}
 	return 0
 }
 
-// orphans are the descendants of commands that have a guard as their parent, since their own has exited.
+// orphans are the descendants of commands whose own parent has exited, so that the guard is now their parent.
 type orphans struct {
-	list    int    // the descriptor of the list of children, -1 without one
-	lastTag uint64 // the upper half is the guard's
-	left    bool   // some were killed, and have not ended, or what they had started may have come since
-	calm    int    // processes of the system, when there were not too many
+	list    int    // the descriptor of the list of children; -1 if there is none
+	lastTag uint64 // the upper half identifies the guard
+	left    bool   // some were killed and have not exited, or may have left new orphans
+	calm    int    // number of processes of the system when no command had too many
 	buf     [16 << 10]byte
 }
 
@@ -104,15 +103,14 @@ func newOrphans(nonce uint64) orphans {
 	return orphans{list: list, lastTag: nonce << 32}
 }
 
-// tagNext gives this process the tag of the next command.
+// tagNext gives this process a new tag, for the next command to inherit.
 func (o *orphans) tagNext() (tag uint64) {
 	o.lastTag++
-	_ = unix.Setrlimit(rlimitLocks, &unix.Rlimit{Cur: o.lastTag, Max: unix.RLIM_INFINITY}) // an error: orphans are killed at the next sweep
+	_ = unix.Setrlimit(rlimitLocks, &unix.Rlimit{Cur: o.lastTag, Max: unix.RLIM_INFINITY}) // an error: the next sweep kills orphans
 	return o.lastTag
 }
 
-// children returns the children of this process, which only this thread has. The kernel returns a page of
-// them at a time.
+// children returns the children of this process, all of which belong to this thread. The kernel returns one page of them at a time.
 func (o *orphans) children() (pids []int) {
 	const page = 4 << 10 // the smallest
 	if o.list < 0 {
@@ -130,7 +128,7 @@ func (o *orphans) children() (pids []int) {
 	}
 }
 
-// sweep kills the orphans of commands that do not run any more, and reaps those that have ended.
+// sweep kills the orphans of commands that no longer run, and reaps those that have exited.
 func (o *orphans) sweep(commands map[int]*guarded) {
 	o.left = false
 	for _, pid := range o.children() {
@@ -148,7 +146,7 @@ func (o *orphans) sweep(commands map[int]*guarded) {
 	}
 }
 
-// findTag returns the command with a tag that runs and was not killed, or nil.
+// findTag returns the running command with a tag that was not killed, or nil.
 func findTag(commands map[int]*guarded, tag uint64) *guarded {
 	for _, c := range commands {
 		if c.tag == tag && !c.killed {
@@ -158,15 +156,15 @@ func findTag(commands map[int]*guarded, tag uint64) *guarded {
 	return nil
 }
 
-// setCalm notes how many processes the system has before a command adds some.
+// setCalm records the number of processes of the system before a command adds some.
 func (o *orphans) setCalm() {
 	var info unix.Sysinfo_t
-	_ = unix.Sysinfo(&info) // has no error
+	_ = unix.Sysinfo(&info) // never returns an error
 	o.calm = int(info.Procs)
 }
 
-// findTooMany returns a command with more than maxProcesses, or nil. It counts only if the system has so
-// many more than before.
+// findTooMany returns a command with more than maxProcesses, or nil. It counts processes only if the system has at least that many
+// more than before.
 func (o *orphans) findTooMany(commands map[int]*guarded) *guarded {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil || int(info.Procs) < o.calm+maxProcesses {
@@ -190,7 +188,7 @@ func (o *orphans) findTooMany(commands map[int]*guarded) *guarded {
 	return nil
 }
 
-// countTree counts a process with its descendants, and stops when there are more than room.
+// countTree counts a process and its descendants, and stops counting above room.
 func countTree(pid, room int) (n int) {
 	n = 1
 	for _, child := range Children(pid) {
@@ -202,7 +200,8 @@ func countTree(pid, room int) (n int) {
 	return n
 }
 
-// killTagged kills a process if it has a tag of a guard, and no other one that gets its ID meanwhile. It reports whether it was one.
+// killTagged kills a process if its tag is that of a guard. A process that reuses its ID meanwhile is not killed. It reports
+// whether it killed the process.
 func killTagged(pid int, nonce uint64) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -213,8 +212,7 @@ func killTagged(pid int, nonce uint64) bool {
 	return tag != 0 && tag>>32 == nonce && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
-// endTagged kills what a guard that was killed has left: the kernel kills the commands, but not what they
-// have started.
+// endTagged kills the processes left by a guard that was killed: the kernel kills the guard's commands, but not their descendants.
 func endTagged(nonce uint64) {
 	for range 100 {
 		found := false

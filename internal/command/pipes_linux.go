@@ -6,16 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the descriptors of a command's standard input, output and error. They are
-// not registered with Go's poller, which would cost more than the pipes themselves. A
-// descriptor that is not open is -1.
+// pipes are the descriptors of a command's standard input, output and error. They are not registered with Go's poller, which would
+// cost more than the pipes themselves. A closed descriptor is -1.
 type pipes struct {
 	command [3]int // the input and the write ends; the last two may be equal
-	engine  [2]int // the read ends; the second is -1 when one pipe serves both outputs
+	engine  [2]int // the read ends; the second is -1 if one pipe serves both outputs
 }
 
-// openPipes opens one pipe for both outputs if they are joined, which keeps their order,
-// else two, and a file with the input.
+// openPipes opens a file with the input, and one pipe for both outputs if they are joined, which keeps their order, otherwise two.
 func openPipes(input []byte, joined bool) (pipes, error) {
 	p := pipes{command: [3]int{-1, -1, -1}, engine: [2]int{-1, -1}}
 	err := p.open(input, joined)
@@ -40,8 +38,8 @@ func (p *pipes) open(input []byte, joined bool) (err error) {
 	return err
 }
 
-// openInput opens a file with the input of a command: one in memory, or /dev/null. A command that does not read
-// a file, or reads it slowly, keeps nobody waiting, as it would at the other end of a pipe.
+// openInput opens a file with the input of a command: a memory file, or /dev/null. Unlike a pipe, a file does not block the engine
+// if the command reads slowly or not at all.
 func openInput(input []byte) (fd int, err error) {
 	if len(input) == 0 {
 		if fd, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
@@ -56,7 +54,7 @@ func openInput(input []byte) (fd int, err error) {
 		return -1, os.NewSyscallError("memfd_create", err)
 	}
 	for at := 0; at < len(input); {
-		n, err := unix.Pwrite(fd, input[at:], int64(at)) // and the offset stays at the beginning
+		n, err := unix.Pwrite(fd, input[at:], int64(at)) // leaves the file offset at the beginning
 		if err != nil && err != unix.EINTR {
 			closeFD(fd)
 			return -1, os.NewSyscallError("pwrite", err)
@@ -66,8 +64,7 @@ func openInput(input []byte) (fd int, err error) {
 	return fd, nil
 }
 
-// pipe opens a pipe with a read end that never blocks, not even when the command opens
-// that end through /proc and reads first.
+// pipe opens a pipe with a read end that never blocks, not even if the command opens that end through /proc and reads first.
 func pipe() (r, w int, err error) {
 	ends := [2]int{-1, -1}
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -81,7 +78,7 @@ func pipe() (r, w int, err error) {
 	return ends[0], ends[1], nil
 }
 
-// close closes all descriptors that are open.
+// close closes all open descriptors.
 func (p *pipes) close() {
 	p.closeCommandEnds()
 	for i := range p.engine {
@@ -90,7 +87,7 @@ func (p *pipes) close() {
 	}
 }
 
-// closeCommandEnds closes what only the command needs. Its output would not end otherwise.
+// closeCommandEnds closes the descriptors that only the command needs. Otherwise the engine would never read the end of the output.
 func (p *pipes) closeCommandEnds() {
 	if p.command[2] == p.command[1] {
 		p.command[2] = -1

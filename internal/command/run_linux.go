@@ -14,11 +14,11 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// run has a guard start the command, and waits for its end, its output and ctx in one poll(2) on the
-// caller's thread. It calls started when the command runs or has failed to start, and may call it again.
+// run has a guard start the command, and waits for its exit, its output and ctx in one poll(2) on the caller's thread. It calls
+// started when the command runs or has failed to start, and possibly again.
 //
-// A command that sleeps costs the engine 28 KB, with thread and stack (RunPortably: 41
-// KB, also with a thread), and the system at least another 150 KB.
+// A command that sleeps costs the engine 28 KB, including thread and stack (RunPortably: 41 KB, also with a thread), and the system
+// at least another 150 KB.
 func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(error)) (end End, err error) {
 	defer func() { started(err) }()
 	works, err := pidfdsWork()
@@ -28,7 +28,7 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	case !works:
 		return p.RunPortably(ctx, stdout, stderr)
 	}
-	runtime.LockOSThread() // whose delay is measured
+	runtime.LockOSThread() // the delay of this thread is measured
 	defer runtime.UnlockOSThread()
 	cancel, err := newCancelEvent(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	return end, err
 }
 
-// pidfdsWork reports whether the kernel has pidfds, which are new in Linux 5.3, and this
-// process may use them, which some sandboxes forbid. An error is a shortage.
+// pidfdsWork reports whether the kernel has pidfds, which are new in Linux 5.3, and whether this process may use them, which some
+// sandboxes forbid. An error is a shortage.
 func pidfdsWork() (bool, error) {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if shortage.Is(err) {
@@ -69,8 +69,8 @@ func pidfdsWork() (bool, error) {
 	return err == nil, nil
 }
 
-// start has a guard start the command, and returns who waits for it. After an error no descriptor is left
-// open. A program on a disk that hangs blocks the guard, and others have another one then.
+// start has a guard start the command, and returns the waiter for it. After an error, no descriptor is left open. A program on a
+// disk that hangs blocks its guard; other commands then use another guard.
 func (p Plan) start(ctx context.Context, stdout, stderr io.Writer) (_ *waiter, err error) {
 	pipes, err := openPipes(p.Stdin, stdout == stderr)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p Plan) start(ctx context.Context, stdout, stderr io.Writer) (_ *waiter, e
 		return nil, err
 	}
 	defer closeFD(theirs)
-	for range 2 { // a guard may have been killed since it was last used
+	for range 2 { // retry: a guard may have been killed since it was last used
 		var g *guard
 		if g, err = acquireGuard(p.MayDetach); err != nil {
 			break

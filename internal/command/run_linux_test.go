@@ -11,8 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A command can open the read end of its output through /proc, and read first. The
-// engine's read must not block then.
+// A command can open the read end of its output through /proc, and read first. The engine's read must not block in that case.
 func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 	tier.Slow(t)
 	plan := script(t, `for i in 1 2 3 4; do cat </proc/self/fd/1 >/dev/null & done; sleep 0.03; echo x; sleep 600`)
@@ -30,8 +29,7 @@ func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 	}
 }
 
-// When a descriptor of a command cannot be opened, at any step of the start, the command
-// is not started, or killed and reaped.
+// If a descriptor of a command cannot be opened, at any step of the start, the command is not started, or it is killed and reaped.
 func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	plan := planOf(t, Command{Words: []string{"/bin/true"}})
 	before := filesAfter(t, plan)
@@ -56,7 +54,7 @@ func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	noChildIsLeft(t)
 }
 
-// Without descriptors nobody knows how long a command has waited for a processor.
+// Without descriptors, it is unknown how long a command has waited for a processor.
 func TestADelayThatCannotBeReadIsReported(t *testing.T) {
 	plan := script(t, `echo started; exec sleep 600`)
 	for name, short := range map[string]bool{"descriptors": false, "no descriptors": true} {

@@ -44,12 +44,12 @@ func TestOutputsOfOneWriterKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A command reads all of its input, and then its end; one that reads none of it is well.
+// A command can read all of its input up to the end; a command that reads none of it succeeds as well.
 func TestTheInputIsThere(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
 		for text, want := range map[string]string{`wc -c`: "300000\n", `head -c 2; exit 0`: "xx", `true`: "", `exec <&-`: ""} {
 			p := script(t, text)
-			p.Stdin = []byte(strings.Repeat("x", 300_000)) // more than a pipe takes
+			p.Stdin = []byte(strings.Repeat("x", 300_000)) // more than a pipe holds
 			stdout := &Output{Max: 100}
 			if end, err := run(p, t.Context(), stdout, new(Output)); err != nil || end.Status != 0 || end.Killed || strings.TrimLeft(stdout.String(), " ") != want {
 				t.Errorf("%s: got %q, %+v, %v", text, stdout.String(), end, err)
@@ -83,7 +83,7 @@ func TestOutputAfterALongSilenceIsRead(t *testing.T) {
 
 func TestStoppedCommandIsKilledInTime(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
-		for range 100 { // a busy machine lets some commands die later
+		for range 100 { // on a busy machine, some commands die later
 			end := killStopped(t, run)
 			if !end.Killed || end.Stuck == nil && end.Status.Signal() != syscall.SIGKILL {
 				t.Fatalf("got %+v", end)
@@ -97,7 +97,7 @@ func TestStoppedCommandIsKilledInTime(t *testing.T) {
 	})
 }
 
-// killStopped runs a command that stops itself, and cancels it then.
+// killStopped runs a command that stops itself, and then cancels it.
 func killStopped(t *testing.T, run runFunc) End {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,13 +116,13 @@ func killStopped(t *testing.T, run runFunc) End {
 	return testsync.Receive(t, "the end", ended)
 }
 
-// A guard reaps the commands of Run, whatever else this process waits for or ignores.
+// A guard reaps the commands of Run, regardless of what this process waits for or ignores.
 func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
-		signal.Ignore(syscall.SIGCHLD) // the kernel reaps then
+		signal.Ignore(syscall.SIGCHLD) // makes the kernel reap
 		defer func() {
 			received := make(chan os.Signal, 1)
-			signal.Notify(received, syscall.SIGCHLD) // Reset alone would leave it ignored
+			signal.Notify(received, syscall.SIGCHLD) // Reset alone would leave the signal ignored
 			signal.Stop(received)
 		}()
 		end, err := run(script(t, `exit 3`), t.Context(), new(Output), new(Output))
@@ -132,8 +132,7 @@ func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
 	})
 }
 
-// The random time of the cancellation is before the start, between exit and reaping,
-// while the pipes are closed, and so on.
+// The command is cancelled at a random time: before the start, between exit and reaping, while the pipes are closed, and so on.
 func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 	tier.Slow(t)
 	runBoth(t, func(t *testing.T, run runFunc) {
@@ -146,7 +145,7 @@ func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
 					end, err := run(plan, ctx, new(Output), new(Output))
 					cancel()
-					if err != nil && !shortage.IsFork(err) || !end.Killed && end.Status != 0 { // a starved guard does not answer in time
+					if err != nil && !shortage.IsFork(err) || !end.Killed && end.Status != 0 { // a starved guard does not respond in time
 						t.Errorf("got %+v, %v", end, err)
 					}
 					if end.Stuck != nil {
@@ -161,10 +160,10 @@ func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// noChildIsLeft fails if this process has a child but the guard of commands.
+// noChildIsLeft fails if this process has a child other than the guards of commands.
 func noChildIsLeft(t *testing.T) {
 	t.Helper()
-	testsync.Until(t, "no child besides guards", func() bool { // one that has ended is reaped soon, and has no words until then
+	testsync.Until(t, "no child besides guards", func() bool { // an exited child is reaped soon, and has no command line until then
 		children, _ := filepath.Glob("/proc/self/task/*/children")
 		for _, file := range children {
 			pids, _ := os.ReadFile(file)
@@ -179,7 +178,7 @@ func noChildIsLeft(t *testing.T) {
 	})
 }
 
-// files returns the numbers of the open descriptors.
+// files returns the numbers of all open descriptors.
 func files(t *testing.T) (numbers []uint64) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -194,8 +193,7 @@ func files(t *testing.T) (numbers []uint64) {
 	return numbers
 }
 
-// filesAfter returns how many descriptors are open once the runtime has those that it keeps, which
-// it opens for a first command.
+// filesAfter returns the number of open descriptors after a first command, for which the runtime opens those that it keeps.
 func filesAfter(t *testing.T, first Plan) int {
 	t.Helper()
 	if _, err := first.Run(t.Context(), new(Output), new(Output)); err != nil {
@@ -204,13 +202,13 @@ func filesAfter(t *testing.T, first Plan) int {
 	return len(files(t))
 }
 
-// awaitFiles waits until no more descriptors are open than n.
+// awaitFiles waits until at most n descriptors are open.
 func awaitFiles(t *testing.T, n int) {
 	t.Helper()
 	testsync.Until(t, strconv.Itoa(n)+" open descriptors at most", func() bool { return len(files(t)) <= n })
 }
 
-// The context of each command is done about when the command exits by itself.
+// The context of each command is done at about the time when the command exits by itself.
 func TestACommandThatHasExitedWasNotKilled(t *testing.T) {
 	tier.Slow(t)
 	runBoth(t, func(t *testing.T, run runFunc) {

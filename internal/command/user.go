@@ -17,14 +17,13 @@ type account struct {
 	credential *syscall.Credential // nil: the engine's user and groups
 }
 
-// ErrLookup is in the error of Plan when users, groups or programs could not be looked up now. That
-// is this machine's fault: it may lack descriptors, which package user does not say, or a disk fails.
-// Without a file of users, or the permission to read it, there are none.
+// ErrLookup is wrapped by an error of Plan if users, groups or programs cannot be looked up now. This machine is at fault: it may
+// lack descriptors, which package user does not report, or a disk fails. If the file of users does not exist or must not be read,
+// there are no users, which is another error.
 var ErrLookup = errors.New("cannot be looked up now")
 
-// lookupUser reads "", "name", "uid", "user:group" or "uid:gid". A user of the system
-// gets its supplementary groups. A number without a user needs a group: guessing one
-// would not be safe.
+// lookupUser parses "", "name", "uid", "user:group" or "uid:gid". A user of the system gets its supplementary groups. A number that
+// is not a user needs a group: guessing one would not be safe.
 func lookupUser(text string) (account, error) {
 	if text == "" {
 		return account{name: os.Getenv("USER"), home: os.Getenv("HOME")}, nil
@@ -46,7 +45,7 @@ func lookupUser(text string) (account, error) {
 	return acct, nil
 }
 
-// lookupAccount looks up a user by name, then by number. A number need not be known.
+// lookupAccount looks up a user by name, then by number. A number may be unknown to the system.
 func lookupAccount(name string) (acct account, known bool, err error) {
 	uid, numberErr := number(name)
 	u, err := user.Lookup(name)
@@ -65,7 +64,7 @@ func lookupAccount(name string) (acct account, known bool, err error) {
 	return account{}, false, fmt.Errorf("there is no user %q on this system", name)
 }
 
-// unread returns the error of Plan for one of reading the users or groups.
+// unread returns the error of Plan for an error of reading the users or groups.
 func unread(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("users cannot be read by this user: %w", err)
@@ -73,14 +72,14 @@ func unread(err error) error {
 	return fmt.Errorf("users %w: %w", ErrLookup, err)
 }
 
-// isUnknown reports whether an error says that there is no such user or group, or none at
-// all, as in a minimal image of a container.
+// isUnknown reports whether an error means that the user or group does not exist, or that there are no users at all, as in a
+// minimal container image.
 func isUnknown(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownUserIdError)) ||
 		errors.As(err, new(user.UnknownGroupError))
 }
 
-// accountOf reads the numbers of a user of the system.
+// accountOf returns the account of a user of the system.
 func accountOf(u *user.User) (account, error) {
 	uid, err := number(u.Uid)
 	if err != nil {
@@ -123,8 +122,8 @@ func number(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// dropOwnCredential clears the credential if the engine runs as that user already and is
-// not root: setting the same user and groups would need privileges.
+// dropOwnCredential clears the credential if the engine already runs as that user and is not root: setting the same user and groups
+// would need privileges.
 func (a *account) dropOwnCredential() {
 	euid := os.Geteuid()
 	if euid != 0 && int(a.credential.Uid) == euid && int(a.credential.Gid) == os.Getegid() {

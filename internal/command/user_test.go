@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The files of users may be missing, or be kept from this user: that does not pass.
+// If the user database does not exist, or must not be read by this user, that is permanent.
 func TestUsersThatDoNotExistAreNotAShortage(t *testing.T) {
 	open := func(number syscall.Errno) error { return &fs.PathError{Op: "open", Path: "/etc/passwd", Err: number} }
 	for _, test := range []struct {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors of a waiter.
+// Indexes of the descriptors of a waiter.
 const (
 	reportFD = iota // the guard's reports
 	cancelFD
@@ -22,30 +22,30 @@ const (
 	numFDs
 )
 
-// waiter waits for a command. One goroutine uses it.
+// waiter waits for a command. It is used by a single goroutine.
 type waiter struct {
 	guard     *guard
 	run       int64
 	started   func(error)
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
-	ended     bool // there will be no more reports
+	ended     bool // there are no more reports
 	cancelled bool // the context is done
-	killing   bool // the guard kills it by order
+	killing   bool // the guard is killing it by order
 	end       End
 	pollErr   error // of poll(2)
-	failure   error // why it has not run, or why that is unknown
+	failure   error // why it has not run, or why its status is unknown
 	hasFailed bool  // it could not be started
 	buf       [1 << 10]byte
 
-	orderedAt time.Duration // by the monotonic clock, to start
+	orderedAt time.Duration // when start was ordered, by the monotonic clock
 
 	copied int  // bytes of the outputs
 	paused bool // the outputs were not polled the last time
 }
 
-// A command that has written more than floodSize, several times what its pipes hold, floods them. It does
-// not wait for a processor, but for this process, which reads in pauses then: each pipe at some 60 MB/s.
+// A command that has written more than floodSize, several times the capacity of its pipes, floods them. It then waits not for a
+// processor but for this process, which pauses between reads: each pipe delivers some 60 MB/s.
 const (
 	floodSize  = 256 << 10
 	floodPause = time.Millisecond
@@ -53,7 +53,7 @@ const (
 
 func (w *waiter) isFlooded() bool { return w.copied > floodSize }
 
-// floodBuffers are the buffers for outputs that flood, of the size of a pipe.
+// floodBuffers are buffers of the size of a pipe, for outputs that flood.
 var floodBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 func newWaiter(g *guard, run int64, orderedAt time.Duration, reports int, read [2]int, stdout, stderr io.Writer) *waiter {
@@ -64,8 +64,8 @@ func newWaiter(g *guard, run int64, orderedAt time.Duration, reports int, read [
 	return w
 }
 
-// wait waits until the command has exited, or has the guard kill it when the event occurs. An error says
-// that it was not started, or that this is not known.
+// wait waits until the command has exited, or has the guard kill it when the event occurs. An error means that the command was not
+// started, or that it is not known whether it was.
 func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	w.polled[cancelFD].Fd = int32(cancel.fd)
 	w.pollUntil(time.Time{}, func() bool { return w.ended || w.cancelled })
@@ -94,7 +94,7 @@ func (w *waiter) kill(deadline time.Time) {
 	w.end.Stuck = w.awaitLater(err != nil)
 }
 
-// drain reads the rest of the output, until the deadline and for waitDelay at most.
+// drain reads the rest of the output, until the deadline and for at most waitDelay.
 func (w *waiter) drain(deadline time.Time) {
 	if t := time.Now().Add(waitDelay); t.Before(deadline) {
 		deadline = t
@@ -102,8 +102,8 @@ func (w *waiter) drain(deadline time.Time) {
 	w.pollUntil(deadline, func() bool { return w.polled[stdoutFD].Fd < 0 && w.polled[stderrFD].Fd < 0 })
 }
 
-// awaitLater waits for a command that was killed and has not exited yet, or is still to be killed. The channel is closed when it has
-// exited.
+// awaitLater waits in the background for a command that was killed but has not exited yet; with mustKill, it first orders the guard
+// to kill it. The channel is closed when the command has exited.
 func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 	done, reports := make(chan struct{}), int(w.polled[reportFD].Fd)
 	w.polled[reportFD].Fd = -1
@@ -114,7 +114,7 @@ func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 		defer guard.release()
 		defer closeFD(reports)
 		if mustKill {
-			_ = guard.send(context.Background(), header{kind: orderKill, value: run}, nil) // an error: the guard has ended
+			_ = guard.send(context.Background(), header{kind: orderKill, value: run}, nil) // an error: the guard has exited
 		}
 		for {
 			polled := []unix.PollFd{{Fd: int32(reports), Events: unix.POLLIN}}
@@ -135,8 +135,8 @@ func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 	return done
 }
 
-// pollUntil handles events until the condition holds, and reports whether it held before
-// the deadline. The zero time is no deadline.
+// pollUntil handles events until the condition holds, and reports whether it held before the deadline. The zero time means no
+// deadline.
 func (w *waiter) pollUntil(deadline time.Time, holds func() bool) bool {
 	for !holds() {
 		if !w.poll(deadline) {
@@ -146,8 +146,7 @@ func (w *waiter) pollUntil(deadline time.Time, holds func() bool) bool {
 	return true
 }
 
-// poll waits for events and handles them. It returns false after the deadline, or when
-// poll(2) fails.
+// poll waits for events and handles them. It returns false after the deadline, or if poll(2) fails.
 func (w *waiter) poll(deadline time.Time) bool {
 	var timeout *unix.Timespec
 	if !deadline.IsZero() {
@@ -192,7 +191,7 @@ func (w *waiter) handleEvents() {
 	}
 }
 
-// receive handles a report. After the last one the descriptor is closed.
+// receive handles a report. After the last report, it closes the descriptor.
 func (w *waiter) receive() {
 	r, err := readReport(int(w.polled[reportFD].Fd))
 	if err == nil {
@@ -221,7 +220,7 @@ func (w *waiter) receive() {
 	}
 }
 
-// copy copies a part of an output, or closes it at its end or at an error.
+// copy copies a part of an output, or closes the descriptor at its end or after an error.
 func (w *waiter) copy(i int) {
 	buf := w.buf[:]
 	if w.isFlooded() {
@@ -245,7 +244,7 @@ func (w *waiter) closePolled(i int) {
 	w.polled[i].Fd = -1
 }
 
-// close closes all descriptors that are open, except that of the event, and releases the guard.
+// close closes all open descriptors, except that of the event, and releases the guard.
 func (w *waiter) close() {
 	w.closePolled(reportFD)
 	w.closePolled(stdoutFD)
@@ -255,8 +254,8 @@ func (w *waiter) close() {
 	}
 }
 
-// reap reaps a child that has exited, and returns its status. Usage, if it is not nil, is what the child and
-// those of its descendants that were reaped have used.
+// reap reaps a child that has exited, and returns its status. If usage is not nil, reap stores the resource usage of the child and
+// of its descendants that were reaped.
 func reap(pid int, usage *syscall.Rusage) (status syscall.WaitStatus, err error) {
 	for {
 		_, err = syscall.Wait4(pid, &status, 0, usage)

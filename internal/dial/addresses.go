@@ -12,16 +12,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The values of Config.Addresses with which an attempt is made at each address of a name.
+// Values of Config.Addresses for which an attempt is made at each address of a name.
 const (
 	AllAddresses  = "all"  // the worst result decides
-	SomeAddresses = "some" // an address that passes decides, and others that fail are a warning
+	SomeAddresses = "some" // the attempt passes if one address passes; failures at others make it a warning
 )
 
-// IsEach reports whether a value of Config.Addresses is one of those.
+// IsEach reports whether a value of Config.Addresses is AllAddresses or SomeAddresses.
 func IsEach(addresses string) bool { return addresses == AllAddresses || addresses == SomeAddresses }
 
-// pinKey is the key of the address that Open connects to for a host: see Attempt.
+// pinKey is the context key of the pin, the address that Open connects to for a host: see Attempt.
 type pinKey struct{}
 
 type pin struct {
@@ -29,11 +29,13 @@ type pin struct {
 	ip   netip.Addr
 }
 
-// Attempt makes an attempt by calling once. With AllAddresses or SomeAddresses and a name for a host it calls once for
-// each of its addresses, one after the other, which share the time that is left; once must connect by Open,
-// which then connects to that address alone. Names of other hosts, as of redirects, are not affected. The
-// result is the worst: a failure, or else an unknown one, a warning or a success. With SomeAddresses it is the best if that passes,
-// as a warning with the reason of the first failure if there is one. Its detail has the outcome at each address. A name with more than MaxAddresses addresses is Unknown.
+// Attempt makes an attempt by calling once. With AllAddresses or SomeAddresses and a name as the host, it calls once for each
+// address of the name, one after the other; they share the remaining time. Once must connect by Open, which then connects only to
+// that address. Other hosts, such as those of redirects, are not affected.
+//
+// The result is the worst one: a failure, or else an unknown, a warning or a success. With SomeAddresses it is the best one if that
+// passes, as a warning with the reason of the worst result if any address failed. Its detail has the outcome at each address. The
+// result for a name with more than MaxAddresses addresses is Unknown.
 func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once func(context.Context) probe.Result) probe.Result {
 	_, err := netip.ParseAddr(host)
 	if isLiteral := err == nil; !IsEach(d.config.Addresses) || isLiteral || d.config.UnixSocket != "" {
@@ -65,7 +67,7 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	return r
 }
 
-// WithShare returns a context that ends after one of n even shares of the time that is left.
+// WithShare returns a context that expires after one of n even shares of the remaining time.
 func WithShare(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok || n == 1 {
@@ -74,8 +76,8 @@ func WithShare(ctx context.Context, n int) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
 }
 
-// WithReserve returns a context that ends when nine tenths of the time that is left have passed: an attempt that passes though
-// a part of it had no answer must not be late.
+// WithReserve returns a context that expires after nine tenths of the remaining time: an attempt that passes although a part of it
+// got no response must not be late.
 func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -84,8 +86,8 @@ func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)*9/10)
 }
 
-// Addresses returns the addresses of a host that may be used, in the order in which to try them: at
-// least one. An error is an *Error.
+// Addresses returns the addresses of a host that may be used, at least one, in the order in which to try them. An error is an
+// *Error.
 func (d *Dialer) Addresses(ctx context.Context, host string, port uint16, took *probe.Timings) ([]netip.Addr, error) {
 	if p, ok := ctx.Value(pinKey{}).(pin); ok && strings.EqualFold(p.host, host) {
 		return Allowed(ctx, host, []netip.Addr{p.ip}, port) // a redirect may lead to another port
@@ -100,7 +102,7 @@ func (d *Dialer) Addresses(ctx context.Context, host string, port uint16, took *
 	return Allowed(ctx, host, ips, port)
 }
 
-// joint returns what the results at several addresses, of which there is one at least, add up to.
+// joint combines the results at several addresses; results must not be empty.
 func joint(ips []netip.Addr, results []probe.Result, isSome bool) probe.Result {
 	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
 	best, worst, expiry := results[0], results[0], int64(0)
@@ -125,7 +127,7 @@ func joint(ips []netip.Addr, results []probe.Result, isSome bool) probe.Result {
 	}
 	r := worst
 	if passes := best.Outcome == probe.Success || best.Outcome == probe.Warning; isSome && passes {
-		if r = best; worst.Outcome != probe.Unknown { // which says nothing about an address
+		if r = best; worst.Outcome != probe.Unknown { // Unknown says nothing about an address
 			r.Outcome, r.Reason = min(worst.Outcome, probe.Warning), worst.Reason
 		}
 	}

@@ -57,7 +57,7 @@ func TestAttemptsAtTheAddressesOfAHostsFile(t *testing.T) {
 	}
 	faulttest.NoDescriptors(t)
 	for _, c := range []Config{{}, {Addresses: AllAddresses}, {Addresses: AllAddresses, IPFamily: "6"}} {
-		for _, host := range []string{"shop", "known.example."} { // one needs no name server
+		for _, host := range []string{"shop", "known.example."} { // one of them needs no name server
 			if r := attempt(c, host); r.Outcome != probe.Unknown || r.Reason != probe.ReasonResources {
 				t.Errorf("without descriptors, %s, %+v: got %v %q %q", host, c, r.Outcome, r.Reason, r.Detail)
 			}

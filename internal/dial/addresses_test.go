@@ -173,7 +173,7 @@ func TestAnAddressOfAnAttemptAtAllIsCheckedForEachPort(t *testing.T) {
 	}
 }
 
-// checkReserve checks that an attempt whose last address never answers is not late.
+// checkReserve checks that an attempt whose last address never responds is not late.
 func checkReserve(t *testing.T, some *Dialer) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// A name that resolves to other addresses from one lookup to the next leads nowhere else.
+// A name whose addresses change from one lookup to the next leads only to allowed ones.
 func TestARestrictedAttemptConnectsToAllowedAddressesOnly(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// Crypto/x509 reads the system's authorities once in a process, so the test needs one of
-// its own.
+// Crypto/x509 reads the system's authorities once per process, so the test needs its own process.
 func TestAuthoritiesThatCannotBeReadAreNotTheTargetsFault(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return

@@ -12,12 +12,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxAddresses is how many addresses of one name are tried. They share the time that
-// is left, so with more of them none would get enough.
+// MaxAddresses is the maximum number of addresses of a name that are tried. They share the remaining time, so with more of them
+// none would get enough.
 const MaxAddresses = 8
 
-// Open connects to host and port, or to the configured unix socket, and adds the time
-// it took to took. It returns soon after ctx is done. Every error is an *Error.
+// Open connects to host and port, or to the configured unix socket, and adds the time it took to took. It returns soon after ctx is
+// done. Every error is an *Error.
 func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, error) {
 	if d.config.UnixSocket != "" {
 		return d.ConnectUnix(ctx, d.config.UnixSocket, took)
@@ -33,15 +33,14 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 	return d.Connect(ctx, "tcp", ips, port, took)
 }
 
-// ConnectUnix connects to the unix socket with a path, and adds the time it took to
-// took, unless it fails. Every error is an *Error.
+// ConnectUnix connects to the unix socket at path, and adds the time it took to took, unless it fails. Every error is an *Error.
 func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timings) (net.Conn, error) {
 	if IsRestricted(ctx) {
 		return nil, failure(probe.ReasonNotAllowed, errUnixRestricted)
 	}
 	began := time.Now()
 	dialer := net.Dialer{}
-	if n := NetworkOf(ctx); n != nil && n.Namespace != "" && strings.HasPrefix(path, "@") { // a namespace has names of its own
+	if n := NetworkOf(ctx); n != nil && n.Namespace != "" && strings.HasPrefix(path, "@") { // each namespace has its own names
 		dialer.Control = Config{}.prepare(&probe.Network{Namespace: n.Namespace})
 	}
 	conn, err := dialer.DialContext(ctx, "unix", path)
@@ -53,9 +52,8 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 	return conn, nil
 }
 
-// Connect connects to the first of the addresses that accepts, over tcp or udp, and
-// adds the time it took to took, unless a host answered that it refuses. The addresses
-// are tried in order, each with an even share of the time that is left.
+// Connect connects over tcp or udp to the first of the addresses that accepts, and adds the time it took to took, unless a host
+// refused the connection. The addresses are tried in order, each with an even share of the remaining time.
 //
 // Every error is an *Error: see FirstOf.
 func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
@@ -78,11 +76,10 @@ func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, 
 	return conn, nil
 }
 
-// FirstOf calls try with the addresses in order, each with an even share of the time that is left,
-// until one has no error. Errors that are not an *Error are classified by the stage. The error is that
-// of the first address, as in package net, or of the first whose outcome is Failure, since an error
-// that is Unknown says nothing about the target. Where ctx has ended it is that of the address tried
-// last.
+// FirstOf calls try with the addresses in order, each with an even share of the remaining time, until one succeeds. An error that
+// is not an *Error is classified for the stage. FirstOf returns the error of the first address, as in package net, or that of the
+// first address whose outcome is Failure, since an Unknown error says nothing about the target. If ctx is done, it returns the
+// error of the address tried last.
 func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(context.Context, netip.Addr) (T, error)) (T, *Error) {
 	var first *Error
 	var none T
@@ -131,13 +128,12 @@ func since(start time.Time, timing *time.Duration) { *timing += time.Since(start
 // done, until stop is called.
 func Bind(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		// The only possible error says that conn is closed already.
+		// The only possible error is that conn is already closed.
 		_ = conn.SetDeadline(time.Unix(1, 0))
 	})
 }
 
-// peerOf returns the IP address of the peer of a connection, without a zone; the zero Addr over a
-// unix socket.
+// peerOf returns the IP address of the peer of a connection, without a zone; the zero Addr for a unix socket.
 func peerOf(conn net.Conn) netip.Addr {
 	to, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort }) // of TCP or UDP
 	if !ok {
@@ -146,8 +142,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return to.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// Facts returns what a connection to a host shows of the peer. The address is left out if it is
-// the host as configured: many attempts share the facts.
+// Facts returns the facts about the peer of a connection to a host. It omits the peer's address if that is the configured host:
+// many attempts can then share the facts.
 func Facts(conn net.Conn, host string) probe.Facts {
 	facts := probe.Facts{Peer: peerOf(conn), TLS: tlsVersion(conn)}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().WithZone("") == facts.Peer {

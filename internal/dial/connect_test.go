@@ -104,7 +104,7 @@ func TestTheAddressesOfANameAreTriedInOrder(t *testing.T) {
 	}
 }
 
-// A refusal is an answer. A plugin that reports it with a reason of its own has not waited.
+// A refusal is an answer. A plugin that reports it with its own reason has not waited either.
 func TestARefusedConnectionTakesNoTime(t *testing.T) {
 	closed := listen(t, "127.0.0.2")
 	for name, open := range map[string]func(*probe.Timings) (net.Conn, error){

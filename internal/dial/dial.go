@@ -13,53 +13,51 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config says where a handler connects to. The fields have the names and meanings of the
-// handlers' own configurations, which check that IPFamily and Addresses are words that they know.
+// Config defines where a handler connects to. The fields have the names and meanings of those in the handlers' own configurations,
+// which validate IPFamily and Addresses.
 type Config struct {
 	Host string // IP address or host name; default: the target's address
 	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket and NoPort
 
-	// NoPort says that the protocol has no ports. The port of HostPort is 0 then.
+	// NoPort is set if the protocol has no ports. HostPort then returns port 0.
 	NoPort bool
 
-	// UnixSocket is the path of a socket to connect to instead of a host and a
-	// port. A path that begins with @ is in Linux's abstract namespace.
+	// UnixSocket is the path of a socket to connect to instead of a host and a port. A path that begins with @ is in Linux's
+	// abstract namespace.
 	UnixSocket string
 
 	// SourceAddress is the IP address of this machine to connect from. Default:
 	// the system chooses.
 	SourceAddress string
 
-	// IPFamily says which addresses of a name are used. Default: all, in the resolver's order.
+	// IPFamily selects the addresses of a name that are used. Default: all, in the resolver's order.
 	IPFamily string
 
-	// Addresses is AllAddresses or SomeAddresses if attempts are made at all addresses of a name: see Attempt. Otherwise,
-	// also if it is empty, they are tried in order until one accepts.
+	// Addresses is AllAddresses or SomeAddresses if an attempt is made at each address of a name: see Attempt. Otherwise, or if it
+	// is empty, the addresses are tried in order until one accepts.
 	Addresses string
 
-	// HalfOpen withholds the last packet of the handshake: a reset ends the connection
-	// before the server's Accept returns it. Linux only.
+	// HalfOpen withholds the last packet of the handshake: a reset ends the connection before the server's Accept returns it. Linux
+	// only.
 	HalfOpen bool
 
-	// ClientFirst says that the client sends first. In non-blocking attempts the last
-	// packet of the handshake then carries the data.
+	// ClientFirst is set if the client sends first. In non-blocking attempts, the last packet of the handshake then carries the
+	// data.
 	ClientFirst bool
 
-	// KeepAlive are the settings of the keepalive packets of a connection that is kept. Nil: none are
-	// sent.
+	// KeepAlive has the settings of the keepalive packets of a kept connection. If it is nil, none are sent.
 	KeepAlive *KeepAlive
 }
 
-// Dialer opens connections as a Config says. The zero value resolves and connects to any
-// address. It is safe for concurrent use by multiple goroutines and holds nothing that
-// must be closed.
+// Dialer opens connections as its Config says. The zero value resolves any name and connects to any address. It is safe for
+// concurrent use by multiple goroutines, and need not be closed.
 type Dialer struct {
 	config Config
 	source netip.Addr                                                         // not valid: the system chooses
 	lookup func(ctx context.Context, host string) ([]netip.Addr, bool, error) // nil: lookupIP
 }
 
-// New checks c. An error is a *probe.FieldError with the HCL name of the field.
+// New validates c. An error is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (*Dialer, error) {
 	c.Host = CanonicalHost(c.Host)
 	if err := c.check(); err != nil {
@@ -79,7 +77,7 @@ func New(c Config) (*Dialer, error) {
 	return d, nil
 }
 
-// family returns which addresses of a name are used.
+// family returns the family of addresses that are used.
 func (d *Dialer) family() family { return family(d.config.IPFamily) }
 
 func (c Config) check() error {
@@ -127,7 +125,7 @@ func (c Config) checkUnix() error {
 	return nil
 }
 
-// SourceIn returns the address to connect from in a target's network, which may be nil; it is not valid if the system chooses it.
+// SourceIn returns the address to connect from in a target's network, which may be nil. It is not valid if the system chooses it.
 func (d *Dialer) SourceIn(n *probe.Network) netip.Addr {
 	if d.source.IsValid() {
 		return d.source
@@ -135,11 +133,11 @@ func (d *Dialer) SourceIn(n *probe.Network) netip.Addr {
 	return n.SourceAddr()
 }
 
-// Check returns what a target lacks for this dialer to reach it, or nil. An error is a
-// *probe.FieldError for the field "host", "ip_family", "port" or "source_address".
+// Check returns an error if a target lacks a setting that this dialer needs to reach it. An error is a *probe.FieldError for the
+// field "host", "ip_family", "port" or "source_address".
 func (d *Dialer) Check(t probe.Target) error {
 	if t.Runtime != "" && t.Address == "" {
-		t.Address = "container" // the driver knows it later
+		t.Address = "container" // the driver sets it later
 	}
 	host, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
@@ -148,8 +146,7 @@ func (d *Dialer) Check(t probe.Target) error {
 	return d.CheckHost(host)
 }
 
-// CheckHost returns a *probe.FieldError for the field "source_address" if a host is an IP address of another family than it, and
-// else nil.
+// CheckHost returns a *probe.FieldError for the field "source_address" if host is an IP address of another family, otherwise nil.
 func (d *Dialer) CheckHost(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil && !d.reaches(ip) {
 		return &probe.FieldError{
@@ -160,14 +157,13 @@ func (d *Dialer) CheckHost(host string) error {
 	return nil
 }
 
-// reaches reports whether an address is of the family of the source address, if there is one.
+// reaches reports whether an address is of the family of the source address, or no source address is set.
 func (d *Dialer) reaches(ip netip.Addr) bool {
 	return !d.source.IsValid() || d.source.Is4() == ip.Unmap().Is4()
 }
 
-// HostPort returns the host and the port to connect to for a target. It returns the
-// configured host and no port for a unix socket. An error is an *Error with outcome
-// Unknown. An empty host is an error: it would be this machine.
+// HostPort returns the host and the port to connect to for a target. For a unix socket, it returns the configured host and no port.
+// An error is an *Error with outcome Unknown. An empty host is an error: it would be this machine.
 func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) {
 	if d.config.UnixSocket != "" {
 		return d.config.Host, 0, nil
@@ -195,9 +191,8 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 	return host, port, nil
 }
 
-// Endpoint returns host and port for a target, "host:80", or the path of the unix socket. The port is 0
-// if there is none.
-// It is empty where HostPort returns an error.
+// Endpoint returns the host and port for a target, "host:80", or the path of the unix socket. The port is 0 if the protocol has
+// none. Endpoint returns "" if HostPort returns an error.
 func (d *Dialer) Endpoint(t probe.Target) string {
 	host, port, err := d.HostPort(t)
 	switch {

@@ -15,14 +15,13 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Error is a classified network error. Every error of this package's methods that
-// use the network is one.
+// Error is a classified network error. All errors of this package's methods that use the network are of this type.
 type Error struct {
-	Outcome probe.Outcome // Failure, or Unknown where the error says nothing about the target
+	Outcome probe.Outcome // Failure, or Unknown if the error says nothing about the target
 	Reason  probe.Reason
 	Err     error
 
-	CertificateExpiry int64 // of the certificates that the peer sent before the error: see the function
+	CertificateExpiry int64 // of the certificates that the peer sent before the error: see function CertificateExpiry
 }
 
 // Error returns the text of the cause.
@@ -31,15 +30,14 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// reasonUnixFailed is any other error of a unix socket than those that package probe has.
+// reasonUnixFailed is the reason of a unix socket error that package probe has no reason for.
 const reasonUnixFailed probe.Reason = "unix.failed"
 
-// maxText bounds the text of an error in a result, in bytes. The names in a
-// certificate come from the peer and may be long.
+// maxText is the maximum length of the text of an error in a result, in bytes. The names in a certificate come from the peer and
+// may be long.
 const maxText = 1 << 10
 
-// Result returns the result of an attempt that ended with err. An error that is not
-// an *Error gives Unknown.
+// Result returns the result of an attempt that ended with err. An error that is not an *Error results in Unknown.
 func Result(err error) probe.Result {
 	known := unknown(probe.ReasonTCPFailed, err)
 	errors.As(err, &known)
@@ -57,20 +55,20 @@ func unknown(why probe.Reason, err error) *Error {
 	return &Error{Outcome: probe.Unknown, Reason: why, Err: err}
 }
 
-// Stage is what was being done when an error occurred.
+// Stage is the activity during which an error occurred.
 type Stage uint8
 
 // The stages of a connection.
 const (
 	Resolving      Stage = iota // a name is looked up
-	Connecting                  // to an IP address
-	ConnectingUnix              // to a unix socket
+	Connecting                  // connecting to an IP address
+	ConnectingUnix              // connecting to a unix socket
 	Handshaking                 // TLS
 	Transferring                // reading and writing
-	Pinging                     // an ICMP echo request is sent, and its reply awaited
+	Pinging                     // an ICMP echo request is sent, and its reply is awaited
 )
 
-// reasons are those of the errors in a stage: when the deadline passes, and that have no reason of their own.
+// reasons are the reasons by stage: for timeouts, and for errors without a reason of their own.
 var reasons = [...]struct{ timeout, other probe.Reason }{
 	Resolving:      {probe.ReasonDNSTimeout, probe.ReasonDNSFailed},
 	Connecting:     {probe.ReasonTCPTimeout, probe.ReasonTCPFailed},
@@ -80,8 +78,8 @@ var reasons = [...]struct{ timeout, other probe.Reason }{
 	Pinging:        {probe.ReasonICMPTimeout, probe.ReasonICMPFailed},
 }
 
-// Classify returns err with its outcome and reason. The deadline is that of ctx. It
-// is the only place that decides them: built-in handlers and plugins agree.
+// Classify returns err with its outcome and reason, for an attempt with ctx. It is the only place that decides them, so built-in
+// handlers and plugins agree.
 func Classify(ctx context.Context, s Stage, err error) *Error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Cancelled()
@@ -116,11 +114,11 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	return failure(other, err)
 }
 
-// Cancelled is the error of an attempt whose context was cancelled.
+// Cancelled returns the error of an attempt whose context was cancelled.
 func Cancelled() *Error { return unknown(probe.ReasonStopped, errors.New("the attempt was cancelled")) }
 
-// classifyErrno classifies an error number of the operating system. The reason is
-// empty for a timeout, and where the number has no reason of its own.
+// classifyErrno classifies an error number of the operating system. The reason is empty for a timeout, and for a number that has no
+// reason of its own.
 func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, probe.Reason) {
 	switch {
 	case shortage.IsErrno(number),
@@ -146,8 +144,7 @@ func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, pro
 	return probe.Failure, ""
 }
 
-// isSourceErrno reports whether an error number says that this machine cannot reach anything in the
-// way that was tried.
+// isSourceErrno reports whether an error number means that this machine cannot reach anything in the attempted way.
 func isSourceErrno(number syscall.Errno) bool {
 	switch number {
 	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, // this machine lacks the address or its family
@@ -158,14 +155,14 @@ func isSourceErrno(number syscall.Errno) bool {
 	return false
 }
 
-// isNoRoute reports whether an error number says that there is no way to the host.
+// isNoRoute reports whether an error number means that there is no route to the host.
 func isNoRoute(number syscall.Errno) bool {
 	return number == syscall.EHOSTUNREACH || number == syscall.ENETUNREACH || number == syscall.EHOSTDOWN
 }
 
-// classifyPing is classifyErrno for an error of a system call on a socket for ICMP. EAGAIN says that
-// no identifier is free, or that the buffer for sending is full. EMSGSIZE is an answer: the packet
-// does not fit through a network on the way, of which the system may have learned earlier.
+// classifyPing is classifyErrno for a system call on an ICMP socket. EAGAIN means that no identifier is free, or that the send
+// buffer is full. EMSGSIZE counts as an answer: the packet does not fit through a network on the path, which the system may have
+// learned from an earlier packet.
 func classifyPing(number syscall.Errno) (probe.Outcome, probe.Reason) {
 	switch {
 	case number == syscall.EAGAIN:
@@ -190,8 +187,7 @@ func unixReason(number syscall.Errno) probe.Reason {
 	return reasonUnixFailed
 }
 
-// reasonByType returns the reason of an error of the resolver or of a TLS handshake
-// by its type, or "".
+// reasonByType returns the reason of an error of the resolver or of a TLS handshake, by its type, or "".
 func reasonByType(err error) probe.Reason {
 	var (
 		dns     *net.DNSError

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// during is an error as package net returns it.
+// during returns an error in the form of package net.
 func during(call string, number syscall.Errno) error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(call, number)}
 }

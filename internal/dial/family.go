@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// family says which IP addresses of a name are used. The zero family uses all, in the resolver's order.
+// family selects the IP addresses of a name that are used. The zero family uses all, in the resolver's order.
 type family string
 
-// The families that are not all addresses as they are.
+// The families that filter or sort addresses.
 const (
 	ipv4    family = "4"
 	ipv6    family = "6"
@@ -17,7 +17,7 @@ const (
 	prefer6 family = "prefer_6" // IPv6 addresses first
 )
 
-// has reports whether an address is of the family.
+// has reports whether an address belongs to the family.
 func (f family) has(ip netip.Addr) bool {
 	return f != ipv4 && f != ipv6 || ip.Unmap().Is4() == (f == ipv4)
 }

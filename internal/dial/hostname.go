@@ -10,19 +10,17 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxHostName is the longest host name that DNS allows, in bytes (RFC 1035, section
-// 2.3.4).
+// MaxHostName is the maximum length of a host name in DNS, in bytes (RFC 1035, section 2.3.4).
 const MaxHostName = 253
 
-// hostNameBytes are the bytes of the host names in use. No standard for hosts has the
-// underscore, yet many names do.
+// hostNameBytes are the bytes that occur in host names. No standard for hosts has the underscore, but many names do.
 const hostNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-// international converts international names for lookups (RFC 5891, UTS 46). Underscores stay, as in hostNameBytes.
+// international converts international names for lookups (RFC 5891, UTS 46). It keeps underscores, as in hostNameBytes.
 var international = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
 
-// CanonicalHost returns the form of a host by which it is looked up, compared and shown: "xn--bcher-kva.example" for
-// "bücher.example". What is in ASCII, or can be no name, stays as it is.
+// CanonicalHost returns the form of a host in which it is looked up, compared and shown: "xn--bcher-kva.example" for
+// "bücher.example". Text in ASCII, or that cannot be a name, stays as it is.
 func CanonicalHost(host string) string {
 	if strings.IndexFunc(host, func(r rune) bool { return r > '~' }) < 0 || len(host) > 4*MaxHostName || !utf8.ValidString(host) {
 		return host
@@ -34,8 +32,9 @@ func CanonicalHost(host string) string {
 	return plain
 }
 
-// HostID returns what is equal for two spellings of one host: the canonical form in small letters, without a dot at its end, and an
-// IPv4 address in an IPv6 one as that. It is for comparisons only: a name with a dot at its end is looked up in no search domain.
+// HostID returns an ID that is equal for all spellings of a host: the canonical form in lower case, without a final dot; an
+// IPv4-mapped IPv6 address becomes an IPv4 address. It is for comparisons only: lookups of a name with a final dot skip the search
+// domains.
 func HostID(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().String()
@@ -55,18 +54,17 @@ func CanonicalURL(u *url.URL) {
 	}
 }
 
-// IsHostName reports whether s can be a host name. A dot at its end is allowed.
+// IsHostName reports whether s can be a host name. A final dot is allowed.
 func IsHostName(s string) bool {
 	return s != "" && len(s) <= MaxHostName && strings.Trim(s, hostNameBytes) == "" &&
 		!strings.HasPrefix(s, ".") && !strings.Contains(s, "..")
 }
 
-// IPv4Hint says how to write an address for which IsMistypedIPv4 is true.
+// IPv4Hint is the hint for an address for which IsMistypedIPv4 is true.
 const IPv4Hint = "an IPv4 address has four numbers from 0 to 255, without leading zeros"
 
-// IsMistypedIPv4 reports whether a host consists of numbers and dots, and is not an IPv4
-// address: "300.1.2.3", "10.0.0". No host has such a name, since top-level domains have
-// letters (RFC 1123, section 2.1).
+// IsMistypedIPv4 reports whether a host consists of digits and dots but is not an IPv4 address: "300.1.2.3", "10.0.0". No host has
+// such a name, since top-level domains have letters (RFC 1123, section 2.1).
 func IsMistypedIPv4(host string) bool {
 	if !strings.Contains(host, ".") || strings.Trim(host, "0123456789.") != "" {
 		return false
@@ -81,8 +79,7 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// HostProblem says what is wrong with an IP address or a host name to connect to, in
-// words that follow it in a sentence, or returns "".
+// HostProblem returns why a connection to an IP address or a host name is impossible, as words that follow it in a sentence, or "".
 func HostProblem(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.IsUnspecified() {

@@ -17,15 +17,15 @@ func TestHostsHaveOneForm(t *testing.T) {
 		"fe80::1%eth0":           "fe80::1%eth0",
 		"bücher.example":         "xn--bcher-kva.example",
 		"BÜCHER.example":         "xn--bcher-kva.example",
-		"bu\u0308cher.example":   "xn--bcher-kva.example", // u and a diaeresis
+		"bu\u0308cher.example":   "xn--bcher-kva.example", // u and a combining diaeresis
 		"bücher.example.":        "xn--bcher-kva.example.",
 		"my_bücher.example":      "xn--my_bcher-95a.example",
 		"xn--bcher-kva.example":  "xn--bcher-kva.example",
 		"例え.テスト":                 "xn--r8jz45g.xn--zckzah",
-		"bücher。example":         "xn--bcher-kva.example", // a full stop of East Asia
-		"１０.0.0.7":               "10.0.0.7",              // digits of it, which are checked as the address that they are
+		"bücher。example":         "xn--bcher-kva.example", // a full stop of East Asian scripts
+		"１０.0.0.7":               "10.0.0.7",              // full-width digits, which are validated as an IP address
 		"*.bücher.example":       "*.xn--bcher-kva.example",
-		"a\u202eb.example":       "a\u202eb.example", // can be no name
+		"a\u202eb.example":       "a\u202eb.example", // cannot be a name
 		"\xff\xfe":               "\xff\xfe",
 		strings.Repeat("ü", 999): strings.Repeat("ü", 999),
 	} {
@@ -52,7 +52,7 @@ func TestHostsHaveOneForm(t *testing.T) {
 	}
 }
 
-// A Go program may write either form, of a handler's host and of a target's address.
+// Go programs may write a host in either form, for a handler or as a target's address.
 func TestADialerConnectsToTheCanonicalHost(t *testing.T) {
 	const want = "xn--bcher-kva.example:80"
 	for _, c := range []Config{{Port: "80"}, {Port: "80", Host: "bücher.example"}} {

@@ -10,14 +10,13 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// hostsFile is what package net reads before it asks a name server.
+// hostsFile is the file that package net reads before it queries a name server.
 const hostsFile = "/etc/hosts"
 
-// hostsLoaded is set when package net has read the hosts file. It keeps what it has read
-// while it cannot read a newer file.
+// hostsLoaded is set once package net has read the hosts file. Package net keeps its contents while it cannot read a newer file.
 var hostsLoaded atomic.Bool
 
-// loadHosts has package net read the hosts file. An error is a shortage.
+// loadHosts makes package net read the hosts file. An error is a shortage.
 func loadHosts() error {
 	if hostsLoaded.Load() {
 		return nil
@@ -31,7 +30,7 @@ func loadHosts() error {
 		resolver := net.Resolver{PreferGo: true, Dial: refuse}
 		_, err = resolver.LookupNetIP(context.Background(), "ip", name)
 	}
-	if err != nil { // nsswitch.conf may forbid the file, or it could not be read just now
+	if err != nil { // nsswitch.conf may forbid the file, or the file could not be read just now
 		if _, err := firstHost(); err != nil {
 			return err
 		}
@@ -40,8 +39,7 @@ func loadHosts() error {
 	return nil
 }
 
-// firstHost returns the first name in the hosts file, or "" if there is none. An error is
-// a shortage.
+// firstHost returns the first name in the hosts file, or "" if there is none. An error is a shortage.
 func firstHost() (string, error) {
 	text, err := files.Read(hostsFile, maxConf)
 	if errors.Is(err, files.ErrTooLarge) {

@@ -9,24 +9,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// KeepAlive is the keepalive block: the settings of the TCP keepalive packets that the system
-// sends over a connection which is kept (SO_KEEPALIVE). The zero value of a field means its
-// default.
+// KeepAlive is the keepalive block: the settings of the TCP keepalive packets that the system sends over a kept connection
+// (SO_KEEPALIVE). The zero value of a field means its default.
 type KeepAlive struct {
 	Idle     time.Duration `hcl:"idle,optional,nonzero" doc:"how long the connection is idle before the system sends a keepalive packet; whole seconds" default:"60s" min:"1s" max:"32767s"`
 	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"time between two packets without a response; whole seconds" default:"5s" min:"1s" max:"32767s"`
 	Count    int           `hcl:"count,optional,nonzero" doc:"packets without a response that end the connection" default:"3" min:"1" max:"127"`
 }
 
-// The defaults of a KeepAlive. The bounds are Linux's (MAX_TCP_KEEPIDLE and others in
-// net/tcp.h).
+// Defaults of a KeepAlive. The limits are Linux's (MAX_TCP_KEEPIDLE and others in net/tcp.h).
 const (
 	defaultIdle     = 60 * time.Second
 	defaultInterval = 5 * time.Second
 	defaultCount    = 3
 )
 
-// Check returns an error for a field that the system cannot have, such as "keepalive.idle": a *probe.FieldError, or several.
+// Check returns an error for a value that the system does not support, for a field such as "keepalive.idle": a *probe.FieldError,
+// or several.
 func (k *KeepAlive) Check() error {
 	if k == nil {
 		return nil

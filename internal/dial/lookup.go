@@ -14,18 +14,17 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// localError is the error of a lookup that failed because this machine lacks descriptors,
-// ports or memory, or because package net does not know what is in resolv.conf.
+// localError is the error of a lookup that failed because this machine lacked descriptors, ports or memory, or because package net
+// has not read the current resolv.conf.
 type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
 
-// lookupIP looks a name up by package net, and reports whether a name server was asked.
+// lookupIP looks a name up by package net, and reports whether a name server was queried.
 //
-// Package net keeps only the text of an error of a socket, and takes a file that it cannot
-// open for an empty one: without descriptors it asks 127.0.0.1 for a name in /etc/hosts,
-// and "no such host" is the result. So it is if another query was answered last: for the name
-// with a suffix of the search list, or for addresses of another family.
+// Package net keeps only the text of a socket error, and treats a file that it cannot open as empty: without descriptors, it asks
+// 127.0.0.1 for a name in /etc/hosts, and returns "no such host". It also returns "no such host" if only another query was
+// answered: for the name with a suffix of the search list, or for addresses of another family.
 func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, err error) {
 	if err := loadHosts(); err != nil {
 		return nil, false, localError{err}
@@ -38,17 +37,17 @@ func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, e
 	return ips, l.asked, l.explain(host, err)
 }
 
-// lookup is one lookup of a name, which may take several queries at once.
+// lookup is one lookup of a name, which may send several queries at the same time.
 type lookup struct {
-	servers  func() int // how many name servers there are
-	deadline time.Time  // package net keeps it from its Dial; zero for none
+	servers  func() int // returns the number of name servers
+	deadline time.Time  // needed because package net does not pass it to Dial; zero for none
 
 	mu       sync.Mutex      // guards the fields below
-	asked    bool            // a name server
-	answered bool            // by a name server
+	asked    bool            // a name server was queried
+	answered bool            // a name server has responded
 	open     map[string]bool // the questions that no name server has answered
-	unsent   map[string]bool // the name servers to which no query could be sent, once at least
-	late     bool            // a query could not be sent since no time was left
+	unsent   map[string]bool // the name servers to which, at least once, no query could be sent
+	late     bool            // a query could not be sent because no time was left
 	cause    error           // the first fault of this machine
 }
 
@@ -57,8 +56,7 @@ func newLookup(ctx context.Context) *lookup {
 	return &lookup{servers: sync.OnceValue(countServers), deadline: deadline, open: map[string]bool{}, unsent: map[string]bool{}}
 }
 
-// explain returns the error of a lookup of a host with what is known of its queries. It
-// needs mu.
+// explain returns the error of a lookup of a host, with the state of its queries taken into account. The caller must hold mu.
 func (l *lookup) explain(host string, err error) error {
 	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && l.isIncomplete() {
 		err = &net.DNSError{Err: "no answer to one of the queries for it, or only an error", Name: host, IsTimeout: true, IsTemporary: true}
@@ -74,14 +72,13 @@ func (l *lookup) explain(host string, err error) error {
 	return err
 }
 
-// isIncomplete reports whether a query may have no answer. Package net asks the next name
-// server if a query cannot be sent, so it may be one that could be sent to none of them, or
-// for which no time was left. It needs mu.
+// isIncomplete reports whether a query may be unanswered. If a query cannot be sent, package net tries the next name server: the
+// query is lost only if it could be sent to none of them, or no time was left. The caller must hold mu.
 func (l *lookup) isIncomplete() bool {
 	return len(l.open) > 0 || l.late || len(l.unsent) > 0 && len(l.unsent) >= l.servers()
 }
 
-// noteShortage keeps an error of a socket if this machine is at fault.
+// noteShortage records a socket error if this machine is at fault.
 func (l *lookup) noteShortage(network string, err error) {
 	var number syscall.Errno
 	if !errors.As(err, &number) {
@@ -93,7 +90,7 @@ func (l *lookup) noteShortage(network string, err error) {
 	}
 }
 
-// note keeps the first fault of this machine.
+// note records the first fault of this machine.
 func (l *lookup) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,15 +99,15 @@ func (l *lookup) note(err error) {
 	}
 }
 
-// ask says that a query is sent, and its question has no answer yet.
+// ask records that a query is being sent, whose question is not answered yet.
 func (l *lookup) ask(question string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[question] = true
 }
 
-// answer says that a name server has answered. Whether it has answered the question too
-// depends on the code of the response: another server may know more.
+// answer records the response of a name server. Whether the question counts as answered depends on the response code: another
+// server may know more.
 func (l *lookup) answer(question string, code int) {
 	const success, noSuchName = 0, 3 // RFC 1035, section 4.1.1
 	l.mu.Lock()
@@ -121,13 +118,12 @@ func (l *lookup) answer(question string, code int) {
 	}
 }
 
-// tries is how often a name server is asked, as in package net.
+// tries is how many times each name server is queried, as in package net.
 const tries = 2
 
-// share returns the end of a query, so that enough time is left for the other name servers,
-// and after which time without an answer it is sent again. A single name server may answer
-// late: it is asked again without giving up the first query. Both are zero if the lookup
-// has no deadline; again is zero if there are several name servers.
+// share returns when a query must end, so that enough time is left for the other name servers, and after what time without a
+// response it is sent again. A single name server may respond late: it is queried again without giving up the first query. Both
+// values are zero if the lookup has no deadline; again is zero if there are several name servers.
 func (l *lookup) share() (again time.Duration, end time.Time) {
 	if l.deadline.IsZero() {
 		return 0, time.Time{}
@@ -162,7 +158,7 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 	}
 	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, sent: time.Now(), again: again, end: end}
 	if packets, ok := conn.(packetConn); ok {
-		return queryPacketConn{query, packets}, nil // package net asks for the interface
+		return queryPacketConn{query, packets}, nil // package net checks for this interface
 	}
 	return query, nil
 }
@@ -174,25 +170,25 @@ type queryConn struct {
 	network string
 	server  string
 	sent    time.Time
-	query   []byte        // what was written last
-	again   time.Duration // until it is written again; zero for never
-	end     time.Time     // of Read
+	query   []byte        // last written
+	again   time.Duration // time until it is written again; zero: never
+	end     time.Time     // deadline of Read
 }
 
-// queryPacketConn is one over UDP.
+// queryPacketConn is a queryConn over UDP.
 type queryPacketConn struct {
 	*queryConn
 	packetConn
 }
 
-// packetConn is what package net recognizes UDP by.
+// packetConn is the interface by which package net recognizes UDP.
 type packetConn interface {
 	ReadFrom(b []byte) (int, net.Addr, error)
 	WriteTo(b []byte, addr net.Addr) (int, error)
 }
 
-// SetDeadline sets the deadline of package net, which is five seconds away, or the end of
-// the query's share of the lookup's time.
+// SetDeadline sets the deadline of package net, which is five seconds ahead, or the end of the query's share of the lookup's time
+// if that is earlier.
 func (c *queryConn) SetDeadline(t time.Time) error {
 	if !c.end.IsZero() && c.end.Before(t) {
 		t = c.end
@@ -201,8 +197,7 @@ func (c *queryConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// Read reads an answer. Over UDP it sends the query again when a share of the time has
-// passed without one.
+// Read reads a response. Over UDP, it sends the query again if none arrives in the time c.again.
 func (c *queryConn) Read(b []byte) (int, error) {
 	for c.network == "udp" && c.again > 0 && time.Until(c.end) > c.again {
 		if err := c.SetReadDeadline(time.Now().Add(c.again)); err != nil {
@@ -226,7 +221,7 @@ func (c *queryConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read notes an answer or a lack of memory.
+// read reads once, and records a response or a shortage of this machine.
 func (c *queryConn) read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil {
@@ -238,13 +233,13 @@ func (c *queryConn) read(b []byte) (int, error) {
 	return n, err
 }
 
-// The header of a message, and the byte of it whose lower half is the code of a response.
+// Size of the header of a message, and the index of its byte whose lower half is the response code.
 const (
 	headerSize = 12
 	codeByte   = 3
 )
 
-// question returns the question of the query. Over TCP its length comes before the query.
+// question returns the question of the query. Over TCP, the query is preceded by its length.
 func (c *queryConn) question() string {
 	start := headerSize
 	if c.network != "udp" {
@@ -253,8 +248,7 @@ func (c *queryConn) question() string {
 	return string(c.query[min(len(c.query), start):])
 }
 
-// code returns the code of a response over UDP. Over TCP, which is asked after a response
-// that was truncated, it is 0.
+// code returns the response code. Over TCP, which is used only after a truncated response, it is 0.
 func (c *queryConn) code(response []byte) int {
 	if c.network != "udp" || len(response) < headerSize {
 		return 0
@@ -262,7 +256,7 @@ func (c *queryConn) code(response []byte) int {
 	return int(response[codeByte] & 0xf)
 }
 
-// Write keeps the query, and notes a lack of buffers.
+// Write stores and sends the query, and records a shortage of this machine.
 func (c *queryConn) Write(b []byte) (int, error) {
 	c.query = b
 	c.lookup.ask(c.question())

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// resolve looks a name up within a time that is long enough where a name server answers.
+// resolve looks a name up, with a time limit that is sufficient if a name server responds.
 func resolve(t *testing.T, name string, within time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -34,12 +34,11 @@ func resolve(t *testing.T, name string, within time.Duration) error {
 const (
 	plenty = time.Minute
 
-	// soon is less than the 5 seconds that package net waits for an answer to a query.
+	// soon is less than the 5 seconds that package net waits for the response to a query.
 	soon = 4 * time.Second
 )
 
-// Package net asks 127.0.0.1 if it cannot open resolv.conf. A name server that is there
-// knows other names.
+// Package net queries 127.0.0.1 if it cannot open resolv.conf. A name server there knows other names.
 func TestAResolvConfThatCannotBeOpenedIsNotTheNamesFault(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -76,7 +75,7 @@ func TestOnlyNameServersOfResolvConfAreAsked(t *testing.T) {
 		{"nameserver 127.0.0.7\nnameserver 127.0.0.1\n", "127.0.0.1:53", 0, true},
 		{"options timeout:1\n", "127.0.0.1:53", time.Hour, true},  // the default of resolv.conf(5)
 		{"options timeout:1\n", "127.0.0.1:53", -time.Hour, true}, // the clock was set
-		{"", "127.0.0.1:53", 0, false},                            // it is about to be written
+		{"", "127.0.0.1:53", 0, false},                            // it is being written
 	} {
 		t.Run(fmt.Sprint(test.conf, test.server, test.age), func(t *testing.T) {
 			faulttest.Replace(t, resolvConf, test.conf)
@@ -125,8 +124,7 @@ func TestALookupWithoutAFreePortSaysNothingAboutTheName(t *testing.T) {
 	}
 }
 
-// Whether a silent name server is the name's fault is for the engine to judge, by the
-// reason and by who else was answered.
+// Whether the name is to blame for a silent name server is up to the engine, by the reason and by the results of other lookups.
 func TestALookupSaysWhetherANameServerAnswered(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -145,8 +143,7 @@ func TestALookupSaysWhetherANameServerAnswered(t *testing.T) {
 	}
 }
 
-// listenNames answers queries like faulttest.NameServer, of which lost says which are lost,
-// and counts them.
+// listenNames answers queries like faulttest.NameServer, except those that lost selects, and counts all.
 func listenNames(t *testing.T, address string, lost func(query int64) bool) (queries *atomic.Int64) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address+":53")
@@ -177,7 +174,7 @@ func TestASilentNameServerFailsNoNameThatAnotherKnows(t *testing.T) {
 	listenNames(t, "127.0.0.8", never)
 	testsync.Longer(t, "an answer beside a silent first name server", 2*time.Second, soon, func(timeout time.Duration) bool {
 		dead.Store(0)
-		return resolve(t, "known.example.", timeout) == nil && dead.Load() == 2 // one query for each family
+		return resolve(t, "known.example.", timeout) == nil && dead.Load() == 2 // one query per address family
 	})
 	wantError(t, resolve(t, "missing.example.", plenty), probe.Failure, probe.ReasonDNSNotFound)
 }
@@ -207,17 +204,17 @@ func TestALostQueryFailsNoLookup(t *testing.T) {
 		return
 	}
 	faulttest.Replace(t, resolvConf, "nameserver 127.0.0.7\n")
-	queries := listenNames(t, "127.0.0.7", func(query int64) bool { return query <= 2 }) // one for each family
+	queries := listenNames(t, "127.0.0.7", func(query int64) bool { return query <= 2 }) // one per address family
 	testsync.Longer(t, "an answer after a lost query", 2*time.Second, soon, func(timeout time.Duration) bool {
 		queries.Store(0)
 		began := time.Now()
 		err := resolve(t, "known.example.", timeout)
 		took := time.Since(began)
-		return err == nil && took >= timeout/4 && took < timeout // else the lost queries were those of an earlier lookup
+		return err == nil && took >= timeout/4 && took < timeout // otherwise the lost queries were those of an earlier lookup
 	})
 }
 
-// A name server that falls silent, or is back, answers some of the queries of a lookup.
+// A name server that falls silent, or comes back, answers only some of a lookup's queries.
 func TestANameIsMissingOnlyIfEachQueryWasAnswered(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -256,7 +253,7 @@ func TestAQuestionIsOpenUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// An engine that is stopped between the queries for two families goes on after the deadline.
+// An engine that is stopped between the queries for both families continues after the deadline.
 func TestAQueryThatIsNotSentIsNotAnswered(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
@@ -269,7 +266,7 @@ func TestAQueryThatIsNotSentIsNotAnswered(t *testing.T) {
 	wantError(t, err, probe.Failure, probe.ReasonDNSTimeout)
 }
 
-// An IPv6 name server on a machine without a route to it, for example.
+// For example, an IPv6 name server on a machine without a route to it.
 func TestANameServerThatCannotBeReachedDoesNotHideThatANameIsMissing(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -279,7 +276,7 @@ func TestANameServerThatCannotBeReachedDoesNotHideThatANameIsMissing(t *testing.
 	wantError(t, resolve(t, "missing.example", plenty), probe.Failure, probe.ReasonDNSNotFound)
 }
 
-// One query of a lookup was answered, and the other one could be sent to no name server.
+// One query of a lookup was answered, and the other one could not be sent to any name server.
 func TestAQueryThatNoNameServerCouldBeSentIsNotAnswered(t *testing.T) {
 	l := newLookup(t.Context())
 	l.servers = func() int { return 2 }

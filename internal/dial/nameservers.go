@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// NameServer is a name server of this machine that does not answer.
+// NameServer is a name server of this machine that does not respond.
 type NameServer struct {
 	Address    string    // with its port
-	Since      time.Time // when it was first asked without an answer
-	Unanswered int       // queries in a row
+	Since      time.Time // time of the first of the unanswered queries
+	Unanswered int       // unanswered queries in a row
 }
 
 const (
-	// minUnanswered is after how many queries in a row without an answer a name server is silent: a lookup sends two.
+	// minUnanswered is the number of unanswered queries in a row after which a name server is silent: a lookup sends two.
 	minUnanswered = 3
 
-	// forgetServer is after how long a name server is forgotten that is not asked any more: resolv.conf has changed.
+	// forgetServer is how long a name server is remembered after its last query: later, resolv.conf must have changed.
 	forgetServer = 10 * time.Minute
 )
 
-// nameServers has the queries without an answer by name server, of all lookups: resolv.conf is of the whole machine.
+// nameServers has the unanswered queries of all lookups by name server: resolv.conf applies to the whole machine.
 var nameServers unansweredQueries
 
 type unansweredQueries struct {
@@ -31,13 +31,14 @@ type unansweredQueries struct {
 	all map[string]*askedServer
 }
 
-// askedServer is a NameServer, and when it was asked last.
+// askedServer is a NameServer with the time of its last query.
 type askedServer struct {
 	NameServer
 	asked time.Time
 }
 
-// SilentNameServers returns the name servers that do not answer, sorted by address. It is safe for concurrent use by multiple goroutines.
+// SilentNameServers returns the name servers that do not respond, sorted by address. It is safe for concurrent use by multiple
+// goroutines.
 func SilentNameServers() []NameServer { return nameServers.silent(time.Now()) }
 
 func (u *unansweredQueries) silent(now time.Time) (all []NameServer) {
@@ -53,7 +54,7 @@ func (u *unansweredQueries) silent(now time.Time) (all []NameServer) {
 	return all
 }
 
-// record records the end of a query that was sent at a time.
+// record records the result of a query, which was sent at the time sent.
 func (u *unansweredQueries) record(server string, sent time.Time, answered bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// networkKey is the key of the *probe.Network in the context of an attempt.
+// networkKey is the context key of an attempt's *probe.Network.
 type networkKey struct{}
 
-// InNetwork returns a context for attempts that connect from the network of a target.
+// InNetwork returns a context for attempts that connect from a target's network.
 func InNetwork(ctx context.Context, t *probe.Target) context.Context {
 	if t.Network == nil {
 		return ctx
@@ -21,13 +21,13 @@ func InNetwork(ctx context.Context, t *probe.Target) context.Context {
 	return context.WithValue(ctx, networkKey{}, t.Network)
 }
 
-// NetworkOf returns the network of the target of an attempt, or nil.
+// NetworkOf returns the network of an attempt's target, or nil.
 func NetworkOf(ctx context.Context) *probe.Network {
 	n, _ := ctx.Value(networkKey{}).(*probe.Network)
 	return n
 }
 
-// NetworkError returns the *Error of one from nonblock.OpenIn. It says nothing about the target.
+// NetworkError returns the *Error for an error of nonblock.OpenIn. It says nothing about the target.
 func NetworkError(err error) *Error {
 	why := probe.ReasonNetwork
 	number := syscall.Errno(0)

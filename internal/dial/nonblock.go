@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// FaultResult returns the result of a non-blocking attempt that a fault has ended. It is
-// the same as that of an error from Open or from a connection that Open returned.
+// FaultResult returns the result of a non-blocking attempt that ended with a fault. It equals the result for the same error from
+// Open, or from a connection that Open returned.
 func FaultResult(f nonblock.Fault) probe.Result {
 	stage, op := Transferring, "read"
 	switch f.Phase {
@@ -28,8 +28,8 @@ func FaultResult(f nonblock.Fault) probe.Result {
 	return probe.Result{Outcome: outcome, Reason: why, Detail: faultText(op, f)}
 }
 
-// faultText returns the text of package net's error for a fault. Thousands of attempts may
-// time out each second, so it allocates nothing else.
+// faultText returns the text of package net's error for a fault. Thousands of attempts may time out each second, so it allocates
+// only that text.
 func faultText(op string, f nonblock.Fault) string {
 	text := append(append(make([]byte, 0, 160), op...), " tcp "...)
 	if f.Local.IsValid() {
@@ -47,9 +47,8 @@ func (d *Dialer) SocketOptions() nonblock.SocketOptions {
 	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst, KeepAlive: d.config.KeepAlive.Config()}
 }
 
-// LiteralAddr returns the host of a target and its address, if a connection to one
-// address is all it takes. It returns false if a name has to be looked up, and if
-// HostPort or Open returns an error.
+// LiteralAddr returns the host of a target and its address, if the attempt only needs a connection to one address. It returns false
+// if a name must be looked up, or if HostPort or Open would return an error.
 func (d *Dialer) LiteralAddr(t *probe.Target) (host string, addr netip.AddrPort, ok bool) {
 	if host = d.config.Host; host == "" {
 		host = t.Address

@@ -16,30 +16,27 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// resolvConf is where package net finds the name servers.
+// resolvConf is the file in which package net finds the name servers.
 const resolvConf = "/etc/resolv.conf"
 
-// maxConf is how much of resolvConf and hostsFile is read, in bytes.
+// maxConf is how many bytes of resolvConf and hostsFile are read.
 const maxConf = 64 << 10
 
-// errUnlisted is the cause of a localError: package net has asked a name server that is
-// not in resolv.conf.
+// errUnlisted is the cause of a localError: package net tried to query a name server that is not in resolv.conf.
 var errUnlisted = errors.New("not in " + resolvConf + ", which has changed in the last seconds")
 
-// errSilent is the cause of a localError: of several name servers none has answered.
+// errSilent is the cause of a localError: none of several name servers has responded.
 var errSilent = errors.New("none of the name servers in " + resolvConf + " has answered")
 
-// defaultServers are those of package net when it cannot read resolv.conf (defaultNS).
+// defaultServers are the name servers that package net uses if it cannot read resolv.conf (defaultNS).
 var defaultServers = []string{"127.0.0.1:53", "[::1]:53"}
 
-// settledAge is how long ago a resolv.conf without name servers has to have been changed
-// before package net's own are asked.
+// settledAge is the minimum age of a resolv.conf without name servers before package net's defaults are queried.
 const settledAge = 10 * time.Second
 
-// checkServer returns an error if package net wants to ask a name server of its own that
-// is not in resolv.conf, because it could not read the file, or has not read it since it
-// was changed: it reads the file again after five seconds. A file without any name server
-// that has just changed may be about to be written. An error is this machine's fault.
+// checkServer returns an error if package net tries to query one of its default name servers that is not in resolv.conf: it could
+// not read the file, or has not read it since it changed, since it rereads it only every five seconds. A file without any name
+// server that has just changed may be in the process of being written. An error is this machine's fault.
 func checkServer(server string) error {
 	if !slices.Contains(defaultServers, server) {
 		return nil
@@ -66,10 +63,10 @@ func checkServer(server string) error {
 	return fmt.Errorf("name server %s: %w", server, errUnlisted)
 }
 
-// maxServers is how many name servers package net asks.
+// maxServers is the maximum number of name servers that package net queries.
 const maxServers = 3
 
-// countServers returns how many name servers of resolv.conf package net asks, each counted once; 0 if it cannot be read.
+// countServers returns the number of distinct name servers of resolv.conf that package net queries; 0 if the file cannot be read.
 func countServers() int {
 	text, err := files.Read(resolvConf, maxConf)
 	if err != nil {
@@ -85,7 +82,7 @@ func countServers() int {
 	return len(slices.Compact(servers))
 }
 
-// listedServers yields the name servers in the text of resolv.conf, as they stand there.
+// listedServers yields the name servers in the text of resolv.conf, as written there.
 func listedServers(text []byte) iter.Seq[string] {
 	return func(yield func(address string) bool) {
 		for fields := range fieldsOf(text) {
@@ -96,8 +93,7 @@ func listedServers(text []byte) iter.Seq[string] {
 	}
 }
 
-// fieldsOf yields the fields of each line that has some, of a text such as hosts(5) or
-// resolv.conf(5), where # begins a comment.
+// fieldsOf yields the fields of each non-empty line of a text such as hosts(5) or resolv.conf(5), where # begins a comment.
 func fieldsOf(text []byte) iter.Seq[[]string] {
 	return func(yield func(fields []string) bool) {
 		for line := range bytes.Lines(text) {
@@ -109,8 +105,8 @@ func fieldsOf(text []byte) iter.Seq[[]string] {
 	}
 }
 
-// ifShortage returns err if this machine is at fault. A file that does not exist, or must
-// not be read, counts as empty.
+// ifShortage returns err if this machine is at fault, otherwise nil: a file that does not exist, or that must not be read, counts
+// as empty.
 func ifShortage(err error) error {
 	if shortage.Is(err) {
 		return err

@@ -9,12 +9,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Resolve returns the IP addresses of a host in the resolver's order, and adds the
-// time it took to took if a name server was asked. An IP address is not looked up. Every
-// error is an *Error.
+// Resolve returns the IP addresses of a host in the resolver's order, and adds the time it took to took if a name server was
+// queried. An IP address is returned without a lookup. Every error is an *Error.
 //
-// Go's own resolver looks names up: the system's keeps a thread busy for each lookup
-// and does not end it at the deadline.
+// Names are looked up by Go's own resolver: the system's resolver occupies a thread during each lookup, and does not stop at the
+// deadline.
 func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}, nil
@@ -37,8 +36,8 @@ func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) 
 	return ips, nil
 }
 
-// usable filters and sorts the addresses of a host, in place: not 0.0.0.0 and ::, which would be this
-// machine, nor those of another family than the source address or IPFamily.
+// usable filters and sorts the addresses of a host, in place. It removes 0.0.0.0 and ::, which would be this machine, and addresses
+// of another family than the source address or IPFamily.
 func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
 	usable := ips[:0]
 	otherFamily, unwanted := false, false

@@ -20,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TLS is the tls block of a handler. Its files are read when the handler is made.
+// TLS is the tls block of a handler. Its files are read when the handler is created.
 type TLS struct {
 	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority. Without that, a certificate that Go cannot read, such as one whose names are not ASCII or whose RSA key has more than 8192 bits, makes the attempt unknown" default:"true"`
 	CAFile     string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
@@ -33,12 +33,11 @@ type TLS struct {
 	OnShortValidity string        `hcl:"on_short_validity,optional" oneof:"fail warn" doc:"what an attempt is that succeeds with a certificate that expires sooner than min_validity demands: a failure or a warning, with the reason tls.expiring" default:"fail"`
 }
 
-// MaxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
-// 250 KB.
+// MaxFile is the maximum size of a PEM file, in bytes. A system's list of all authorities has about 250 KB.
 const MaxFile = 4 << 20
 
-// Load reads the files and returns the configuration of a handshake. A nil t means the
-// defaults, for a handler that may never make one. An error is a *probe.FieldError for a field such as "tls.ca_file".
+// Load reads the files and returns the configuration of a handshake. A nil t means the defaults, for a handler that may never make
+// a handshake. An error is a *probe.FieldError for a field such as "tls.ca_file".
 func (t *TLS) Load() (*tls.Config, error) {
 	used := t != nil
 	if !used {
@@ -114,7 +113,7 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
-// readPEM reads a file that must have a block of a type that ends with kind.
+// readPEM reads a file that must contain a block whose type ends with kind.
 func readPEM(name, file, kind string) ([]byte, error) {
 	text, err := files.Read(file, MaxFile)
 	if err != nil {
@@ -135,9 +134,8 @@ func readPEM(name, file, kind string) ([]byte, error) {
 	}
 }
 
-// Handshake makes a client's TLS handshake over conn and adds the time it took to took.
-// If config has no ServerName, host is the name. If the handshake fails, conn is closed.
-// Every error is an *Error.
+// Handshake makes a client's TLS handshake over conn and adds the time it took to took. If config has no ServerName, host is used.
+// If the handshake fails, Handshake closes conn. Every error is an *Error.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host string, took *probe.Timings) (*tls.Conn, error) {
 	defer since(time.Now(), &took.TLS)
 	observeClock()
@@ -160,7 +158,7 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	return secure, nil
 }
 
-// handshakeError is an error of a handshake, whose text says what the peer does instead. It has nothing of what that sends,
+// handshakeError is an error of a handshake. Its text describes what the peer did instead, without any bytes that the peer sent,
 // which may be a secret.
 type handshakeError struct{ error }
 
@@ -186,18 +184,18 @@ func (e handshakeError) Error() string {
 	return "tls handshake: " + e.error.Error()
 }
 
-// plainText are the characters of the first words of protocols in plain text.
+// plainText are the characters that plain-text protocols begin with.
 const plainText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 +-*/.:<>$\r\n"
 
-// isUnreadable reports whether a handshake has failed because crypto/tls cannot use the certificate of the server, whoever has
-// signed it. Its errors have no type.
+// isUnreadable reports whether a handshake failed because crypto/tls cannot use the server's certificate, regardless of who signed
+// it. Those errors have no type.
 func isUnreadable(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "failed to parse certificate from server") || strings.Contains(text, "server's certificate contains") ||
 		strings.Contains(text, "server sent certificate containing RSA key")
 }
 
-// unreadableError is the error of a handshake without verification that isUnreadable.
+// unreadableError is an error for which isUnreadable is true, of a handshake without verification.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
@@ -211,7 +209,7 @@ func (e unreadableError) Error() string {
 	return "tls handshake: Go, with which Sonde is built, cannot use the certificate of the server, which says nothing about a server that is not verified: " + problem
 }
 
-// shownCertificates returns the certificates that the peer has sent before a handshake failed.
+// shownCertificates returns the certificates that the peer had sent when the handshake failed.
 func shownCertificates(conn *tls.Conn, err error) []*x509.Certificate {
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return invalid.UnverifiedCertificates
@@ -219,8 +217,7 @@ func shownCertificates(conn *tls.Conn, err error) []*x509.Certificate {
 	return conn.ConnectionState().PeerCertificates
 }
 
-// CertificateExpiry returns when the first of the certificates expires that the peer has sent, in
-// seconds since 1970; 0 without TLS.
+// CertificateExpiry returns when the first of the peer's certificates expires, in seconds since 1970; 0 without TLS.
 func CertificateExpiry(conn net.Conn) int64 {
 	if secure, ok := conn.(*tls.Conn); ok {
 		return firstExpiry(secure.ConnectionState().PeerCertificates)
@@ -228,7 +225,7 @@ func CertificateExpiry(conn net.Conn) int64 {
 	return 0
 }
 
-// tlsVersion returns the version of TLS of a connection, as in package crypto/tls; 0 without TLS.
+// tlsVersion returns the TLS version of a connection, as in package crypto/tls; 0 without TLS.
 func tlsVersion(conn net.Conn) uint16 {
 	if secure, ok := conn.(*tls.Conn); ok {
 		return secure.ConnectionState().Version
@@ -243,7 +240,7 @@ func firstExpiry(all []*x509.Certificate) int64 {
 	return 0
 }
 
-// firstToExpire returns the certificate that expires first; nil without any.
+// firstToExpire returns the certificate that expires first; nil if there are none.
 func firstToExpire(all []*x509.Certificate) (first *x509.Certificate) {
 	for _, c := range all {
 		if first == nil || c.NotAfter.Before(first.NotAfter) {
@@ -253,8 +250,7 @@ func firstToExpire(all []*x509.Certificate) (first *x509.Certificate) {
 	return first
 }
 
-// complete returns a configuration with a ServerName and with the authorities that it
-// trusts.
+// complete returns a configuration with a ServerName and, if it verifies, with trusted authorities.
 func complete(config *tls.Config, host string) (*tls.Config, error) {
 	verifies := config.RootCAs == nil && !config.InsecureSkipVerify
 	if config.ServerName != "" && !verifies {
@@ -271,15 +267,14 @@ func complete(config *tls.Config, host string) (*tls.Config, error) {
 	return config, err
 }
 
-// systemPool has the system's authorities once they were read. Crypto/x509 reads them for
-// a handshake once only, and trusts none for ever if it lacked a descriptor then.
+// systemPool caches the system's authorities. Crypto/x509 itself reads them for handshakes only once: if it lacks a descriptor
+// then, it never trusts any.
 var systemPool struct {
 	mu   sync.Mutex // guards pool
 	pool *x509.CertPool
 }
 
-// systemAuthorities returns the system's authorities. An error is an
-// x509.SystemRootsError.
+// systemAuthorities returns the system's authorities. An error is an x509.SystemRootsError.
 func systemAuthorities() (*x509.CertPool, error) {
 	systemPool.mu.Lock()
 	defer systemPool.mu.Unlock()
@@ -293,18 +288,18 @@ func systemAuthorities() (*x509.CertPool, error) {
 	return systemPool.pool, nil
 }
 
-// ServerName returns the name to verify the certificate of a host with: the host
-// without the zone of an IPv6 address, which means nothing to the server.
+// ServerName returns the name with which to verify a host's certificate: the host without the zone of an IPv6 address, which means
+// nothing to the server.
 func ServerName(host string) string {
 	name, _, _ := strings.Cut(host, "%")
 	return name
 }
 
-// maxCloseNotify is how long closing a TLS connection may take.
+// maxCloseNotify is the maximum time for closing a TLS connection.
 const maxCloseNotify = 10 * time.Millisecond
 
-// Close closes a connection at once. Closing a *tls.Conn sends a close_notify alert, which
-// would wait for up to five seconds if the peer does not read.
+// Close closes a connection without delay. Closing a *tls.Conn sends a close_notify alert, which would block for up to five seconds
+// if the peer does not read.
 func Close(conn net.Conn) error {
 	if secure, ok := conn.(*tls.Conn); ok {
 		timer := time.AfterFunc(maxCloseNotify, func() { _ = secure.NetConn().Close() })

@@ -145,7 +145,7 @@ func TestAHandshakeThatIsCancelledClosesTheConnection(t *testing.T) {
 	}
 }
 
-// What the peer does instead of a handshake is named, and nothing of what it sends is shown.
+// The error describes what the peer does instead of a handshake, and shows no data that the peer sends.
 func TestAHandshakeThatFailsSaysWhatThePeerDoes(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
 		"HTTP":           {"HTTP/1.1 400 Bad Request\r\n\r\ngeheim", "tls handshake: the peer speaks HTTP without TLS"},
@@ -174,9 +174,9 @@ func TestAHandshakeThatFailsSaysWhatThePeerDoes(t *testing.T) {
 	}
 }
 
-// Verify = false says that the certificate does not matter: what Go thinks of it is no failure of the server.
+// Verify = false means that the certificate does not matter: if Go cannot use it, that is not a failure of the server.
 func TestACertificateThatGoCannotReadIsOurFaultWithoutVerification(t *testing.T) {
-	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/engine
 	ca := dialtest.NewAuthority(t)
 	good := ca.Sign(t, time.Hour, "shop.example")
 	no := false
@@ -204,7 +204,7 @@ func TestACertificateThatGoCannotReadIsOurFaultWithoutVerification(t *testing.T)
 		go func() {
 			defer close(done)
 			if server, err := l.Accept(); err == nil {
-				_, _ = server.Read(make([]byte, 1)) // the client says how the handshake has ended
+				_, _ = server.Read(make([]byte, 1)) // the client reports the result of the handshake
 				_ = server.Close()
 			}
 		}()

@@ -13,9 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Trace records a connection in the probe.Trace of the attempt whose context is ctx: the peer,
-// and what its handshake has shown. Open, Connect and Handshake have called it; a connection
-// that was kept needs a call.
+// Trace records a connection in the probe.Trace of the attempt with the context ctx: the peer, and the data of its handshake. Open,
+// Connect and Handshake call Trace themselves; for a kept connection, the caller must do so.
 func Trace(ctx context.Context, conn net.Conn) {
 	probe.RecordTrace(ctx, func(t *probe.Trace) {
 		t.Peer, t.TLS = peerOf(conn), nil
@@ -25,7 +24,7 @@ func Trace(ctx context.Context, conn net.Conn) {
 	})
 }
 
-// traceFailure records that no connection was made to any of the addresses of a host.
+// traceFailure records that no connection could be made to any address of a host.
 func traceFailure(ctx context.Context, ips []netip.Addr) {
 	probe.RecordTrace(ctx, func(t *probe.Trace) {
 		t.Peer, t.TLS = netip.Addr{}, nil
@@ -47,8 +46,7 @@ func tlsTrace(state tls.ConnectionState) *probe.TLSTrace {
 	return t
 }
 
-// lastChainExpiry returns when the last of the verified chains is no longer valid; zero without
-// one.
+// lastChainExpiry returns when the last of the verified chains expires; zero if there are none.
 func lastChainExpiry(chains [][]*x509.Certificate) time.Time {
 	if last := firstToExpire(lastChain(chains)); last != nil {
 		return last.NotAfter
@@ -56,7 +54,7 @@ func lastChainExpiry(chains [][]*x509.Certificate) time.Time {
 	return time.Time{}
 }
 
-// lastChain returns the chain that is valid the longest, which is until the first of its certificates expires; nil without one.
+// lastChain returns the chain that is valid the longest, where a chain expires with its first certificate; nil if there are none.
 func lastChain(chains [][]*x509.Certificate) (last []*x509.Certificate) {
 	for _, chain := range chains {
 		if at := firstToExpire(chain); at != nil && (last == nil || at.NotAfter.After(firstToExpire(last).NotAfter)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// CheckFresh returns an error if the block demands something of certificates although a handler
-// keeps connections, which do not show a renewed certificate. Argument is that of the handler.
+// CheckFresh returns an error if the block demands a minimum validity although the handler keeps connections, which do not show a
+// renewed certificate. Argument is the argument of the handler that keeps them.
 func (t *TLS) CheckFresh(argument string) error {
 	if t == nil || t.MinValidity == 0 {
 		return nil
@@ -25,16 +25,16 @@ func (t *TLS) CheckFresh(argument string) error {
 	}
 }
 
-// Validity is until when the certificates of a server are valid. The zero Validity is that of a connection without TLS.
+// Validity describes how long the certificates of a server are valid. The zero Validity is that of a connection without TLS.
 type Validity struct {
 	Until time.Time
 	First string // the certificate that expires first: "certificate 2 of 3 (CN=R3)"
 }
 
-// maxSubject bounds the subject of a certificate in a text, in bytes. It comes from the peer.
+// maxSubject is the maximum length of a certificate's subject in a text, in bytes. It comes from the peer.
 const maxSubject = 80
 
-// ValidityOf returns until when the certificates of the peer are valid: those of the verified chain that is valid the longest or,
+// ValidityOf returns how long the certificates of the peer are valid: those of the verified chain that is valid the longest or,
 // without verification, all that the peer has sent.
 func ValidityOf(conn net.Conn) Validity {
 	secure, ok := conn.(*tls.Conn)
@@ -53,8 +53,8 @@ func ValidityOf(conn net.Conn) Validity {
 	return Validity{first.NotAfter, nameCertificate(first, state.PeerCertificates)}
 }
 
-// nameCertificate returns which of the certificates that a server has sent one is: "the certificate" if it is the only one, and
-// an authority if the server has not sent it.
+// nameCertificate returns a name for a certificate: its position among those that a server has sent, "the certificate" if it is the
+// only one, or "the authority" if the server has not sent it.
 func nameCertificate(c *x509.Certificate, sent []*x509.Certificate) string {
 	i := slices.IndexFunc(sent, c.Equal)
 	if i == 0 && len(sent) == 1 {
@@ -70,9 +70,8 @@ func nameCertificate(c *x509.Certificate, sent []*x509.Certificate) string {
 	return which
 }
 
-// Judge returns the result of an attempt in which certificates were shown with a validity. Only a success or a warning
-// changes, if the block demands a longer validity; a nil t demands nothing. A clock that was set does not make the validity
-// too short: see wallClock.
+// Judge returns the result of an attempt at a server with the validity v. It changes only a success or a warning, and only if the
+// block demands a longer validity; a nil t demands none. A clock that was set does not make the validity too short: see wallClock.
 func (t *TLS) Judge(r probe.Result, v Validity) probe.Result {
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
 	if t == nil || t.MinValidity == 0 || v.Until.IsZero() || !passed {

@@ -14,7 +14,7 @@ func TestTimesThatItMayBeAfterTheClockWasSet(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	type reading struct {
 		elapsed, ahead          time.Duration
-		beforeNow, afterNowMost time.Duration // how far the earliest and the latest time are from the clock's
+		beforeNow, afterNowMost time.Duration // distance of the earliest and the latest time from the clock's time
 	}
 	tests := map[string][]reading{
 		"never set":            {{0, 0, 0, 0}, {time.Hour, 0, 0, 0}, {year, 0, 0, 0}},
@@ -42,7 +42,7 @@ func TestTimesThatItMayBeAfterTheClockWasSet(t *testing.T) {
 	}
 }
 
-// setClock makes the clock count as set by a time, for the test.
+// setClock makes the clock appear to have been set by a duration, for the test.
 func setClock(t *testing.T, by time.Duration) {
 	t.Helper()
 	clock.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// TestAFullDiskLosesNothing fills a small file system of its own.
+// TestAFullDiskLosesNothing fills its own small file system.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
@@ -22,7 +22,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	fill(t, filepath.Join(dir, "state"))
 }
 
-// fill appends until there is no space, and then goes on when there is some again.
+// fill appends until there is no space, and continues when there is space again.
 func fill(t *testing.T, name string) {
 	hog := name + ".hog"
 	j, err := Open(name, magic)

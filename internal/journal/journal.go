@@ -1,11 +1,11 @@
-// Package journal keeps state in an append-only file: checksummed frames, which are all
-// read once, when the file is opened. It is for state that a program has in memory
+// Package journal keeps state in an append-only file of checksummed frames, all of which
+// are read once, when the file is opened. It is for state that a program has in memory
 // anyway, and does not want to lose.
 //
-// The file is never mapped into memory, and nothing in it is trusted before its checksum
-// was compared: no content of the file can make the program panic or fault. A frame that
-// was being written when the program or the machine stopped is ignored. What was written
-// before an error of the disk stays.
+// The file is never mapped into memory, and no content is trusted before its checksum
+// was verified: whatever the file contains, the program cannot panic or fault. A frame that
+// was being written when the program or the machine stopped is ignored. Frames that were
+// written before a disk error are preserved.
 //
 //	file    the journal's magic, which ends with a newline, then frames
 //	frame   length uint32, checksum of the content uint32, checksum of these two uint32,
@@ -29,17 +29,17 @@ import (
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
-// maxFrame is the greatest content of a frame, in bytes.
+// maxFrame is the maximum length of a frame's content, in bytes.
 const maxFrame = 1 << 20
 
 const frameHeader = 12
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errLocked is in the error of Open if another process has the file open.
+// errLocked is wrapped by the error of Open if another process has the file open.
 var errLocked = errors.New("is in use by another process, use another file")
 
-// errReplaced is in the error if the file was moved or removed, and another one has its name.
+// errReplaced is wrapped by the error of Append or Rewrite if the file was moved or removed, and another file has its name.
 var errReplaced = errors.New("was replaced by another file: stop its user, and move it away")
 
 // Journal is an open file. It is not safe for concurrent use by multiple goroutines.
@@ -47,18 +47,16 @@ type Journal struct {
 	name   string
 	magic  string
 	file   *os.File
-	end    int64  // of the frames that are known to be good
-	broken bool   // the file's end is not known to be what was written: only Rewrite helps
-	buffer []byte // of Append
+	end    int64  // end of the frames that are known to be good
+	broken bool   // the end of the file may differ from what was written: only Rewrite repairs it
+	buffer []byte // used by Append
 }
 
-// Open opens a file, or creates it with mode 0600, and locks it until Close. The magic
-// identifies what the file contains, and its version. Read has to be called before
-// anything is appended.
+// Open opens a file, or creates it with mode 0600, and locks it until Close. The magic identifies the kind and version of the
+// file's contents. Read must be called before anything is appended.
 //
-// The directory must belong to this user or root, and must not be writable for all users; the file
-// must not be writable for other users than its owner. A symbolic link stays one: the file that it
-// names is opened.
+// The directory must belong to this user or root, and must not be writable for all users; the file must not be writable for other
+// users than its owner. A symbolic link is followed and preserved.
 func Open(name, magic string) (*Journal, error) {
 	if err := private.CheckParent(name); err != nil {
 		return nil, err
@@ -77,17 +75,18 @@ func Open(name, magic string) (*Journal, error) {
 	return &Journal{name: name, magic: magic, file: f, broken: true}, nil
 }
 
-// newHead is what a new file has until its first Rewrite: the magic and an empty frame. So none is ever empty, unless it is damaged.
+// newHead returns the contents of a new file before its first Rewrite: the magic and an empty frame. So only a damaged file is ever
+// empty.
 func newHead(magic string) []byte { return appendFrame([]byte(magic), nil) }
 
 // Size returns the size of the frames that were read or written, in bytes.
 func (j *Journal) Size() int64 { return j.end }
 
-// Broken reports whether nothing can be appended before the file was rewritten.
+// Broken reports whether the file must be rewritten before anything can be appended.
 func (j *Journal) Broken() bool { return j.broken }
 
-// Append writes frames to the end of the file, and does not wait for the disk: see Syncer. After an error the file ends
-// where it ended before, or else every Append fails until a Rewrite has succeeded. So it does after the file was moved or
+// Append writes frames to the end of the file, without waiting for the disk: see Syncer. After an error, the file is truncated to
+// its previous end; if that fails too, every Append fails until a Rewrite succeeds. The same applies after the file was moved or
 // removed.
 func (j *Journal) Append(frames iter.Seq[[]byte]) error {
 	if j.broken {
@@ -106,15 +105,13 @@ func (j *Journal) Append(frames iter.Seq[[]byte]) error {
 	return nil
 }
 
-// Syncer returns a function that waits until the disk has what was appended before it is called. Another
-// goroutine may call it, and what is appended meanwhile does not wait for it. After an error what the
-// disk has is not known: only Rewrite helps.
+// Syncer returns a function that waits until everything is on disk that was appended before the call. It may be called from another
+// goroutine, and does not wait for data that is appended meanwhile. After an error, the state of the disk is unknown: only Rewrite
+// repairs it.
 func (j *Journal) Syncer() func() error { return j.file.Sync }
 
-// Rewrite replaces the file by one with only these frames. The old file stays until the
-// disk has the new one. After an error the old one stays in use. If another file has its
-// name, which may be in use by another process, that file stays, and errReplaced is the
-// error.
+// Rewrite replaces the file by one with only these frames. The old file stays until the new one is on disk, and stays in use after
+// an error. If another file has its name, possibly in use by another process, Rewrite leaves it and returns errReplaced.
 func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
 	if _, err := j.isInPlace(); err != nil {
 		return err
@@ -131,8 +128,7 @@ func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
 	return syncDirectory(j.name)
 }
 
-// isInPlace reports whether the file has its name still. The error is errReplaced if another
-// file has it.
+// isInPlace reports whether the file still has its name. The error is errReplaced if another file has that name.
 func (j *Journal) isInPlace() (bool, error) {
 	named, err := os.Lstat(j.name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -151,8 +147,8 @@ func (j *Journal) isInPlace() (bool, error) {
 	return true, nil
 }
 
-// create writes a file beside the journal's own. It removes one that was left by a program that was
-// killed, and writes through no symbolic link.
+// create writes a new file next to the journal's own. It removes a file left by a program that was killed, and does not follow
+// symbolic links.
 func (j *Journal) create(frames iter.Seq[[]byte]) (f *os.File, size int64, err error) {
 	name := j.name + ".new"
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -184,14 +180,14 @@ func discard(f *os.File) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writeSize is how much is written at once. A whole file is synced every syncSize: whoever
-// yields its frames sees whether the disk makes progress.
+// writeSize is the size of a write. While a whole file is written, it is synced every syncSize, so that the caller, who yields its
+// frames, can tell whether the disk makes progress.
 const (
 	writeSize = 256 << 10
 	syncSize  = 8 << 20
 )
 
-// write writes frames at an offset, and returns how many bytes it has written.
+// write writes frames at an offset, and returns the number of bytes written.
 func (j *Journal) write(f *os.File, at int64, frames iter.Seq[[]byte], whole bool) (n int64, err error) {
 	b := j.buffer[:0]
 	flush := func() error {
@@ -231,8 +227,8 @@ func appendFrame(b, content []byte) []byte {
 	return append(b, content...)
 }
 
-// SetAside renames a file that cannot be read, to its name with ".corrupt" at the end,
-// and continues with a new one. It replaces what was set aside before.
+// SetAside renames a file that cannot be read, by appending ".corrupt" to its name, and continues with a new file. It replaces a
+// file that was set aside before.
 func (j *Journal) SetAside() (name string, err error) {
 	name = j.name + ".corrupt"
 	if err := os.Rename(j.name, name); err != nil {
@@ -253,7 +249,7 @@ func (j *Journal) SetAside() (name string, err error) {
 	return name, syncDirectory(j.name)
 }
 
-// Close closes the file, and unlocks it.
+// Close closes the file and releases its lock.
 func (j *Journal) Close() error { return j.file.Close() }
 
 func syncDirectory(name string) error {

@@ -101,13 +101,12 @@ func TestFramesAreReadBackInOrder(t *testing.T) {
 	}
 }
 
-// TestATruncatedFileHasTheFramesBeforeItsEnd cuts a file at each of its bytes, and goes on
-// with what is left.
+// TestATruncatedFileHasTheFramesBeforeItsEnd truncates a file at each of its bytes, and continues with the rest.
 func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 	frames := []string{"one", "two two", "", "three"}
 	name := path(t)
 	whole := write(t, name, frames...)
-	for _, tail := range []string{"", strings.Repeat("\x00", 40)} { // what a file system may add to a file when the machine stops
+	for _, tail := range []string{"", strings.Repeat("\x00", 40)} { // bytes that a file system may add to a file when the machine stops
 		for cut := range len(whole) {
 			if err := os.WriteFile(name, append(bytes.Clone(whole[:cut]), tail...), 0o600); err != nil {
 				t.Fatal(err)
@@ -143,8 +142,8 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 	}
 }
 
-// TestAFileWithoutItsStartIsDamaged reads what a file system may leave of a file that was just replaced: some of the magic,
-// zeros, or both.
+// TestAFileWithoutItsStartIsDamaged reads the remains that a file system may leave of a file that was just replaced: a part of the
+// magic, zeros, or both.
 func TestAFileWithoutItsStartIsDamaged(t *testing.T) {
 	name := path(t)
 	for content, damaged := range map[string]bool{
@@ -163,7 +162,7 @@ func TestAFileWithoutItsStartIsDamaged(t *testing.T) {
 	}
 }
 
-// TestATailOfZerosDoesNotHoldUpAStart reads a file with more zeros behind its frames than can be read in a start.
+// TestATailOfZerosDoesNotHoldUpAStart reads a file whose frames are followed by more zeros than can be read at a start.
 func TestATailOfZerosDoesNotHoldUpAStart(t *testing.T) {
 	const zeros = 1 << 42
 	name := path(t)
@@ -181,8 +180,8 @@ func TestATailOfZerosDoesNotHoldUpAStart(t *testing.T) {
 	}
 }
 
-// TestADamagedFileNeverHasOtherFrames changes random bytes, and expects an error, or the
-// first of the frames that were written, without the last at most.
+// TestADamagedFileNeverHasOtherFrames changes random bytes, and expects an error, or the first of the written frames, with at most
+// the last one missing.
 func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 	tier.Slow(t)
 	var frames []string
@@ -354,7 +353,7 @@ func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
 	}
 }
 
-// A program that was killed leaves a file beside the journal's own, and so may other users.
+// A program that was killed, or another user, may leave a file next to the journal's own.
 func TestAFileBesideTheJournalIsReplacedAndNeverWrittenTo(t *testing.T) {
 	for kind, leave := range map[string]func(precious, name string) error{
 		"file":          func(_, name string) error { return os.WriteFile(name, []byte("left"), 0o600) },

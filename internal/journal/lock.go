@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// lockTries and lockPause bound how long Open waits for the lock: a process that
-	// was killed may have left a child that has not yet closed its descriptors.
+	// lockTries and lockPause limit how long Open waits for the lock: a process that was killed may have left a child that has not
+	// closed its descriptors yet.
 	lockTries = 20
 	lockPause = 20 * time.Millisecond
 )
 
-// openLocked opens a file, or creates it with a head, and locks it. On a read-only file system it can
-// only be read.
+// openLocked opens a file, or creates it with a head, and locks it. On a read-only file system, the file is opened for reading
+// only.
 func openLocked(name string, head []byte) (*os.File, error) {
 	for tries := 1; ; tries++ {
 		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
@@ -48,8 +48,8 @@ func openLocked(name string, head []byte) (*os.File, error) {
 	}
 }
 
-// begin writes the head of a file that was just created and is locked, unless another process has done so. After an error the
-// file is gone: an empty one is damaged.
+// begin writes the head of a locked file that was just created, unless another process has already done so. After an error it
+// removes the file, since an empty file counts as damaged.
 func begin(f *os.File, head []byte) error {
 	if info, err := f.Stat(); err != nil || info.Size() > 0 {
 		return err
@@ -68,8 +68,7 @@ func begin(f *os.File, head []byte) error {
 	return errors.Join(err, linkErr)
 }
 
-// lockCurrent locks a file, and reports whether it still has its name: the process that
-// had the lock may have replaced it.
+// lockCurrent locks a file, and reports whether the file still has its name: the process that held the lock may have replaced it.
 func lockCurrent(f *os.File) (bool, error) {
 	opened, err := f.Stat()
 	if err != nil {
@@ -81,7 +80,7 @@ func lockCurrent(f *os.File) (bool, error) {
 	case mode.Perm()&0o022 != 0:
 		return false, fmt.Errorf("%s is writable for other users than its owner, use: chmod 600 %[1]s", f.Name())
 	}
-	if stat, ok := opened.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 { // it is rewritten under one name
+	if stat, ok := opened.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 { // a rewrite would replace it under one name only
 		return false, fmt.Errorf("%s has %d names, remove the others: find -inum %d", f.Name(), stat.Nlink, stat.Ino)
 	}
 	if err := lock(f); err != nil {

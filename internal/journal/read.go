@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// errForeign is in the error of Read if the file is not a journal with this magic.
+// errForeign is wrapped by the error of Read if the file is not a journal with this magic.
 var errForeign = errors.New("is another kind of file, use another path")
 
-// errUnfinished is in the error of Read if the machine has stopped before the disk had the start of the file.
+// errUnfinished is wrapped by the error of Read if the machine stopped before the beginning of the file was on disk.
 var errUnfinished = errors.New("its start was not written completely")
 
-// errEmpty is in the error of Read if the file is empty, which no journal ever is.
+// errEmpty is wrapped by the error of Read if the file is empty, which a journal never is.
 var errEmpty = errors.New("it is empty")
 
-// ErrDamaged is in the error of Read if the file is damaged, or of another version.
+// ErrDamaged is wrapped by the error of Read if the file is damaged, or has another version.
 var ErrDamaged = errors.New("damaged")
 
 // damagedAt returns the error for a file that is damaged at an offset.
@@ -28,13 +28,12 @@ func (j *Journal) damagedAt(offset int64, err error) error {
 	return fmt.Errorf("%s is %w at byte %d: %w", j.name, ErrDamaged, offset, err)
 }
 
-// Read calls accept with the content of each frame, in the order in which they were
-// written; accept must not keep it. The error has ErrDamaged in it if the file is damaged or
-// of another version, or if accept returns an error.
+// Read calls accept with the content of each frame, in the order in which they were written; accept must not retain it. The error
+// wraps ErrDamaged if the file is damaged or has another version, or if accept returns an error.
 //
-// A frame at the end of the file that was not written completely is no damage, unless it
-// is the first: Read ignores it, and returns how many bytes it has. So are zeros. A new file has no
-// frames; one that is empty, ends in the magic or after it, or has zeros in its place, is damaged.
+// An incomplete frame or zeros at the end of the file are no damage, except at the first frame: Read removes them, and returns
+// their length in bytes. A new file has no frames. A file is damaged if it is empty, if it ends within or right after the magic, or
+// if it has zeros in place of the magic.
 func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
 	info, err := j.file.Stat()
 	if err != nil {
@@ -62,7 +61,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 			break
 		}
 	}
-	if j.end = r.start; j.end == int64(len(j.magic)) { // and the first frames, all or nothing
+	if j.end = r.start; j.end == int64(len(j.magic)) { // the first frames are written completely or not at all
 		return 0, j.damagedAt(j.end, errUnfinished)
 	}
 	if unfinished = info.Size() - j.end; unfinished > 0 {
@@ -72,7 +71,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 	return unfinished, nil
 }
 
-// isNew reports whether the file has the size and the content of one that was never rewritten.
+// isNew reports whether the file has the size and the content of a file that was never rewritten.
 func (j *Journal) isNew(size int64) (bool, error) {
 	head := newHead(j.magic)
 	if size != int64(len(head)) {
@@ -87,11 +86,11 @@ func (j *Journal) isNew(size int64) (bool, error) {
 type reader struct {
 	from    *bufio.Reader
 	size    int64 // of the file
-	start   int64 // of what is being read
+	start   int64 // offset of the next frame
 	content []byte
 }
 
-// magic reads the start of the file.
+// magic reads the beginning of the file.
 func (r *reader) magic(want string) error {
 	got := make([]byte, min(int64(len(want)), r.size))
 	if _, err := io.ReadFull(r.from, got); err != nil {
@@ -110,8 +109,7 @@ func (r *reader) magic(want string) error {
 	return fmt.Errorf("it begins with %q and not with %q", line, want[:len(want)-1])
 }
 
-// frame returns the content of the next frame, valid until the next call, or nil at the
-// end of the file.
+// frame returns the content of the next frame, valid until the next call, or nil at the end of the file.
 func (r *reader) frame() ([]byte, error) {
 	left := r.size - r.start
 	if left < frameHeader {
@@ -119,7 +117,7 @@ func (r *reader) frame() ([]byte, error) {
 	}
 	header, err := r.header()
 	if err != nil {
-		_, _ = r.from.Discard(frameHeader) // it may be there in part
+		_, _ = r.from.Discard(frameHeader) // it may be partly written
 		return nil, r.unlessZeros(err)
 	}
 	length, checksum := int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
@@ -141,7 +139,7 @@ func (r *reader) frame() ([]byte, error) {
 		return nil, err
 	}
 	if crc32.Checksum(r.content, castagnoli) != checksum {
-		if left == 0 { // the machine stopped before the disk had all of it
+		if left == 0 { // the machine stopped before the whole frame was on disk
 			return nil, nil
 		}
 		return nil, r.unlessZeros(errors.New("wrong checksum of a frame"))
@@ -150,7 +148,7 @@ func (r *reader) frame() ([]byte, error) {
 	return r.content, nil
 }
 
-// header returns the header of the next frame, if it is one.
+// header returns the header of the next frame, or an error if its checksum is wrong.
 func (r *reader) header() ([]byte, error) {
 	header, err := r.from.Peek(frameHeader)
 	if err != nil {
@@ -162,12 +160,11 @@ func (r *reader) header() ([]byte, error) {
 	return header, nil
 }
 
-// maxZeros is how many bytes unlessZeros reads. No frame comes after so many zeros: the machine would have stopped while
-// more than that was being written. A file with a longer tail would hold up the start of its program.
+// maxZeros is how many bytes unlessZeros reads. More zeros are never followed by a frame: the machine would have stopped while more
+// than that was being written. Reading a longer tail would delay the start of the program.
 const maxZeros = 64 << 20
 
-// unlessZeros returns err, or nil if nothing but zeros follows: a machine that stops can
-// leave them at the end of a file.
+// unlessZeros returns err, or nil if only zeros follow: a machine that stops can leave them at the end of a file.
 func (r *reader) unlessZeros(err error) error {
 	block := make([]byte, writeSize)
 	for from := io.LimitReader(r.from, maxZeros); ; {

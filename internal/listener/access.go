@@ -1,12 +1,12 @@
-// Package listener is what the listeners of this program share: which addresses other machines
-// can reach, which requests are answered, and how an HTTP server is kept from being filled.
+// Package listener is the shared code of this program's listeners: which addresses other machines
+// can reach, which requests are permitted, and how an HTTP server limits its clients.
 //
 //	access.go       Loopback, Token, CrossSite
-//	socket.go       Listen, also at Unix sockets
+//	socket.go       Listen, also on Unix sockets
 //	http.go         HTTP: serves until a context is done
-//	connections.go  the bound on open connections
+//	connections.go  the limit on open connections
 //	pace.go         Paced: disconnects clients that do not read
-//	waiters.go      Waiters: the bound on requests that wait for a change
+//	waiters.go      Waiters: the limit on requests that wait for a change
 package listener
 
 import (
@@ -22,16 +22,15 @@ import (
 	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// Loopback reports whether only this machine can connect to a listener at an address, and
-// whether it is an address at all: a host, which may be empty, and a port number, which may
-// be 0.
+// Loopback reports whether only this machine can connect to a listener at an address, and whether the address is valid: a host,
+// which may be empty, and a port number, which may be 0.
 func Loopback(address string) (loopback, valid bool) {
 	host, port, err := net.SplitHostPort(address)
 	_, portErr := strconv.ParseUint(port, 10, 16)
 	return dial.IsLoopback(host), err == nil && portErr == nil
 }
 
-// AddressProblem says what is wrong with an address that Loopback does not accept, in words that follow its name.
+// AddressProblem returns why Loopback considers an address invalid, as words that follow the address's name.
 func AddressProblem(address string) string {
 	if _, port, err := net.SplitHostPort(address); err == nil && port != "" && strings.Trim(port, "0123456789") == "" {
 		return fmt.Sprintf("has the port %.20s, which is above 65535", port)
@@ -39,16 +38,16 @@ func AddressProblem(address string) string {
 	return "must be an address and a port number"
 }
 
-// TokenHint says how a Token is made.
+// TokenHint says how to create a Token.
 const TokenHint = "make one: openssl rand -hex 16"
 
 // minToken is the minimum length of a Token in bytes.
 const minToken = 16
 
-// Token is the text that clients must send. Every client may ask if it is empty.
+// Token is the secret that clients must send. If it is empty, every client is permitted.
 type Token string
 
-// Problem says what is wrong with a token, in words that follow its name, or returns "".
+// Problem returns why a token is invalid, as words that follow its name, or "".
 func (t Token) Problem() string {
 	switch {
 	case t != "" && len(t) < minToken:
@@ -62,7 +61,7 @@ func (t Token) Problem() string {
 	return ""
 }
 
-// Matches reports whether a client that sends text may ask. It compares in constant time.
+// Matches reports whether a client that sends text is permitted. It compares in constant time.
 func (t Token) Matches(text string) bool {
 	sent, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(t))
 	return t == "" || subtle.ConstantTimeCompare(sent[:], want[:]) == 1
@@ -77,13 +76,12 @@ func Bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// FromBrowser reports whether a browser sends r, which may do so for any site's page.
+// FromBrowser reports whether a browser sent r, possibly for a page of any site.
 func FromBrowser(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
-// CrossSite reports whether a browser sends r for another site's page. A link to this site
-// that a user follows is not cross-site.
+// CrossSite reports whether a browser sent r for a page of another site. A link to this site that a user follows is not cross-site.
 func CrossSite(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)

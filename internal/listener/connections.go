@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// connections limits how many connections are open, and waits until their goroutines
-// have ended, which is soon after they are closed. A new connection beyond the limit
-// takes the place of the one that needs it least, so that clients which keep connections
-// open cannot shut out others, such as a health check.
+// connections limits how many connections are open, and waits until their goroutines have exited, which is soon after they are
+// closed. A new connection beyond the limit replaces the least needed one, so that clients that keep connections open cannot shut
+// out others, such as a health check.
 type connections struct {
 	limit int
 	lost  func(why string, from netip.Addr) // see HTTP.Lost
@@ -32,12 +31,12 @@ type connection struct {
 	long  bool      // see KeepOpen
 }
 
-// shares is into how many parts the limit is divided. A client with more connections than one of them
-// loses its own before any other client does.
+// shares is the number of shares into which the limit is divided. A client with more connections than one share loses its own
+// before any other client does.
 const shares = 4
 
-// onState is http.Server.ConnState: it is called with StateNew before a connection
-// has a goroutine, and with StateClosed at the goroutine's end.
+// onState implements http.Server.ConnState: the server calls it with StateNew before a connection has a goroutine, and with
+// StateClosed when the goroutine exits.
 func (c *connections) onState(conn net.Conn, state http.ConnState) {
 	if state == http.StateNew {
 		c.add(conn)
@@ -56,7 +55,7 @@ func (c *connections) onState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection, and closes another one beyond the limit.
+// add adds a connection and, if the limit is exceeded, closes another one.
 func (c *connections) add(conn net.Conn) {
 	c.group.Add(1)
 	c.openMu.Lock()
@@ -85,10 +84,10 @@ func (c *connections) add(conn net.Conn) {
 	}
 }
 
-// leastNeeded returns the connection that needs its place least, and whether its client has more than
-// its share. The client that has the most beyond its share loses one of its own. If none has, or among
-// its own, one that waits for a request goes before one whose client is being answered, and one of KeepOpen
-// last; among equals the one that has waited the longest. It needs openMu.
+// leastNeeded returns the least needed connection, and whether its client has more than its share. If any client exceeds its share,
+// the client that exceeds it most loses one of its own connections. Among the candidates, a connection that waits for a request is
+// closed before one with a request in progress, and those of KeepOpen last; among equals, the one that has been in its state
+// longest. The caller must hold openMu.
 func (c *connections) leastNeeded() (victim net.Conn, isGreedy bool) {
 	counts := map[netip.Addr]int{}
 	for _, o := range c.open {
@@ -104,8 +103,8 @@ func (c *connections) leastNeeded() (victim net.Conn, isGreedy bool) {
 	return victim, excess(c.open[victim]) > 0
 }
 
-// Client returns what stands for the client of a request: its address, or the first half of it for
-// IPv6, where a client may have many. It is not valid if the client has none, as at a unix socket.
+// Client returns an ID of the client of a request: its IPv4 address, or the first half of its IPv6 address, since a client may have
+// many of those. It is not valid if the client has no address, as on a unix socket.
 func Client(r *http.Request) netip.Addr { return clientOf(r.RemoteAddr) }
 
 func clientOf(remote string) netip.Addr {
@@ -115,7 +114,7 @@ func clientOf(remote string) netip.Addr {
 	}
 	from := at.Addr().Unmap().WithZone("")
 	if from.Is6() {
-		network, _ := from.Prefix(64) // has no error: 64 is in range
+		network, _ := from.Prefix(64) // never returns an error: 64 is in range
 		return network.Masked().Addr()
 	}
 	return from
@@ -131,10 +130,10 @@ func (o *connection) rank() int {
 	return 2
 }
 
-// markerKey is the key of the function in a request's context that KeepOpen calls.
+// markerKey is the context key of the function that KeepOpen calls for a request.
 type markerKey struct{}
 
-// context is http.Server.ConnContext.
+// context implements http.Server.ConnContext.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, markerKey{}, func() {
 		c.openMu.Lock()
@@ -145,11 +144,10 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 	})
 }
 
-// KeepOpen says of a request, by its context, that its answer takes long because the client
-// wants it so: an event stream, for example, whose number the handler limits. Its connection
-// keeps its place as long as another one can be closed.
+// KeepOpen declares, by the request's context, that the response takes long because the client wants it to: an event stream, for
+// example, whose number the handler limits. The connection of the request keeps its place as long as another one can be closed.
 func KeepOpen(ctx context.Context) {
-	if mark, ok := ctx.Value(markerKey{}).(func()); ok { // not without Serve
+	if mark, ok := ctx.Value(markerKey{}).(func()); ok { // absent outside Serve
 		mark()
 	}
 }

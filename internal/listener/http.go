@@ -12,33 +12,32 @@ import (
 	"time"
 )
 
-// Bounds on a request.
+// Limits of a request.
 const (
 	MaxHeaderBytes = 16 << 10
 	WriteTimeout   = 30 * time.Second // for a response; http.ResponseController can extend it
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
-	idleTimeout    = 2 * time.Minute // between requests; less when a new connection needs the place
+	idleTimeout    = 2 * time.Minute // between requests; less if a new connection needs the place
 )
 
-// HTTP is an HTTP server whose clients can neither keep it from answering others nor from
-// ending.
+// HTTP is an HTTP server whose clients can neither block other clients nor the shutdown.
 type HTTP struct {
 	Handler        http.Handler
 	TLS            *tls.Config   // default: plain HTTP
-	MaxConnections int           // open at once; a new one then takes the place of the one that needs it least
-	Grace          time.Duration // for requests in progress at the end
-	Logger         *slog.Logger  // one Warn line for each failed connection; default: none
+	MaxConnections int           // open at once; beyond that, a new one replaces the least needed one
+	Grace          time.Duration // for requests in progress at shutdown
+	Logger         *slog.Logger  // for a warning per failed connection; default: none
 
-	// Lost is called when a request may have been lost for want of descriptors or places: of the client
-	// that Client returns for its requests, since that had more than its share of the places, or, if
-	// from is not valid, of any client. It must not block. Default: nothing.
+	// Lost is called when a request may have been lost for lack of descriptors or places. If from is valid, it was lost by the
+	// client that Client returns for its requests, because that client had more than its share of the places; otherwise by any
+	// client. Lost must not block. Default: nothing.
 	Lost func(why string, from netip.Addr)
 }
 
-// Serve serves the requests that arrive at l until ctx is done, and closes l. The contexts of
-// the requests are done then, too, and they have Grace to end. It returns when all goroutines
-// it started have ended: nil after ctx is done, else the listener's error.
+// Serve serves the requests that arrive at l until ctx is done, and closes l. Then the contexts of the requests are done as well,
+// and they have Grace to finish. Serve returns when all goroutines that it started have exited: nil after ctx is done, otherwise
+// the listener's error.
 func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -84,7 +83,7 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// acceptor reports connections that could not be accepted. The server tries again.
+// acceptor reports connections that could not be accepted. The server retries.
 type acceptor struct {
 	net.Listener
 	lost func(why string, from netip.Addr)

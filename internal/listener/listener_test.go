@@ -54,7 +54,7 @@ func TestOnlyTheTokenMatches(t *testing.T) {
 	}
 }
 
-// client is the other end of a connection.
+// client is the client's end of a connection.
 type client struct {
 	net.Conn
 	*bufio.Reader
@@ -74,7 +74,7 @@ func request(t *testing.T, p *testsync.Pipes, path string) client {
 	return client{conn, bufio.NewReader(conn)}
 }
 
-// response returns the body of a response, or the text of an error.
+// response returns the body of the response, or the text of an error.
 func (c client) response() string {
 	r, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
@@ -88,8 +88,8 @@ func (c client) response() string {
 	return string(body)
 }
 
-// Beyond the limit those go first that wait for nothing, and those of KeepOpen last. At the
-// end the contexts of requests are done, and Serve waits for their handlers.
+// Beyond the limit, idle connections are closed first, and those of KeepOpen last. At shutdown, the contexts of requests are done,
+// and Serve waits for their handlers.
 func TestANewConnectionTakesThePlaceOfTheOneThatNeedsItLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +138,7 @@ func TestANewConnectionTakesThePlaceOfTheOneThatNeedsItLeast(t *testing.T) {
 	})
 }
 
-// from is a connection of a client.
+// from is a connection with the address of a client.
 type from struct {
 	net.Conn
 	address string
@@ -148,7 +148,7 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// clients gives the connections of a listener addresses, in their order.
+// clients assigns addresses to the connections of a listener, in order.
 type clients struct {
 	net.Listener
 	addresses chan string

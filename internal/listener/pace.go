@@ -8,7 +8,7 @@ import (
 // StallTimeout is how long a client of a paced response may take to read the next 64 KiB.
 const StallTimeout = 5 * time.Second
 
-// maxPart is how much of a response is written within StallTimeout, in bytes.
+// maxPart is how many bytes of a response are written within StallTimeout.
 const maxPart = 64 << 10
 
 // pacedWriter is the http.ResponseWriter of Paced.
@@ -18,9 +18,8 @@ type pacedWriter struct {
 	end     time.Time // of WriteTimeout
 }
 
-// Paced returns a ResponseWriter that disconnects a client which does not read its response: 64 KiB
-// within StallTimeout, and all of it within WriteTimeout from now on. Much is
-// to be written by one call of Write.
+// Paced returns a ResponseWriter that disconnects a client that does not read its response: each 64 KiB within StallTimeout, and
+// the whole response within WriteTimeout from now. Large responses should be written by a single Write.
 func Paced(w http.ResponseWriter) http.ResponseWriter {
 	return &pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}
 }
@@ -32,7 +31,7 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 		if p.end.Before(deadline) {
 			deadline = p.end
 		}
-		p.control.SetWriteDeadline(deadline) // an error means that the ResponseWriter has no deadlines
+		p.control.SetWriteDeadline(deadline) // an error means that the ResponseWriter does not support deadlines
 		part := b[n:min(n+maxPart, len(b))]
 		written, err := p.ResponseWriter.Write(part)
 		n += written
@@ -42,5 +41,5 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is used by http.ResponseController.
 func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

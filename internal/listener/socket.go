@@ -15,13 +15,12 @@ import (
 // Modes of Unix sockets.
 const (
 	ForUser  fs.FileMode = 0o600 // the user of the process, and root, can connect
-	ForGroup fs.FileMode = 0o660 // so can the members of its group
+	ForGroup fs.FileMode = 0o660 // the members of its group can connect as well
 )
 
-// Listen listens at a TCP address and port, or at a Unix socket, written unix:PATH, which gets a
-// mode whatever the umask is. A socket at PATH where no process listens any more is replaced; it
-// is an error if one does, or if PATH is another file. Close removes the socket, unless another
-// one has taken its place.
+// Listen listens at a TCP address and port, or on a Unix socket, written unix:PATH, which gets the mode regardless of the umask.
+// Listen replaces a socket at PATH on which no process listens any more; it returns an error if a process does, or if PATH is
+// another kind of file. Close removes the socket, unless another socket has taken its place.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, "unix:")
 	if !unix {
@@ -50,7 +49,7 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	return s, nil
 }
 
-// removeStale removes a socket where no process listens.
+// removeStale removes a socket on which no process listens.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -71,7 +70,7 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// socket is a listener that removes its socket.
+// socket is a listener that removes its socket when it is closed.
 type socket struct {
 	*net.UnixListener
 	path   string
@@ -83,7 +82,7 @@ type socket struct {
 func (s *socket) Close() error {
 	s.remove.Do(func() {
 		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.made) {
-			_ = os.Remove(s.path) // the next listener replaces it otherwise
+			_ = os.Remove(s.path) // otherwise the next listener replaces it
 		}
 	})
 	return s.UnixListener.Close()

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// setMode returns what sets the mode of a Unix socket before it has a name. Without it there
-// would be a moment in which the umask decides who can connect.
+// setMode returns a function that sets the mode of a Unix socket before the socket has a name. Without it, the umask would briefly
+// decide who can connect.
 func setMode(mode fs.FileMode) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
 		var err error

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// setMode returns nil: only Linux lets a socket without a name have a mode.
+// setMode returns nil: only Linux can set the mode of a socket before it has a name.
 func setMode(fs.FileMode) func(network, address string, c syscall.RawConn) error { return nil }

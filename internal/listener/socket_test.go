@@ -28,7 +28,7 @@ func open(t *testing.T, path string, mode fs.FileMode) net.Listener {
 	return l
 }
 
-// leave makes the socket of a process that was killed.
+// leave leaves a socket as a process that was killed does.
 func leave(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -81,7 +81,7 @@ func TestOnlyASocketWithoutAListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// The one of another process, which has taken the path meanwhile, stays.
+// The socket of another process that has taken the path meanwhile stays.
 func TestASocketIsRemovedByTheListenerThatMadeIt(t *testing.T) {
 	path := filepath.Join(testsync.SocketDir(t), "s")
 	l := open(t, path, listener.ForUser)

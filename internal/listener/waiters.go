@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Waiters bounds how many requests wait at once for a change that their clients want to know of.
-// NewWaiters makes it. It is safe for concurrent use by multiple goroutines.
+// Waiters limits how many requests wait concurrently for a change. It must be created by NewWaiters. It is safe for concurrent use
+// by multiple goroutines.
 type Waiters struct{ places chan struct{} }
 
-// NewWaiters returns Waiters of which at most limit wait at once.
+// NewWaiters returns Waiters that let at most limit requests wait concurrently.
 func NewWaiters(limit int) *Waiters { return &Waiters{make(chan struct{}, limit)} }
 
-// Limit returns how many may wait at once.
+// Limit returns the maximum number of waiting requests.
 func (s *Waiters) Limit() int { return cap(s.places) }
 
-// Waiting returns how many wait.
+// Waiting returns the number of waiting requests.
 func (s *Waiters) Waiting() int { return len(s.places) }
 
-// Wait calls wait for a request, with a context that ends with it, with the server, and after a
-// time. It returns false, and does not call wait, while too many requests wait. Afterwards a
-// response can be written within WriteTimeout.
+// Wait calls wait for a request. The context of wait is done when the request is done, when the server stops, and after atMost. If
+// too many requests are waiting, Wait returns false without calling wait. After wait, the response can be written within
+// WriteTimeout.
 func (s *Waiters) Wait(w http.ResponseWriter, r *http.Request, atMost time.Duration, wait func(context.Context)) bool {
 	select {
 	case s.places <- struct{}{}:
@@ -31,7 +31,7 @@ func (s *Waiters) Wait(w http.ResponseWriter, r *http.Request, atMost time.Durat
 	}
 	KeepOpen(r.Context())
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // errors mean that the ResponseWriter has no deadlines
+	_ = control.SetReadDeadline(time.Time{}) // errors mean that the ResponseWriter does not support deadlines
 	_ = control.SetWriteDeadline(time.Time{})
 	ctx, cancel := context.WithTimeout(r.Context(), atMost)
 	defer cancel()

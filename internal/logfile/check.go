@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// Check returns why lines could not be appended to a file as things are now, or why it could not be rotated. It creates
-// nothing.
+// Check returns an error if lines could not be appended to a file now, or if it could not be rotated. It creates nothing.
 func Check(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -34,7 +33,7 @@ func Check(path string) error {
 	return checkDir(filepath.Dir(path))
 }
 
-// isBinary reports whether a file begins with what no text has.
+// isBinary reports whether a file begins with bytes that do not occur in text.
 func isBinary(path string) bool {
 	const most = 512 // bytes
 	f, err := os.Open(path)
@@ -47,7 +46,7 @@ func isBinary(path string) bool {
 	return bytes.IndexByte(start[:n], 0) >= 0
 }
 
-// checkDir returns why no file can be created in a directory, or renamed.
+// checkDir returns an error if files cannot be created or renamed in a directory.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Check says what a write would say, and creates nothing.
+// Check returns the error that a write would return, and creates nothing.
 func TestAFileIsCheckedWithoutIt(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -1,11 +1,11 @@
-// Package logfile appends lines to a file that is replaced by a new one when it is full. Who
-// writes lines never waits for the disk.
+// Package logfile appends lines to a file, which is replaced by a new one when it is full. Writers
+// of lines never wait for the disk.
 //
-//	logfile.go  File: the lines that wait, and the goroutine that writes them
+//	logfile.go  File: the waiting lines, and the goroutine that writes them
 //	check.go    whether a file can be written
 //	rotate.go   the files, and their names
-//	lines.go    Lines: puts the pieces of a stream together
-//	source.go   Source: copies a stream, and does not wait for the end of a line for ever
+//	lines.go    Lines: joins the pieces of a stream into lines
+//	source.go   Source: copies a stream, and limits how long it waits for the end of a line
 package logfile
 
 import (
@@ -16,37 +16,35 @@ import (
 	"time"
 )
 
-// Config says where lines go. It can be written as JSON.
+// Config defines where lines are written. It can be marshaled as JSON.
 type Config struct {
-	Path     string `json:",omitempty"` // of the file; absolute. Empty: to the standard output of this program
-	MaxSize  int64  `json:",omitempty"` // of a file, in bytes; a line that is longer makes it larger
-	MaxFiles int    `json:",omitempty"` // how many files are kept, with the one that is written; 1 or more
+	Path     string `json:",omitempty"` // absolute path of the file; empty: the standard output of this program
+	MaxSize  int64  `json:",omitempty"` // maximum size of a file, in bytes; a longer line makes it larger
+	MaxFiles int    `json:",omitempty"` // how many files are kept, including the current one; at least 1
 }
 
-// maxWaiting bounds the lines that wait to be written, in bytes.
+// maxWaiting is the maximum size of the lines that wait to be written, in bytes.
 const maxWaiting = 256 << 10
 
-// retryPause is the time between two tries to write, after an error.
+// retryPause is the time between two attempts to write, after an error.
 const retryPause = time.Second
 
-// File appends lines. While there are none it has neither a goroutine nor an open file. Its methods
-// may be called concurrently.
+// File appends lines. While there are none, it has neither a goroutine nor an open file. Its methods are safe for concurrent use.
 type File struct {
 	config  Config
 	dropped *atomic.Uint64
 	failed  func(error)
-	to      *os.File // instead of config.Path; nil for none
+	to      *os.File // used instead of config.Path if not nil
 
 	waitingMu sync.Mutex    // guards all below
 	failure   error         // of the last write; nil after a success, or before the first one
 	waiting   []byte        // whole lines, at most maxWaiting
-	writing   chan struct{} // closed when the goroutine that writes has ended; nil without one
-	abandoned bool          // what the goroutine could not write is dropped
+	writing   chan struct{} // closed when the writing goroutine has exited; nil if there is none
+	abandoned bool          // lines that the goroutine could not write are dropped
 }
 
-// New returns a File. It adds to dropped the lines that it drops. Failed is called with the error when
-// writing begins to fail, and with nil when it works again; by one goroutine at a time, which is not
-// the caller's.
+// New returns a File. The File adds the number of lines that it drops to dropped. It calls failed with the error when writing
+// starts to fail, and with nil when it works again, from its own goroutine and never concurrently.
 func New(c Config, dropped *atomic.Uint64, failed func(error)) *File {
 	f := &File{config: c, dropped: dropped, failed: failed}
 	if c.Path == "" {
@@ -55,8 +53,8 @@ func New(c Config, dropped *atomic.Uint64, failed func(error)) *File {
 	return f
 }
 
-// write takes whole lines, of which the last may lack its end. Those that have no room are dropped,
-// and counted. It never blocks.
+// write accepts whole lines, the last of which may be unfinished. It drops and counts lines for which maxWaiting leaves no space.
+// It never blocks.
 func (f *File) write(p []byte) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
@@ -69,8 +67,8 @@ func (f *File) write(p []byte) {
 	}
 }
 
-// Flush returns when all lines are written, or after a time. Then it drops those that wait: the disk
-// is full, or does not respond.
+// Flush returns when all lines are written, or after a timeout. On a timeout it drops the waiting lines: the disk is full, or does
+// not respond.
 func (f *File) Flush(timeout time.Duration) {
 	f.waitingMu.Lock()
 	writing := f.writing
@@ -88,14 +86,14 @@ func (f *File) Flush(timeout time.Duration) {
 	}
 }
 
-// Failure returns the error of the last write, or nil if it has succeeded.
+// Failure returns the error of the last write, or nil if it succeeded.
 func (f *File) Failure() error {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
 	return f.failure
 }
 
-// writeAll writes the lines that wait until there are none.
+// writeAll writes the waiting lines until there are none.
 func (f *File) writeAll(ended chan<- struct{}) {
 	defer close(ended)
 	failing := false
@@ -117,8 +115,7 @@ func (f *File) writeAll(ended chan<- struct{}) {
 	}
 }
 
-// take returns the lines that wait, and keeps an empty buffer for the next ones. When there are none
-// the goroutine ends.
+// take returns the waiting lines, and keeps an empty buffer for the next ones. If there are none, the goroutine must exit.
 func (f *File) take(spare []byte) (batch []byte) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
@@ -129,8 +126,8 @@ func (f *File) take(spare []byte) (batch []byte) {
 	return batch
 }
 
-// end notes how a write has ended, and keeps the lines that it has left, before those that wait. The latest that have no
-// room are dropped.
+// end records the result of a write, and puts the lines that it has not written before the waiting ones. The latest lines are
+// dropped if they exceed maxWaiting.
 func (f *File) end(rest []byte, err error) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
@@ -146,7 +143,7 @@ func (f *File) end(rest []byte, err error) {
 	f.waiting = append(bytes.Clone(rest), kept...)
 }
 
-// countLines returns how many lines a text has, with an unfinished one at its end.
+// countLines returns the number of lines in a text, including an unfinished one at its end.
 func countLines(p []byte) uint64 {
 	n := bytes.Count(p, []byte{'\n'})
 	if len(p) > 0 && p[len(p)-1] != '\n' {
@@ -155,7 +152,7 @@ func countLines(p []byte) uint64 {
 	return uint64(n)
 }
 
-// Counter counts the lines that are written to it, and drops them.
+// Counter counts the lines that are written to it, and discards them.
 type Counter struct{ Dropped *atomic.Uint64 }
 
 // Write returns len(p) and no error.

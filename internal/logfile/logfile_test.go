@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// failures notes what New's failed was called with.
+// failures records the calls of the function failed that is passed to New.
 type failures struct {
 	mu  sync.Mutex
 	all []error
@@ -36,7 +36,7 @@ func (f *failures) get() []error {
 	return append([]error(nil), f.all...)
 }
 
-// newFile returns a File in a directory of its own, which is removed once the lines are written.
+// newFile returns a File in its own directory, which is removed once the lines are written.
 func newFile(t *testing.T, size int64, files int) (*File, string, *failures) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.log")
@@ -225,7 +225,7 @@ func TestAWriteNeverWaitsForADiskThatHangs(t *testing.T) {
 	if dropped := f.dropped.Load(); dropped < lines-2*maxWaiting/1024 {
 		t.Errorf("%d of %d lines are dropped", dropped, lines)
 	}
-	_ = hangs.Close() // the write fails at last
+	_ = hangs.Close() // the write finally fails
 	text, err := io.ReadAll(reader)
 	if err != nil {
 		t.Fatal(err)

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// append appends lines to the file, and begins a new one where they have no room. After an error it
-// returns what it has not written.
+// append appends lines to the file, and starts a new file when they do not fit. After an error, it returns the lines that it has
+// not written.
 //
-// It opens the file each time: another program may have renamed or removed it, and another process
-// may write to it, such as the next engine.
+// It opens the file each time: another program may have renamed or removed it, and another process, such as the next engine, may
+// write to it.
 func (f *File) append(lines []byte) (rest []byte, err error) {
 	if f.to != nil {
 		n, err := f.to.Write(lines)
@@ -27,7 +27,7 @@ func (f *File) append(lines []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-// appendOnce appends as many lines as the file has room for. Without room for one it rotates.
+// appendOnce appends as many lines as fit in the file. If not even one fits, it rotates.
 func (f *File) appendOnce(lines []byte) (rest []byte, err error) {
 	file, err := open(f.config.Path)
 	if err != nil {
@@ -53,8 +53,8 @@ func (f *File) appendOnce(lines []byte) (rest []byte, err error) {
 	return lines[n:], err
 }
 
-// open opens a file to append to it. The file itself may be no symbolic link; the directories above
-// it may, so that they must not be another user's. It does not wait for the reader of a pipe.
+// open opens a file to append to it. The file itself must not be a symbolic link; the directories above it may be, so they must not
+// belong to another user. open does not wait for the reader of a pipe.
 func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
 	switch {
@@ -66,8 +66,7 @@ func open(path string) (*os.File, error) {
 	return file, err
 }
 
-// firstLines returns the lines that begin a text, up to a size. An unfinished line counts if it is
-// the last.
+// firstLines returns the first lines of a text, up to a size in bytes. An unfinished line at the end counts as a line.
 func firstLines(text []byte, size int64) []byte {
 	if int64(len(text)) <= size {
 		return text
@@ -80,9 +79,9 @@ func firstLine(text []byte) []byte {
 	return text[:min(len(line)+1, len(text))]
 }
 
-// rotateOnce rotates, unless another File of the path has done so since this one has opened it: in this
-// program, or in another one such as the guard of a process. Each of them locks the file that is full,
-// which a rotation renames last. The lock ends when the file is closed.
+// rotateOnce rotates the files, unless another File with the same path has done so since this one opened it, in this program or in
+// another one such as the guard of a process. Each of them locks the full file, which a rotation renames last. The lock is released
+// when the file is closed.
 func (f *File) rotateOnce(full *os.File, opened os.FileInfo) error {
 	if err := lock(full); err != nil {
 		return err
@@ -98,7 +97,7 @@ func (f *File) rotateOnce(full *os.File, opened os.FileInfo) error {
 	return rotate(f.config.Path, f.config.MaxFiles)
 }
 
-// lock waits until no other process, and no other goroutine, has locked the file.
+// lock waits until no other process, and no other goroutine, holds a lock on the file.
 func lock(file *os.File) error {
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
@@ -108,9 +107,9 @@ func lock(file *os.File) error {
 	}
 }
 
-// rotate makes room for a new file: app.log becomes app.log.1, app.log.1 becomes app.log.2, and so
-// on, up to the first number that is free. The last file is removed if there are too many. What is
-// left after a rotation that was interrupted has a free number, so that the next one loses nothing.
+// rotate renames the files to allow a new one: app.log becomes app.log.1, app.log.1 becomes app.log.2, and so on, up to the first
+// free number. If there are too many, it removes the last file. An interrupted rotation leaves a free number, so the next rotation
+// loses nothing.
 func rotate(path string, maxFiles int) error {
 	name := func(number int) string {
 		if number == 0 {

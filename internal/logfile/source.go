@@ -16,21 +16,21 @@ type Source struct {
 	stopAt atomic.Pointer[time.Time] // nil before Stop
 }
 
-// Liner takes the bytes of a Source.
+// Liner receives the bytes of a Source.
 type Liner interface {
 	io.Writer         // returns no error
-	Unfinished() bool // whether the last line has no end yet, and was not written
-	EndLine()         // writes it all the same
+	Unfinished() bool // reports whether the last line is unfinished, and not yet written
+	EndLine()         // writes an unfinished line
 }
 
-// unfinishedFor is how long an unfinished line waits for its end: a prompt, or a process that hangs while it writes
-// one, is to be seen. A variable for tests.
+// unfinishedFor is how long an unfinished line waits for its end, so that a prompt, or the beginning of a line whose process hangs,
+// becomes visible. It is a variable for tests.
 var unfinishedFor = time.Second
 
-// Copy copies the output until it ends, or Stop says.
+// Copy copies the output until it ends, or until the time set by Stop.
 func (s *Source) Copy(to Liner) {
 	buf := make([]byte, 4<<10)    // there is one for each stream of each process
-	waits, isNext := false, false // for the end of a line, and that of another one than before
+	waits, isNext := false, false // waits for the end of a line; that line is another one than before
 	for {
 		if unfinished := to.Unfinished(); unfinished != waits || unfinished && isNext {
 			waits = unfinished
@@ -50,7 +50,7 @@ func (s *Source) Copy(to Liner) {
 	}
 }
 
-// wait sets how long Read waits. It leaves a deadline of Stop, whenever that is called.
+// wait sets how long Read waits. It keeps a deadline set by Stop, whenever that is called.
 func (s *Source) wait(unfinished bool) {
 	var until time.Time
 	if unfinished {
@@ -62,7 +62,7 @@ func (s *Source) wait(unfinished bool) {
 	}
 }
 
-// Stop ends Copy at the end of the output, or after a time.
+// Stop makes Copy return at the end of the output, or after a time.
 func (s *Source) Stop(within time.Duration) {
 	at := time.Now().Add(within)
 	s.stopAt.Store(&at)

@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// lined takes lines, and shows each with a bar after it.
+// lined is a Liner that shows each line followed by a bar.
 type lined struct {
 	text testsync.Buffer
 	last string
@@ -65,7 +65,7 @@ func TestAnUnfinishedLineIsNotKeptForEver(t *testing.T) {
 	testsync.Receive(t, "the end of Copy", ended)
 }
 
-// Whatever comes first, Stop is not lost.
+// Stop takes effect in whatever order the calls are made.
 func TestStopEndsACopyAtAnyTime(t *testing.T) {
 	defer func(before time.Duration) { unfinishedFor = before }(unfinishedFor)
 	unfinishedFor = 100 * time.Microsecond

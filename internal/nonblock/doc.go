@@ -10,16 +10,16 @@
 //
 // # Files
 //
-//	attempt.go         Stepper, Attempt and Spares: what the engine and handlers agree on
+//	attempt.go         Stepper, Attempt and Spares: the contract between the engine and handlers
 //	exchange.go        Exchange, Protocol and Fault
 //	exchange_linux.go  connects, sends and reads without waiting
 //	fallback.go        fallbackSet: addresses that need Probe
 //	kept.go            Kept: a connection that attempts use in turn
 //	set_linux.go       Set: an epoll set
 //	socket_linux.go    system calls on sockets
-//	network.go         NetworkError: what this machine lacks of a target's network
+//	network.go         NetworkError: why this machine cannot use a target's network
 //	network_*.go       OpenIn: sockets in another network namespace
-//	loss.go            Lossy: segments that were sent again are a warning
-//	loss_*.go          how many there were
+//	loss.go            Lossy: makes retransmissions a warning
+//	loss_*.go          the number of retransmissions
 //	watcher.go         Watcher: reports the end of connections
 package nonblock

@@ -13,39 +13,37 @@ import (
 // exchangeState is the part of an Attempt that an Exchange uses.
 type exchangeState struct {
 	to       netip.AddrPort
-	request  []byte    // nil once it is sent; it may share memory with the attempt's Buffer
+	request  []byte    // nil once sent; it may share memory with the attempt's Buffer
 	since    time.Time // when the phase began
-	sent     int       // bytes of the request
-	reads    int       // that returned a piece of the response
+	sent     int       // bytes of the request that were sent
+	reads    int       // reads that returned a piece of the response
 	phase    Phase
-	reusable bool     // the socket may become a spare one
-	conn     keptConn // that an attempt before has used; none: the connection is new
+	reusable bool     // the socket may be added to Spares
+	conn     keptConn // a kept connection that previous attempts used; none if the connection is new
 }
 
 const (
-	// maxReads bounds in how many pieces a response may come. The whole response is
-	// judged again after each piece, so a peer that sends single bytes could otherwise
-	// block the engine's loop.
+	// maxReads is the maximum number of pieces in which a response may come. The whole response is judged again after each piece,
+	// so a peer that sends single bytes could otherwise block the engine's loop.
 	maxReads = 64
 
-	// minBuffer is how large a Buffer is at first, in bytes: most responses fit.
+	// minBuffer is the initial size of a Buffer, in bytes: most responses fit.
 	minBuffer = 1 << 10
 
-	// maxKeptBuffer bounds the Buffers that are kept for other attempts, in bytes: there
-	// may be thousands.
+	// maxKeptBuffer is the maximum size of the Buffers that are kept for other attempts, in bytes: there may be thousands.
 	maxKeptBuffer = 4 << 10
 )
 
-// status is how far an attempt has come.
+// status is the result of a transfer in an attempt.
 type status uint8
 
 const (
-	wouldBlock  status = iota // nothing more can be done now
+	wouldBlock  status = iota // the attempt must wait
 	requestSent               // the connection is open, and the request is sent
-	received                  // a piece of the response has come into the Buffer
+	received                  // a piece of the response was added to the Buffer
 	eof                       // the peer has closed the connection; the Buffer has the whole response
-	failed                    // the connection failed; the Fault says why
-	unsupported               // the attempt has to be made by Probe
+	failed                    // the connection failed, as described by the Fault
+	unsupported               // Probe must make the attempt
 )
 
 // Step continues an attempt until it would have to wait.
@@ -79,21 +77,21 @@ func (x *Exchange) begin(a *Attempt) Progress {
 	return x.open(a)
 }
 
-// isIdle reports whether a connection is open and nothing has arrived. What has is no response
-// to the next request, and may be a last word before the end.
+// isIdle reports whether a connection is open and has no unread data. Unread data would not be the response to the next request;
+// the peer may have sent it before closing the connection.
 func isIdle(fd int) bool {
 	var b [1]byte
 	_, errno := receiveFrom(fd, b[:])
 	return errno == syscall.EAGAIN
 }
 
-// open makes a new connection for an attempt.
+// open opens a new connection for an attempt.
 func (x *Exchange) open(a *Attempt) Progress {
 	if n := a.Target.Network; n != nil {
 		var err error
 		if a.FD, err = OpenIn(n, domainOf(a.exchange.to), streamSocket, syscall.IPPROTO_TCP); err != nil {
 			a.FD = -1
-			return StepBlock // Probe finds out why
+			return StepBlock // Probe determines the reason
 		}
 	}
 	if call, errno := x.connect(a); errno != 0 {
@@ -106,7 +104,7 @@ func (x *Exchange) open(a *Attempt) Progress {
 	return x.advance(a)
 }
 
-// connect begins to connect a socket. When a call fails, it returns its name and error.
+// connect starts to connect a socket. If a system call fails, connect returns its name and error.
 func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
 	if a.FD < 0 {
 		if a.FD, errno = x.takeSocket(a); errno != 0 {
@@ -120,7 +118,7 @@ func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
 		}
 	}
 	if source := x.source(a); source.IsValid() {
-		_ = setOption(a.FD, syscall.IPPROTO_IP, BindAddressNoPort, 1) // not known before Linux 4.2, and not needed
+		_ = setOption(a.FD, syscall.IPPROTO_IP, BindAddressNoPort, 1) // unknown before Linux 4.2, and not required
 		if errno := bindSocket(a.FD, netip.AddrPortFrom(source, 0)); errno != 0 {
 			return "bind", errno
 		}
@@ -134,7 +132,7 @@ func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
 	return "connect", errno
 }
 
-// setKeepAlive makes the system send keepalive packets, if they are wanted.
+// setKeepAlive makes the system send keepalive packets, if they are enabled.
 func (x *Exchange) setKeepAlive(fd int) (call string, errno syscall.Errno) {
 	k := &x.Socket.KeepAlive
 	if !k.Enable {
@@ -156,7 +154,7 @@ func (x *Exchange) setKeepAlive(fd int) (call string, errno syscall.Errno) {
 	return "", 0
 }
 
-// takeSocket returns one of the spare sockets, or a new one.
+// takeSocket returns a spare socket or a new one.
 func (x *Exchange) takeSocket(a *Attempt) (fd int, errno syscall.Errno) {
 	to := a.exchange.to
 	if a.Spares == nil || a.Kept != nil || !x.Socket.HalfOpen && !x.Socket.ClientFirst || x.Socket.Source.IsValid() || !to.Addr().Is4() {
@@ -191,7 +189,7 @@ func (x *Exchange) advance(a *Attempt) Progress {
 			if x.MaxResponse == 0 {
 				return x.finish(a, probe.Succeed(""))
 			}
-			if !a.exchange.conn.isNone() && a.Event == StepBegin { // it returned EAGAIN before the request was sent
+			if !a.exchange.conn.isNone() && a.Event == StepBegin { // it returned EAGAIN just before the request
 				return StepWait
 			}
 			continue
@@ -207,15 +205,15 @@ func (x *Exchange) advance(a *Attempt) Progress {
 	}
 }
 
-// reopen makes a new connection for an attempt whose kept one has ended: the server may have
-// closed it while the request was on its way, as net/http allows for too.
+// reopen opens a new connection for an attempt whose kept connection has ended: the server may have closed it while the request was
+// in transit. Package net/http retries in the same way.
 func (x *Exchange) reopen(a *Attempt) Progress {
-	defer a.Kept.ended(a.exchange.conn) // after the new socket is open, which would have the same number otherwise
+	defer a.Kept.ended(a.exchange.conn) // after the new socket is open, which would otherwise get the same number
 	a.Set = nil
 	return x.begin(a)
 }
 
-// keep is done for a connection that another attempt may use.
+// keep does the same as done, but keeps the connection for another attempt.
 func (x *Exchange) keep(a *Attempt, r probe.Result) Progress {
 	r = x.judgeLoss(a, r)
 	c := a.exchange.conn
@@ -228,8 +226,7 @@ func (x *Exchange) keep(a *Attempt, r probe.Result) Progress {
 	return x.done(a, r)
 }
 
-// send sends the request. Sending succeeds only when the connection is open, so that an
-// empty request is sent too.
+// send sends the request. Sending succeeds only once the connection is open, so even an empty request is sent.
 func (x *Exchange) send(a *Attempt) (status, Fault) {
 	e := &a.exchange
 	for e.phase == Connecting || e.sent < len(e.request) {
@@ -261,7 +258,7 @@ func (x *Exchange) receive(a *Attempt) (status, Fault) {
 	if e.reads >= maxReads || len(a.Buffer) >= x.MaxResponse {
 		return unsupported, Fault{}
 	}
-	if len(a.Buffer) == cap(a.Buffer) || cap(a.Buffer) < min(minBuffer, x.MaxResponse) { // that of the request may be small
+	if len(a.Buffer) == cap(a.Buffer) || cap(a.Buffer) < min(minBuffer, x.MaxResponse) { // the buffer of the request may be small
 		grown := make([]byte, len(a.Buffer), min(max(minBuffer, 2*cap(a.Buffer)), x.MaxResponse))
 		copy(grown, a.Buffer)
 		a.Buffer = grown
@@ -283,10 +280,10 @@ func (x *Exchange) receive(a *Attempt) (status, Fault) {
 	return received, Fault{}
 }
 
-// response returns what has come of the response.
+// response returns the part of the response that was received.
 func (x *Exchange) response(a *Attempt) []byte {
 	if a.exchange.phase != Receiving {
-		return nil // the Buffer may have the request
+		return nil // the Buffer may contain the request
 	}
 	return a.Buffer
 }
@@ -321,16 +318,15 @@ func (x *Exchange) fail(a *Attempt, f Fault) Progress {
 	return x.done(a, result)
 }
 
-// fallBack leaves an attempt to Probe, and for a while those at the same address.
+// fallBack leaves an attempt to Probe and, for a while, all attempts at the same address.
 func (x *Exchange) fallBack(a *Attempt) Progress {
 	x.fallback.Add(a.exchange.to)
 	x.closeSocket(a)
 	return StepBlock
 }
 
-// finish is done for a connection that is no longer of use. Where it is half open, or
-// the peer has closed it, a reset leaves the peer no connection to remember and this
-// side a socket to use again.
+// finish does the same as done for a connection that is no longer needed. If the connection is half open, or the peer has closed
+// it, finish resets it: the peer then need not remember the connection, and this side can reuse the socket.
 func (x *Exchange) finish(a *Attempt, r probe.Result) Progress {
 	r = x.judgeLoss(a, r)
 	if a.exchange.reusable && (x.Socket.HalfOpen || x.ReuseSocket && atEOF(a.FD)) && disconnect(a.FD) == 0 && a.Spares.Put(a.FD) {
@@ -339,8 +335,8 @@ func (x *Exchange) finish(a *Attempt, r probe.Result) Progress {
 	return x.done(a, r)
 }
 
-// judgeLoss returns the result of an attempt with what was lost of it over a new connection. The socket of a lossy one is not used
-// again: before Linux 5.6 it would count on.
+// judgeLoss returns the result of an attempt, with retransmissions over a new connection taken into account. A socket with
+// retransmissions is not reused: before Linux 5.6, its counter would not be reset.
 func (x *Exchange) judgeLoss(a *Attempt, r probe.Result) probe.Result {
 	t := &a.Result.Timings
 	if r.Outcome != probe.Success || t.Connect+t.FirstByte < MaySendAgain || !a.exchange.conn.isNone() {
@@ -351,7 +347,7 @@ func (x *Exchange) judgeLoss(a *Attempt, r probe.Result) probe.Result {
 	return Lossy(r, n)
 }
 
-// atEOF reports whether the peer has closed a connection of which all data is read.
+// atEOF reports whether the peer has closed a connection and all its data was read.
 func atEOF(fd int) bool {
 	var b [1]byte
 	n, errno := receiveFrom(fd, b[:])
@@ -382,7 +378,7 @@ func (x *Exchange) closeSocket(a *Attempt) {
 		return
 	}
 	if x.Socket.HalfOpen && disconnect(a.FD) != 0 {
-		_ = setOption(a.FD, syscall.SOL_SOCKET, syscall.SO_LINGER, 1, 0) // then close sends the reset
+		_ = setOption(a.FD, syscall.SOL_SOCKET, syscall.SO_LINGER, 1, 0) // makes close send the reset
 	}
 	closeSocket(a.FD)
 	a.FD = -1

@@ -47,7 +47,7 @@ type attempt struct {
 	server *net.TCPConn
 }
 
-// begun begins an attempt, whose request the server reads.
+// begun begins an attempt; the server has read its request when it returns.
 func begun(t *testing.T) *attempt {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func (a *attempt) until(arrived func() bool) Progress {
 
 func never() bool { return false }
 
-// wantFallback expects that an attempt is left to Probe, and so are later ones.
+// wantFallback checks that an attempt is left to Probe, and so are later ones.
 func (a *attempt) wantFallback(progress Progress) {
 	a.Helper()
 	if progress != StepBlock || a.FD != -1 {

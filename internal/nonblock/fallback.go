@@ -7,20 +7,17 @@ import (
 	"time"
 )
 
-// fallbackSet has the addresses where attempts need Probe, for ten minutes, so that not
-// each of them is begun twice. The zero value is empty. It is safe for concurrent use
-// by multiple goroutines.
+// fallbackSet has the addresses whose attempts need Probe, for ten minutes, so that not every attempt there is begun twice. The
+// zero value is empty. It is safe for concurrent use by multiple goroutines.
 //
-// It is a hash table without collision handling: an address may be in it because of
-// another one.
+// It is a hash table without collision handling: it may report an address because of another one.
 type fallbackSet struct{ table atomic.Pointer[fallbackTable] }
 
 const (
-	// fallbackFor is how long addresses are kept: with the kubelet's period of 10s, one
-	// of 60 attempts is begun twice.
+	// fallbackFor is how long addresses are kept: with the kubelet's period of 10s, one of 60 attempts is begun twice.
 	fallbackFor = 10 * time.Minute
 
-	// fallbackBits is the size of a table: 1 KiB.
+	// fallbackBits is the number of bits in a table: 1 KiB.
 	fallbackBits = 1 << 13
 )
 
@@ -40,7 +37,7 @@ func (s *fallbackSet) Has(addr netip.AddrPort) bool {
 	return word.Load()&bit != 0 && time.Now().Before(table.until)
 }
 
-// Add adds an address. All addresses are removed together.
+// Add adds an address. All addresses expire together, ten minutes after the first.
 func (s *fallbackSet) Add(addr netip.AddrPort) {
 	table := s.table.Load()
 	if now := time.Now(); table == nil || !now.Before(table.until) {

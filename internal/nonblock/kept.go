@@ -6,33 +6,32 @@ import (
 	"syscall"
 )
 
-// Kept keeps the connection that the attempts of one probe use in turn, while none of
-// them does. The zero value has none. It is safe for concurrent use by multiple
-// goroutines.
+// Kept keeps the connection that the attempts of one probe use in turn, between those attempts. The zero value has none. It is safe
+// for concurrent use by multiple goroutines.
 type Kept struct {
-	mu     sync.Mutex // guards what follows
-	brief  bool       // the one before has ended after one attempt
+	mu     sync.Mutex // guards the fields below
+	brief  bool       // the previous connection has ended after one attempt
 	closed bool
 	conn   keptConn
 }
 
-// keptConn is an open connection, or none. The Kept has it, or the attempt that uses it.
+// keptConn is an open connection, or none. It belongs to the Kept, or to the attempt that uses it.
 type keptConn struct {
-	attempts int // that have used it; 0: there is none
+	attempts int // number of attempts that have used it; 0: no connection
 	fd       int
 	to       netip.AddrPort
-	set      *Set   // that it is in, by edges; nil: in none
-	watch    *Watch // nil where the system has none: then the next attempt finds the end
+	set      *Set   // the Set that contains it, edge-triggered; nil: none
+	watch    *Watch // nil where the system cannot watch: then the next attempt detects the end
 	armed    bool
 }
 
 func (c *keptConn) isNone() bool { return c.attempts == 0 }
 
-// kept watches the kept connections of all probes: one goroutine, while there are any.
+// kept watches the kept connections of all probes. It runs one goroutine while there are any.
 var kept Watcher
 
-// take returns the connection to an address, and none if there is none or it has had its
-// attempts, of which 0 are any number. Another connection is closed.
+// take returns the kept connection if it is to an address and was used by fewer than attempts attempts (0: any number), otherwise
+// none. Take closes a connection that it does not return.
 func (k *Kept) take(to netip.AddrPort, attempts int) keptConn {
 	if k == nil {
 		return keptConn{}
@@ -52,9 +51,9 @@ func (k *Kept) remove() (c keptConn) {
 	return c
 }
 
-// put keeps a connection after an attempt, unless Close was called or another attempt
-// was faster. Wake is called when the connection ends, nil if nobody waits for that. It is
-// not called for a server that ends connections after one attempt, which is no news.
+// put keeps a connection after an attempt, unless Close was called or a concurrent attempt has kept another one. Wake, if it is not
+// nil, is called when the connection ends; but not for a server that ends every connection after one attempt, where the end is
+// normal.
 func (k *Kept) put(c keptConn, wake func()) {
 	c.attempts++
 	k.mu.Lock()
@@ -74,7 +73,7 @@ func (k *Kept) put(c keptConn, wake func()) {
 	}
 }
 
-// ended closes a connection that the peer has ended, or that is of no use any more.
+// ended closes a connection that the peer has ended, or that is no longer needed.
 func (k *Kept) ended(c keptConn) {
 	k.mu.Lock()
 	k.brief = c.attempts == 1
@@ -82,7 +81,7 @@ func (k *Kept) ended(c keptConn) {
 	c.close()
 }
 
-// Close closes the connection. Attempts that are made later keep none.
+// Close closes the connection. Later attempts keep no connection.
 func (k *Kept) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -94,14 +93,14 @@ func (k *Kept) Close() {
 
 func (c *keptConn) close() {
 	c.watch.Remove()
-	_ = CloseDescriptor(c.fd) // it is closed even if that fails
+	_ = CloseDescriptor(c.fd) // it is closed even after an error
 }
 
-// descriptor is the syscall.RawConn of a descriptor that is open while it is watched.
+// descriptor is the syscall.RawConn of a descriptor that stays open while it is watched.
 type descriptor int
 
 func (d descriptor) Control(f func(fd uintptr)) error { f(uintptr(d)); return nil }
 
-// Read and Write are not called.
+// Read and Write are never called.
 func (d descriptor) Read(func(fd uintptr) bool) error  { return syscall.ENOTSUP }
 func (d descriptor) Write(func(fd uintptr) bool) error { return syscall.ENOTSUP }

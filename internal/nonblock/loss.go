@@ -7,10 +7,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaySendAgain is how long an attempt takes at least in which a segment was sent again (TCP_RTO_MIN of Linux).
+// MaySendAgain is the minimum duration of an attempt in which a segment was retransmitted (TCP_RTO_MIN of Linux).
 const MaySendAgain = 200 * time.Millisecond
 
-// Lossy returns the result of an attempt over a new connection, over which segments were sent again: a success is a warning.
+// Lossy returns the result of an attempt over a new connection with that many retransmissions: they turn a success into a warning.
 func Lossy(r probe.Result, retransmissions int) probe.Result {
 	if retransmissions == 0 || r.Outcome != probe.Success {
 		return r

@@ -9,15 +9,14 @@ import (
 	"unsafe"
 )
 
-// The fields of struct tcp_info (linux/tcp.h) that are read: 4 bytes at totalRetransmissions. Linux counts there how many segments it has
-// sent again over a connection, those of the handshake, too.
+// Layout of struct tcp_info (linux/tcp.h). Its 4 bytes at totalRetransmissions are the number of segments that Linux has
+// retransmitted on a connection, including those of the handshake.
 const (
 	totalRetransmissions = 100
 	sizeOfInfo           = 104
 )
 
-// Retransmissions returns how many segments this machine has sent again over a TCP connection, whether of TLS or not; 0 if that is not
-// known.
+// Retransmissions returns how many segments this machine has retransmitted on a TCP connection, with or without TLS; 0 if unknown.
 func Retransmissions(conn net.Conn) (n int) {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		return Retransmissions(secure.NetConn())

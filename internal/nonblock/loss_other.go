@@ -4,5 +4,5 @@ package nonblock
 
 import "net"
 
-// Retransmissions returns 0: it is not known.
+// Retransmissions returns 0: the number is not available on this system.
 func Retransmissions(net.Conn) int { return 0 }

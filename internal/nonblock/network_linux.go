@@ -14,15 +14,15 @@ import (
 
 const streamSocket = syscall.SOCK_STREAM | syscall.SOCK_NONBLOCK | syscall.SOCK_CLOEXEC
 
-// OpenIn makes a socket in a target's network, which is not nil: in its namespace, with its mark, and bound to its interface. It is not
-// bound to the source. The thread that enters the namespace makes nothing else meanwhile. An error is a *NetworkError, or that of the
-// system call socket.
+// OpenIn opens a socket in a target's network, which must not be nil: in its namespace, with its mark, and bound to its interface,
+// but not bound to its source address. The thread that enters the namespace opens nothing else meanwhile. An error is a
+// *NetworkError, or that of the system call socket.
 func OpenIn(n *probe.Network, domain, kind, protocol int) (fd int, err error) {
 	if n.Namespace == "" {
 		fd, err = syscall.Socket(domain, kind, protocol)
 	} else {
 		opened := make(chan struct{})
-		go func() { // which ends with its thread, if that cannot return
+		go func() { // terminates its thread if the thread cannot return to the engine's namespace
 			defer close(opened)
 			fd, err = openWithin(n, domain, kind, protocol)
 		}()
@@ -47,7 +47,7 @@ func Try(n probe.Network) error {
 	return err
 }
 
-// openWithin makes a socket in a namespace. It needs a goroutine of its own.
+// openWithin opens a socket in a namespace. It must run on its own goroutine.
 func openWithin(n *probe.Network, domain, kind, protocol int) (fd int, err error) {
 	runtime.LockOSThread()
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK // a path may be that of a pipe

@@ -8,10 +8,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Try returns nil: a Network.Check fails before.
+// Try returns nil: Network.Check has already returned an error.
 func Try(probe.Network) error { return nil }
 
-// OpenIn makes no socket: a Network.Check fails before.
+// OpenIn returns an error: Network.Check has already returned one.
 func OpenIn(n *probe.Network, _, _, _ int) (int, error) {
 	return -1, &NetworkError{Field: "namespace", What: "network namespace " + n.Namespace, Errno: syscall.ENOTSUP}
 }

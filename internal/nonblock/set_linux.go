@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set is a set of descriptors to wait for: an epoll set. addEnd and Wake are safe for
-// concurrent use by multiple goroutines until Close; the other methods must be called by
-// one goroutine only.
+// Set is a set of descriptors to wait for: an epoll set. The methods addEnd and Wake are safe for concurrent use by multiple
+// goroutines until Close; the others must be called from a single goroutine.
 type Set struct {
 	epoll  int
 	event  int // an eventfd that Wake writes to
@@ -21,15 +20,13 @@ type Set struct {
 	coarse bool // the kernel has no epoll_pwait2
 }
 
-// BindAddressNoPort makes binding a source address take no port until connect, so that one
-// port serves connections to several addresses.
+// BindAddressNoPort defers the choice of a port from bind to connect, so that connections to several addresses can share one port.
 const BindAddressNoPort = unix.IP_BIND_ADDRESS_NO_PORT
 
 // wakeKey is the key of the eventfd.
 const wakeKey = 1<<32 - 1
 
-// anyChange are the events of Add. They are edge-triggered, so that a descriptor is added
-// once.
+// anyChange are the events of Add. They are edge-triggered, so a descriptor is added only once.
 const anyChange = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
 
 // endOnly are the events of addEnd. EPOLLERR and EPOLLHUP are always reported.
@@ -37,11 +34,10 @@ const endOnly = syscall.EPOLLRDHUP | edge
 
 const edge = 1 << 31 // syscall.EPOLLET, which is negative
 
-// sysEpollPwait2 is the number of epoll_pwait2 on all of Go's architectures. Linux has it
-// since 5.11.
+// sysEpollPwait2 is the number of epoll_pwait2 on all of Go's architectures. Linux has it since 5.11.
 const sysEpollPwait2 = 441
 
-// NewSet returns an empty Set. Close it.
+// NewSet returns an empty Set. The caller must close it.
 func NewSet() (*Set, error) {
 	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -58,14 +54,12 @@ func NewSet() (*Set, error) {
 	return s, nil
 }
 
-// Add waits for changes of a descriptor, under a key below 1<<32 - 1. Closing the
-// descriptor removes it. One that is in the set already gets the new key, and its present
-// state is reported again.
+// Add waits for changes of a descriptor, under a key below 1<<32 - 1. Closing the descriptor removes it. A descriptor that is
+// already in the set gets the new key, and its current state is reported again.
 func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, anyChange) }
 
-// addEnd waits for the end of a connection, under a key below 1<<32 - 1: its peer closes
-// or resets it, or it fails. Data that arrives is not reported. Closing the descriptor
-// removes it.
+// addEnd waits for the end of a connection, under a key below 1<<32 - 1: its peer closes or resets it, or it fails. Arriving data
+// is not reported. Closing the descriptor removes it.
 func (s *Set) addEnd(fd int, key uint32) error { return s.add(fd, key, endOnly) }
 
 func (s *Set) add(fd int, key, events uint32) error {
@@ -89,12 +83,11 @@ func (s *Set) control(op, fd int, key, events uint32) syscall.Errno {
 // CloseDescriptor closes a descriptor.
 func CloseDescriptor(fd int) error { return syscall.Close(fd) }
 
-// maxRounds bounds how many times a Wait asks for more events.
+// maxRounds is the maximum number of times that one Wait polls for more events.
 const maxRounds = 256
 
-// Wait calls ready with the key of each descriptor that has changed, for at most 32,768
-// of them. It returns when there was one, when Wake was called, or when the timeout has
-// passed, and may return earlier. A negative timeout never passes.
+// Wait calls ready with the key of each descriptor that has changed, for at most 32,768 of them. It returns when a descriptor has
+// changed, when Wake was called, or when the timeout has expired, and may return earlier. A negative timeout never expires.
 func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
 	for range maxRounds {
 		n, err := s.wait(timeout)
@@ -116,8 +109,8 @@ func (s *Set) Wait(timeout time.Duration, ready func(key uint32)) error {
 
 func (s *Set) wait(timeout time.Duration) (int, error) {
 	if !s.coarse {
-		// On a machine and in its network most responses arrive at once, and a call that
-		// cannot block costs the scheduler nothing.
+		// On the same machine or in its network, most responses arrive immediately, and a call that cannot block costs the
+		// scheduler nothing.
 		n, errno := s.pwait2(0)
 		if n == 0 && errno == 0 && timeout != 0 {
 			n, errno = s.pwait2(timeout)
@@ -139,7 +132,7 @@ func (s *Set) wait(timeout time.Duration) (int, error) {
 	return 0, waitError(errno)
 }
 
-// waitError returns the error of a wait. Being interrupted by a signal is none.
+// waitError returns the error of a wait. An interruption by a signal is not an error.
 func waitError(errno syscall.Errno) error {
 	if errno == 0 || errno == syscall.EINTR {
 		return nil
@@ -147,8 +140,7 @@ func waitError(errno syscall.Errno) error {
 	return fmt.Errorf("epoll_wait: %w", errno)
 }
 
-// pwait2 waits with a timeout in nanoseconds. With a timeout of 0 the scheduler does not
-// have to know of the call.
+// pwait2 waits with a timeout in nanoseconds. With a timeout of 0, it need not notify the scheduler.
 func (s *Set) pwait2(timeout time.Duration) (int, syscall.Errno) {
 	call := syscall.Syscall6
 	var limit *syscall.Timespec
@@ -167,23 +159,23 @@ func (s *Set) pwait2(timeout time.Duration) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// Wake ends a Wait, or the next one if there is none.
+// Wake ends the current Wait, or the next one if none is running.
 func (s *Set) Wake() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = syscall.Write(s.event, one[:]) // it fails only if the set was woken 1<<64 times
+	_, _ = syscall.Write(s.event, one[:]) // fails only if the set was woken 1<<64 times
 }
 
 // Close closes the set, but not the descriptors in it.
 func (s *Set) Close() error { return errors.Join(syscall.Close(s.event), syscall.Close(s.epoll)) }
 
 func unread(fd int) int {
-	n, _ := unix.IoctlGetInt(fd, unix.TIOCINQ) // 0 with an error
+	n, _ := unix.IoctlGetInt(fd, unix.TIOCINQ) // 0 after an error
 	return n
 }
 
-// hasEnded reports whether the peer has closed or reset a connection, or it has failed.
-// It is what addEnd waits for.
+// hasEnded reports whether the peer has closed or reset a connection, or the connection has failed: the events that addEnd waits
+// for.
 func hasEnded(fd int) bool {
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(polled, 0)

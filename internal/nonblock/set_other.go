@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Set is a set of descriptors to wait for. This system has none.
+// Set is a set of descriptors to wait for. It is not available on this system.
 type Set struct{}
 
 // NewSet returns errors.ErrUnsupported.
 func NewSet() (*Set, error) { return nil, errors.ErrUnsupported }
 
-// Add does nothing.
+// Add returns errors.ErrUnsupported.
 func (*Set) Add(fd int, key uint32) error { return errors.ErrUnsupported }
 
 func (*Set) addEnd(fd int, key uint32) error { return errors.ErrUnsupported }
 
-// Wait does nothing.
+// Wait returns errors.ErrUnsupported.
 func (*Set) Wait(time.Duration, func(key uint32)) error { return errors.ErrUnsupported }
 
 // Wake does nothing.

@@ -101,7 +101,7 @@ func TestAWaitEndsAtItsTimeout(t *testing.T) {
 	s := set(t)
 	const timeout = 1500 * time.Microsecond
 	waits := 0
-	for start := time.Now(); time.Since(start) < timeout; waits++ { // a signal ends a wait early
+	for start := time.Now(); time.Since(start) < timeout; waits++ { // a signal may end a wait early
 		if got := wait(t, s, timeout); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}

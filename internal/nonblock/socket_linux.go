@@ -9,16 +9,16 @@ import (
 	"unsafe"
 )
 
-// The system calls of this file are made on non-blocking sockets, so that the scheduler
-// does not have to know of them. They return an error number, or 0.
+// The system calls in this file are on non-blocking sockets, so they need not notify the scheduler. They return an error number, or
+// 0.
 
-// openSocket makes a TCP socket for the family of an address.
+// openSocket opens a TCP socket for the family of an address.
 func openSocket(at netip.AddrPort) (fd int, errno syscall.Errno) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, uintptr(domainOf(at)), streamSocket, syscall.IPPROTO_TCP)
 	return int(n), errno
 }
 
-// domainOf returns the domain of a socket for an address.
+// domainOf returns the domain of sockets for an address.
 func domainOf(at netip.AddrPort) int {
 	if at.Addr().Is4() {
 		return syscall.AF_INET
@@ -27,7 +27,7 @@ func domainOf(at netip.AddrPort) int {
 }
 
 func closeSocket(fd int) {
-	// The descriptor is gone even if there is an error.
+	// The descriptor is closed even if there is an error.
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
@@ -49,16 +49,15 @@ func connectSocket(fd int, at netip.AddrPort) syscall.Errno {
 	return errno
 }
 
-// disconnect ends a connection, or the attempt to make one, by a reset. The socket is as
-// new then, except for its options.
+// disconnect resets a connection, or cancels a connection attempt. The socket is then like new, except for its options.
 func disconnect(fd int) syscall.Errno {
 	var nowhere rawAddress // its family is AF_UNSPEC
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&nowhere)), syscall.SizeofSockaddrInet4)
 	return errno
 }
 
-// sendTo sends what it can without waiting. Sending nothing succeeds if the connection
-// is open, without a byte on the wire.
+// sendTo sends as much as it can without waiting. Sending an empty slice succeeds if the connection is open, without sending a
+// packet.
 func sendTo(fd int, b []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), syscall.MSG_NOSIGNAL, 0, 0)
@@ -77,8 +76,7 @@ func receiveFrom(fd int, b []byte) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// localAddress returns the local address of a socket, which is not valid if there is an
-// error.
+// localAddress returns the local address of a socket; it is not valid after an error.
 func localAddress(fd int) netip.AddrPort {
 	var a rawAddress
 	n := uint32(len(a))
@@ -94,10 +92,10 @@ func localAddress(fd int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a[8:24])), port)
 }
 
-// rawAddress has room for a sockaddr_in or a sockaddr_in6.
+// rawAddress can hold a sockaddr_in or a sockaddr_in6.
 type rawAddress [syscall.SizeofSockaddrInet6]byte
 
-// sockaddr returns an address as the system takes it, and its length.
+// sockaddr returns an address in the form that system calls accept, and its length.
 func sockaddr(at netip.AddrPort) (a rawAddress, n uintptr) {
 	binary.BigEndian.PutUint16(a[2:], at.Port())
 	if at.Addr().Is4() {

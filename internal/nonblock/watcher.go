@@ -7,34 +7,31 @@ import (
 	"syscall"
 )
 
-// Watcher reports the end of connections that are kept between attempts. It reads
-// nothing from them. One goroutine waits for all connections of a Watcher, and runs
-// only while there are any. The zero value is ready for use, by many goroutines at
-// once.
+// Watcher reports the end of connections that are kept between attempts. It reads nothing from them. One goroutine waits for all
+// connections of a Watcher, and runs only while there are any. The zero value is ready for use. It is safe for concurrent use by
+// multiple goroutines.
 //
-// When the system refuses to wait, which may be for want of descriptors, the Watcher
-// reports the connections as if they had ended, so that their owners look at them, and
-// tries again with the next connection.
+// If the system refuses to wait, possibly for lack of descriptors, the Watcher reports the connections as if they had ended, so
+// that their owners check them, and tries again with the next connection.
 type Watcher struct {
 	mu      sync.Mutex        // guards all below, and the fields of each Watch
-	set     *Set              // nil while nothing is watched, and after a failure
+	set     *Set              // nil while nothing is watched, or after a failure
 	watches map[uint32]*Watch // by key
 	lastKey uint32
-	reports []func() // that unlock calls
+	reports []func() // to be called by unlock
 }
 
-// Watch is a connection that is watched. The methods of a nil Watch do nothing. The
-// Watcher's mu guards its fields.
+// Watch is a watched connection. The methods of a nil Watch do nothing. The Watcher's mu guards its fields.
 type Watch struct {
 	watcher  *Watcher
 	raw      syscall.RawConn
 	key      uint32
-	ended    bool   // or it can no longer be watched
+	ended    bool   // the connection has ended or can no longer be watched
 	reported bool   // onEnd was called
-	onEnd    func() // nil while the watch is not armed
+	onEnd    func() // nil unless the watch is armed
 }
 
-// unlock releases mu, and then calls the functions that are to be called.
+// unlock unlocks mu, and then calls the pending reports.
 func (w *Watcher) unlock() {
 	reports := w.reports
 	w.reports = nil
@@ -44,8 +41,8 @@ func (w *Watcher) unlock() {
 	}
 }
 
-// Watch begins to watch a connection: a *net.TCPConn or *net.UnixConn, or a *tls.Conn
-// over one of them. It returns nil where the system cannot do that.
+// Watch starts to watch a connection: a *net.TCPConn or *net.UnixConn, or a *tls.Conn over one of them. It returns nil if the
+// system cannot watch it.
 func (w *Watcher) Watch(conn net.Conn) *Watch {
 	raw, ok := rawConn(conn)
 	if !ok {
@@ -69,7 +66,7 @@ func (w *Watcher) watch(raw syscall.RawConn) *Watch {
 	return watch
 }
 
-// start starts the goroutine unless it runs, and reports whether it does.
+// start starts the goroutine unless it is running, and reports whether it is running now.
 func (w *Watcher) start() bool {
 	if w.set != nil {
 		return true
@@ -81,7 +78,7 @@ func (w *Watcher) start() bool {
 	if w.watches == nil {
 		w.watches = make(map[uint32]*Watch)
 	}
-	for _, watch := range w.watches { // of the set before, which has failed
+	for _, watch := range w.watches { // of the previous set, which has failed
 		if watch.addTo(set) != nil {
 			w.end(watch)
 		}
@@ -91,15 +88,14 @@ func (w *Watcher) start() bool {
 	return true
 }
 
-// addTo adds a connection to a set. One that has ended already is reported.
+// addTo adds a connection to a set. A connection that has already ended is reported.
 func (watch *Watch) addTo(set *Set) error {
 	var err error
 	failed := watch.raw.Control(func(fd uintptr) { err = set.addEnd(int(fd), watch.key) })
 	return errors.Join(failed, err)
 }
 
-// nextKey returns a key that no connection has. A key is not used again soon, since an
-// event of a connection that was removed may still come.
+// nextKey returns an unused key. A key is not reused soon, since an event of a removed connection may still arrive.
 func (w *Watcher) nextKey() uint32 {
 	for {
 		w.lastKey = (w.lastKey + 1) % (1<<32 - 1)
@@ -109,7 +105,7 @@ func (w *Watcher) nextKey() uint32 {
 	}
 }
 
-// run waits until nothing is left to watch, or waiting fails.
+// run waits until there is nothing left to watch, or waiting fails.
 func (w *Watcher) run(set *Set) {
 	for works := false; ; works = true {
 		err := set.Wait(-1, w.ended)
@@ -119,9 +115,8 @@ func (w *Watcher) run(set *Set) {
 	}
 }
 
-// isOver reports whether the goroutine that waits with a set has to end, and closes the
-// set then. After an error another goroutine goes on with another set if this one has
-// worked. Otherwise all connections are reported.
+// isOver reports whether the goroutine that waits with set must exit, and closes the set in that case. After an error, another
+// goroutine continues with another set if this one has worked before. Otherwise all connections are reported.
 func (w *Watcher) isOver(set *Set, err error, worked bool) bool {
 	w.mu.Lock()
 	defer w.unlock()
@@ -140,11 +135,11 @@ func (w *Watcher) isOver(set *Set, err error, worked bool) bool {
 	return true
 }
 
-// ended notes that a connection has ended, and reports it.
+// ended records that a connection has ended, and reports it.
 func (w *Watcher) ended(key uint32) {
 	w.mu.Lock()
 	defer w.unlock()
-	if watch := w.watches[key]; watch != nil { // else it was removed meanwhile
+	if watch := w.watches[key]; watch != nil { // otherwise it was removed meanwhile
 		w.end(watch)
 	}
 }
@@ -154,7 +149,7 @@ func (w *Watcher) end(watch *Watch) {
 	w.report(watch)
 }
 
-// report has the end of a connection reported if it is due.
+// report schedules the report of the end of a connection, if it has ended and the watch is armed.
 func (w *Watcher) report(watch *Watch) {
 	if watch.ended && !watch.reported && watch.onEnd != nil {
 		w.reports = append(w.reports, watch.onEnd)
@@ -162,10 +157,9 @@ func (w *Watcher) report(watch *Watch) {
 	}
 }
 
-// Arm has onEnd called when the connection ends: that its peer closes or resets it, or
-// that it fails. It is called at once if the connection has ended already, and only
-// once for each connection, however often the watch is armed. It may also be called
-// when the system refuses to wait: ask Ended.
+// Arm makes the Watcher call onEnd when the connection ends: its peer closes or resets it, or it fails. OnEnd is called at once if
+// the connection has already ended, and only once for each connection, however often the watch is armed. It may also be called if
+// the system refuses to wait: check Ended.
 func (watch *Watch) Arm(onEnd func()) {
 	if watch == nil {
 		return
@@ -177,20 +171,20 @@ func (watch *Watch) Arm(onEnd func()) {
 	w.report(watch)
 }
 
-// Disarm keeps the end from being reported until Arm is called again.
+// Disarm prevents the report of the end until Arm is called again.
 func (watch *Watch) Disarm() { watch.Arm(nil) }
 
-// Ended reports whether the connection has ended. It asks the system.
+// Ended reports whether the connection has ended. It queries the system.
 func (watch *Watch) Ended() bool {
 	if watch == nil {
 		return false
 	}
 	ended := false
 	err := watch.raw.Control(func(fd uintptr) { ended = hasEnded(int(fd)) })
-	return ended || err != nil // an error means that it is closed
+	return ended || err != nil // an error means that the connection is closed
 }
 
-// Remove ends the watch. Call it before the connection is closed.
+// Remove ends the watch. It must be called before the connection is closed.
 func (watch *Watch) Remove() {
 	if watch == nil {
 		return
@@ -205,7 +199,7 @@ func (watch *Watch) Remove() {
 	}
 }
 
-// stopIfUnused ends the goroutine if nothing is watched.
+// stopIfUnused stops the goroutine if nothing is watched.
 func (w *Watcher) stopIfUnused() {
 	if len(w.watches) == 0 && w.set != nil {
 		w.set.Wake()
@@ -213,8 +207,7 @@ func (w *Watcher) stopIfUnused() {
 	}
 }
 
-// Unread returns how many bytes of a connection have arrived and are not read, or 0
-// where the system does not say.
+// Unread returns how many received bytes of a connection are unread, or 0 if the system does not report it.
 func Unread(conn net.Conn) int {
 	raw, ok := rawConn(conn)
 	if !ok {
@@ -225,8 +218,7 @@ func Unread(conn net.Conn) int {
 	return n
 }
 
-// Transport returns the connection that TLS runs over, or conn itself if it is not a
-// *tls.Conn.
+// Transport returns the connection under TLS, or conn itself if it is not a *tls.Conn.
 func Transport(conn net.Conn) net.Conn {
 	for {
 		outer, ok := conn.(interface{ NetConn() net.Conn })
@@ -237,7 +229,7 @@ func Transport(conn net.Conn) net.Conn {
 	}
 }
 
-// rawConn returns the system's side of a connection's transport.
+// rawConn returns the syscall.RawConn of a connection's transport.
 func rawConn(conn net.Conn) (syscall.RawConn, bool) {
 	system, ok := Transport(conn).(syscall.Conn)
 	if !ok {

@@ -36,7 +36,7 @@ func counted() (onEnd func(), calls chan struct{}) {
 
 func TestTheEndsOfWatchedConnectionsAreReportedOnce(t *testing.T) {
 	var w Watcher
-	for range 3 { // each round starts the goroutine anew
+	for range 3 { // each round starts a new goroutine
 		const many = 50
 		var servers []net.Conn
 		var watches []*Watch

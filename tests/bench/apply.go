@@ -20,7 +20,7 @@ const changed = 1000
 // applied is the result of a round of role apply.
 type applied struct {
 	Same, Changed time.Duration // duration of Apply
-	Noticed       int           // unchanged probes whose next attempt has moved
+	Noticed       int           // unchanged probes whose next attempt was moved
 }
 
 // applies measures Apply of an unchanged set, and of one with a few changed probes.
@@ -46,9 +46,8 @@ func (b *bench) applies(ctx context.Context) ([]line, error) {
 	return []line{same, some, noticed}, nil
 }
 
-// runApply is role apply. For each line of standard input it applies a set once
-// unchanged, and once with some handlers changed. The engine does not run, so the next
-// attempt of each other probe must not move.
+// runApply is role apply. For each line of standard input, it applies a set once unchanged, and once with some changed probes. The
+// engine does not run, so the next attempt of each unchanged probe must not move.
 func runApply(_ context.Context, args []string) error {
 	var l load
 	f := flag.NewFlagSet("apply", flag.ContinueOnError)
@@ -99,7 +98,7 @@ func timed(e *engine.Engine, set probe.Set) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// nexts returns when each probe's next attempt is.
+// nexts returns the time of each probe's next attempt.
 func nexts(e *engine.Engine, set probe.Set) map[probe.ID]time.Time {
 	all := make(map[probe.ID]time.Time, len(set))
 	for id := range set {

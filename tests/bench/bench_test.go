@@ -20,8 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// TestMain plays a part if it is asked to: the rows start this program again, and
-// in a test this program is the test.
+// TestMain runs a role if the arguments name one: the rows start this program again, and in a test this program is the test.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles()[os.Args[1]] != nil {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
@@ -30,11 +29,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // else each part would take a second to end
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // otherwise each role would take a second to exit
 	os.Exit(m.Run())
 }
 
-// quick are options that take a fraction of a second a row, and mean nothing.
+// quick returns options with which a row takes a fraction of a second; the figures mean nothing.
 func quick(t *testing.T, row string) options {
 	t.Helper()
 	o, err := parse([]string{
@@ -50,10 +49,10 @@ func quick(t *testing.T, row string) options {
 }
 
 const (
-	// noKubelet is what the rows of the kubelet say, which is not there.
+	// noKubelet is the error in the rows of the kubelet, whose program does not exist here.
 	noKubelet = "none: no such file"
 
-	// notBuilt is what the rows of plugins say that have not been built.
+	// notBuilt is the error in the rows of plugins that were not built.
 	notBuilt = "is not built: run make"
 )
 
@@ -75,9 +74,8 @@ func TestEachRowIsMeasured(t *testing.T) {
 	}
 }
 
-// patiently measures a row, for longer and with more probes where a figure makes no sense: on a
-// machine that is busy with other tests, a probe may not run within a tenth of a second, and the
-// runtime's own memory hides that of a few probes.
+// patiently measures a row, repeatedly for longer and with more probes if a figure makes no sense: on a machine that is busy with
+// other tests, a probe may not run within a tenth of a second, and the runtime's own memory exceeds that of a few probes.
 func patiently(t *testing.T, name string) {
 	t.Helper()
 	var problems []string
@@ -96,8 +94,8 @@ func patiently(t *testing.T, name string) {
 	t.Error(strings.Join(problems, "\n"))
 }
 
-// problemsOf says which lines of a row lack a figure. Those of the kubelet, which is not there,
-// have to say so.
+// problemsOf returns the lines of a row that lack a figure. The lines of the kubelet, whose program does not exist here, must have
+// the error.
 func problemsOf(row string, lines []line) (problems []string) {
 	if len(lines) == 0 {
 		problems = append(problems, "it has no line")

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// child is a process of a measurement. It prints a JSON value when it is ready, and one
-// for each line of its standard input. It ends with its standard input, so that it never
-// outlives the program.
+// child is a process of a measurement. It prints a JSON value when it is ready, and one for each line of its standard input. It
+// exits at the end of its standard input, so that it never outlives the program.
 type child struct {
 	name   string
 	cmd    *exec.Cmd
@@ -79,7 +78,7 @@ func (c *child) end() {
 	c.cmd.Wait() // the exit status does not matter
 }
 
-// answer is the child's side: it prints ready, and then a value for each line of in.
+// answer runs the child's side: it prints ready, and then a value for each line of in.
 func answer(in io.Reader, out io.Writer, ready any, say func(question string) (any, error)) error {
 	encoder := json.NewEncoder(out)
 	if err := encoder.Encode(ready); err != nil {

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// goal is a Go benchmark and the maximum time of one operation.
+// goal is a Go benchmark with the maximum time of one operation.
 type goal struct {
 	what, pkg, benchmark string
 	nanoseconds          float64
 }
 
-// goals are the operations whose cost does not depend on the handler.
+// goals returns the operations whose cost does not depend on the handler.
 func goals() []goal {
 	return []goal{
 		{"verdict.Step", "./engine/verdict", "BenchmarkStep", 100},

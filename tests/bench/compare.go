@@ -20,7 +20,7 @@ type row struct {
 	measure func(*bench, context.Context) ([]line, error)
 }
 
-// rows are all rows, in the order of the table.
+// rows returns all rows, in the order of the table.
 func rows() []row {
 	return []row{
 		{"tcp-haproxy", (*bench).tcpBesideHAProxy},
@@ -93,8 +93,8 @@ func compare(ctx context.Context, args []string) error {
 	return errors.Join(write(os.Stdout, lines), err)
 }
 
-// measure returns the lines of the chosen rows. It continues after a row that cannot be
-// measured. When ctx is done it returns the lines so far with ctx's error.
+// measure returns the lines of the chosen rows. It continues after a row that cannot be measured. If ctx is done, it returns the
+// lines so far with ctx's error.
 func measure(ctx context.Context, o options) (lines []line, err error) {
 	b := &bench{options: o}
 	if b.self, err = os.Executable(); err != nil {

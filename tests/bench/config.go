@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// configured measures the start of the command with a large configuration, until the
-// target sees the first attempt.
+// configured measures the time from the start of the command, with a large configuration, to the first attempt at the target.
 func (b *bench) configured(ctx context.Context) ([]line, error) {
 	sonde, err := b.build(ctx, b.root, "./cmd/engine")
 	if err != nil {
@@ -37,8 +36,7 @@ func (b *bench) configured(ctx context.Context) ([]line, error) {
 	return []line{began, most}, nil
 }
 
-// largeConfig returns a configuration of edge×edge targets at one address, with a probe
-// each.
+// largeConfig returns a configuration of edge×edge targets at one address, with one probe each.
 func largeConfig(edge, port int) []byte {
 	return fmt.Appendf(nil, `
 locals {

@@ -27,7 +27,7 @@ var sourcesC embed.FS
 // program is the command of row exec. It does nothing.
 const program = "/bin/true"
 
-// ran is the cost of running commands one after the other.
+// ran is the cost of running commands one after another.
 type ran struct{ CPU, Took time.Duration }
 
 // commands compares the exec handler with a C program that runs the same command.
@@ -58,12 +58,12 @@ func (b *bench) commands(ctx context.Context) ([]line, error) {
 	return []line{l, took}, nil
 }
 
-// each returns the time for one command in microseconds.
+// each returns the time per command in microseconds.
 func (b *bench) each(all time.Duration) float64 {
 	return all.Seconds() * 1e6 / float64(b.options.commands)
 }
 
-// compile compiles a program in C, and returns its path.
+// compile compiles a C program, and returns its path.
 func (b *bench) compile(ctx context.Context, name string) (string, error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -93,8 +93,7 @@ func once(ctx context.Context, cmd *exec.Cmd) (r ran, err error) {
 	return r, json.Unmarshal(out, &r)
 }
 
-// runExec is role exec. It makes attempts of the exec handler one after the other, and
-// prints a ran.
+// runExec is role exec. It makes attempts of the exec handler one after another, and prints a ran.
 func runExec(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("exec", flag.ContinueOnError)
 	n := f.Int("n", 300, "how many attempts")
@@ -132,8 +131,8 @@ func runExec(ctx context.Context, args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(ran{after - before, took})
 }
 
-// cpuWithGuard returns ownCPU, and the CPU time of the children of this process and of those that they have waited for: the
-// guard of its commands.
+// cpuWithGuard returns ownCPU plus the CPU time of the children of this process, such as the guard of its commands, and of the
+// children that they have reaped.
 func cpuWithGuard() (time.Duration, error) {
 	const tick = 10 * time.Millisecond // USER_HZ
 	all, err := ownCPU()

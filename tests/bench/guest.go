@@ -11,17 +11,17 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// guest is a plugin to measure. Its targets have a port with the name p.
+// guest is a plugin to measure. Its targets have a port named p.
 type guest struct {
-	file     string         // its module, below the root of the repository; empty: it is made from text
-	make     string         // the target of make that builds the file
+	file     string         // its module, relative to the root of the repository; empty: assembled from text
+	make     string         // the make target that builds the file
 	text     string         // of the module
 	settings map[string]any // of its handler
 }
 
-// The texts of guests. Each has a function $run, which is sonde_run.
+// Texts of guests. Each has a function $run, which is exported as sonde_run.
 const (
-	// exchange sends PING and expects five bytes, like the built-in handler beside it.
+	// exchange sends PING and expects seven bytes, like the built-in handler that it is compared with.
 	exchange = `(import "sonde_v1" "dial" (func $dial (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
 		(import "sonde_v1" "read" (func $read (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "write" (func $write (param i32 i32 i32) (result i32)))
@@ -43,8 +43,8 @@ const (
 	hostCalls = `(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))
 		(memory 1) (func $run (result i32) loop i32.const 1 call $clock drop br 0 end i32.const 1)`
 
-	// configure reads the clock with four digits of its settings, {"port":"1234"}, as an argument,
-	// so that the time when it began can be told.
+	// configure reads the clock with four digits of its settings, {"port":"1234"}, as an argument, which identifies the call and
+	// thus its start time.
 	configure = `(import "sonde_v1" "input" (func $input (param i32 i32 i32) (result i32)))
 		(import "sonde_v1" "clock" (func $clock (param i32) (result i64)))` + fibonacci + `
 		(func $run (result i32) i32.const 1)
@@ -54,10 +54,10 @@ const (
 			i32.const 60 call $fib) (export "sonde_configure" (func $configure))`
 )
 
-// pong is what the target of guests answers.
+// pong is the response of the guests' target.
 const pong = "+PONG\r\n"
 
-// guests are the plugins to measure, by name.
+// guests returns the plugins to measure, by name.
 func guests() map[string]guest {
 	line := map[string]any{"port": "p", "send": "PING", "expect": "+PONG"}
 	script := map[string]any{

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// haproxy is the side of HAProxy's health checks, tcp or http. It has one thread, which
-// is cheapest for HAProxy: a check never moves between threads.
+// haproxy returns the side of HAProxy's tcp or http health checks. It has one thread, which is cheapest for HAProxy: a check never
+// moves between threads.
 func (b *bench) haproxy(kind string) side {
 	return side{"haproxy", func(ctx context.Context) (*prober, error) {
 		program, err := exec.LookPath("haproxy")
@@ -57,7 +57,7 @@ func (b *bench) haproxy(kind string) side {
 	}}
 }
 
-// settle waits until all attempts of a prober have succeeded, ten seconds at most.
+// settle waits until all attempts of a prober succeed, for at most ten seconds.
 func (p *prober) settle(ctx context.Context) error {
 	const maxWait = 10 * time.Second
 	for end := time.Now().Add(maxWait); ; {
@@ -71,9 +71,8 @@ func (p *prober) settle(ctx context.Context) error {
 	}
 }
 
-// haproxyConfig has a server for each probe of Sonde's side, at the same address, and an
-// unused frontend, without which HAProxy does not start. HAProxy itself spreads the
-// first checks over the interval.
+// haproxyConfig returns a configuration with a server for each probe of Sonde's side, at the same address, and an unused frontend,
+// without which HAProxy does not start. HAProxy itself spreads the first checks over the interval.
 func (b *bench) haproxyConfig(kind, dir string) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "global\n  nbthread 1\n  stats socket %s\n", filepath.Join(dir, "admin"))
@@ -89,7 +88,7 @@ func (b *bench) haproxyConfig(kind, dir string) string {
 	return c.String()
 }
 
-// serversUp checks that n servers are up in HAProxy.
+// serversUp returns an error unless 99 % of n servers are up in HAProxy.
 func serversUp(socket string, n int) error {
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {

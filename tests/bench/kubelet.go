@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// kubeletSide is the side of the kubelet's prober, with tcp or http probes.
+// kubeletSide returns the side of the kubelet's prober, with tcp or http probes.
 func (b *bench) kubeletSide(kind string) side {
 	return side{"kubelet", func(ctx context.Context) (*prober, error) {
 		if err := b.findKubelet(ctx); err != nil {

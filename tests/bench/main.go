@@ -5,24 +5,24 @@
 // in the same run, the memory of an idle probe, and the lateness of attempts with a
 // million probes.
 //
-//	go run ./tests/bench                         every row, medians of five rounds, in twenty minutes
+//	go run ./tests/bench                         all rows, medians of five rounds, in twenty minutes
 //	go run ./tests/bench -rows tcp-haproxy,exec  some rows
 //	go run ./tests/bench -json                   as JSON
 //
-// A row that cannot be measured on this machine has the reason instead. HAProxy and gcc
-// are used when they are on PATH; the kubelet's prober is built from tests/oracle. Plugins
-// and the interpreter of scripts are used where make wasm and make build have built them.
+// A row that cannot be measured on this machine shows the reason instead. HAProxy and gcc
+// are used if they are in PATH; the kubelet's prober is built from tests/oracle. Plugins
+// and the interpreter of scripts are used if make wasm and make build have built them.
 //
-// Each side of a comparison is a process of its own, and so is the target, a minimal
+// Each side of a comparison is a separate process, and so is the target, a minimal
 // server. The sides alternate within a round, and the result is the median of the
-// rounds' ratios, so that a machine which is slow for a minute is slow for both. CPU is
+// rounds' ratios, so that a machine that is slow for a minute is slow for both. CPU is
 // the kernel's count for the process, in nanoseconds. Attempts are the kernel's count
-// of connections opened (TcpActiveOpens) by all processes, and the engine's where it keeps
-// them: when others open connections too, run it in a network namespace:
+// of connections opened (TcpActiveOpens) by all processes, or the engine's count for kept
+// connections: if other processes open connections as well, run it in a network namespace:
 //
 //	unshare -rn sh -c 'ip link set lo up && go run ./tests/bench'
 //
-// With the name of a role as its first argument the program runs as that process of a
+// With the name of a role as its first argument, the program runs as that process of a
 // measurement. `bench probe -cpuprofile file` profiles attempts.
 package main
 
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run runs the role of the first argument, or else the rows.
+// run runs the role named by the first argument, or else the rows.
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		if part := roles()[args[0]]; part != nil {
@@ -126,7 +126,7 @@ func parse(args []string) (options, error) {
 	return o, err
 }
 
-// chosen returns the rows that a list names, or all of them.
+// chosen returns the rows named in a list, or all rows if it is empty.
 func chosen(list string) ([]string, error) {
 	known := rowNames()
 	if list == "" {

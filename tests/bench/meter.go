@@ -14,8 +14,8 @@ import (
 	"unsafe"
 )
 
-// cpu returns the user and system time of a process with all its threads, including
-// ended ones. /proc/PID/stat has the same in steps of 10 ms.
+// cpu returns the user and system time of a process with all its threads, including ended ones. /proc/PID/stat has the same data,
+// but in steps of 10 ms.
 func cpu(pid int) (time.Duration, error) {
 	const scheduler = 2 // CPUCLOCK_SCHED of linux/posix-timers.h
 	clock := int32(^pid<<3 | scheduler)
@@ -26,8 +26,7 @@ func cpu(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// ownCPU returns the CPU time of this process and of its children that have ended and
-// were waited for.
+// ownCPU returns the CPU time of this process and of its children that have exited and were reaped.
 func ownCPU() (time.Duration, error) {
 	var all time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -66,8 +65,8 @@ func opened() (uint64, error) {
 func resident(pid int) (float64, error) { return memory(pid, "status", "VmRSS:") }
 func peak(pid int) (float64, error)     { return memory(pid, "status", "VmHWM:") }
 
-// proportional returns the resident memory of a process, in bytes. A page that is mapped
-// several times, such as one of a plugin's image, counts once.
+// proportional returns the resident memory of a process, in bytes. A page that is mapped several times, such as a page of a
+// plugin's image, counts once.
 func proportional(pid int) (float64, error) { return memory(pid, "smaps_rollup", "Pss:") }
 
 func memory(pid int, name, field string) (float64, error) {

@@ -61,9 +61,8 @@ func (c *child) after(ctx context.Context, d time.Duration) (now counts, err err
 	return now, c.ask("count", &now)
 }
 
-// idleMemory measures the resident memory of an idle probe, compared with an engine that
-// has one probe. Each probe has a target with its own address; all share a rule and a
-// handler.
+// idleMemory measures the resident memory of an idle probe, compared with an engine that has one probe. Each probe has a target
+// with its own address; all share one rule and one handler.
 func (b *bench) idleMemory(ctx context.Context) ([]line, error) {
 	l := line{What: fmt.Sprintf("memory of an idle probe, of %d", b.million), Unit: "B", Goal: 512}
 	for range b.rounds {
@@ -81,7 +80,7 @@ func (b *bench) idleMemory(ctx context.Context) ([]line, error) {
 	return []line{l}, nil
 }
 
-// idle returns the memory of an engine with probes that does not run.
+// idle returns the resident memory of an engine with probes that does not run.
 func (b *bench) idle(ctx context.Context, flags ...string) (bytes float64, err error) {
 	var ready counts
 	c, err := b.probe(ctx, &ready, append(flags, "-idle")...)
@@ -151,7 +150,7 @@ type stretch struct {
 	failed  uint64
 	rate    float64 // attempts per second
 	busy    float64 // processors
-	awake   float64 // the part of the time that the engine's loop was
+	awake   float64 // the share of the time during which the engine's loop was busy
 }
 
 func (b *bench) stretch(ctx context.Context, c *child) (s stretch, err error) {
@@ -183,8 +182,7 @@ func (b *bench) stretch(ctx context.Context, c *child) (s stretch, err error) {
 	return s, err
 }
 
-// percentile returns the bound of a share of the durations that were counted between
-// two histograms.
+// percentile returns the upper bound of a share of the durations that were counted between two histograms.
 func percentile(before, after engine.Histogram, share float64) (time.Duration, error) {
 	n := after.Count() - before.Count()
 	if n == 0 {
@@ -203,7 +201,7 @@ func percentile(before, after engine.Histogram, share float64) (time.Duration, e
 	return 2 * after.Bounds[len(after.Bounds)-1], nil
 }
 
-// settled measures the resident memory of each of n probes after their first attempts.
+// settled measures the resident memory per probe of n probes, after their first attempts.
 func (c *child) settled(n int) (line, error) {
 	var last counts
 	if err := c.ask("settle", &last); err != nil {

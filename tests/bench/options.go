@@ -19,15 +19,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// option is what a probe may ask for, and what row options measures the cost of.
+// option is a variant of a probe whose cost row options measures.
 type option struct {
 	name, what string
-	slower     int  // by how much attempts are rarer, so that both processors have time left
+	slower     int  // factor by which attempts are rarer, so that both processors have time left
 	secure     bool // the target speaks TLS
 	handler    func(ca string) (probe.Handler, error)
 }
 
-// probeOptions are the variants of http and tcp whose cost differs, the plain ones first.
+// probeOptions returns the variants of http and tcp that differ in cost, the plain ones first.
 func probeOptions() []option {
 	overHTTP := func(c httpprobe.Config) func(string) (probe.Handler, error) {
 		return func(ca string) (probe.Handler, error) {
@@ -67,8 +67,7 @@ func probeOptions() []option {
 	}
 }
 
-// handlerOf returns a handler by name, for the target's port p. Ca is the file of the authority of a
-// target that speaks TLS.
+// handlerOf returns a handler by name, for the target's port p. Ca is the file with the authority of a TLS target.
 func handlerOf(name, ca string) (probe.Handler, error) {
 	for _, o := range probeOptions() {
 		if o.name == name {
@@ -107,7 +106,7 @@ func (b *bench) optionCosts(ctx context.Context) (lines []line, err error) {
 	return lines, nil
 }
 
-// runSecure is role secure: a target that speaks TLS, with an authority in the file of its argument.
+// runSecure is role secure: a TLS target. It writes its authority to the file named by its argument.
 func runSecure(_ context.Context, args []string) error {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 // healthy is the number of healthy probes in row overload.
 const healthy = 100
 
-// overloaded measures the lateness of healthy probes while very many others time out at
-// once, and the memory of those.
+// overloaded measures the lateness of healthy probes while very many others time out concurrently, and the memory that those use.
 func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 	hole, err := newBlackHole()
 	if err != nil {
@@ -48,8 +47,8 @@ func (b *bench) overloaded(ctx context.Context) ([]line, error) {
 	return append(lines, grown), err
 }
 
-// healthyLateness measures the lateness of the healthy probes of an overloaded engine,
-// together with a process that only sleeps.
+// healthyLateness measures the lateness of the healthy probes of an overloaded engine, together with that of a process that only
+// sleeps.
 func (b *bench) healthyLateness(ctx context.Context, c *child) (lines []line, end counts, err error) {
 	sleeper, err := b.sleeper(ctx)
 	if err != nil {
@@ -97,7 +96,7 @@ func (b *bench) pressure(begin, end counts) string {
 // connection.
 type blackHole struct {
 	port    int
-	sockets []int // the listener, and those who wait
+	sockets []int // the listener, and the clients in its backlog
 }
 
 // newBlackHole returns a black hole on all addresses of this machine.
@@ -107,7 +106,7 @@ func newBlackHole() (*blackHole, error) {
 		return nil, err
 	}
 	h := &blackHole{port: port, sockets: []int{listener}}
-	for range 16 { // a backlog of 0 lets one wait; how many is the kernel's affair
+	for range 16 { // a backlog of 0 lets one client wait; the actual number depends on the kernel
 		taken, err := h.knock()
 		if err != nil {
 			h.close()
@@ -121,8 +120,7 @@ func newBlackHole() (*blackHole, error) {
 	return nil, errors.New("the kernel accepts connections beyond a listener's backlog")
 }
 
-// knock opens a connection, and reports whether it was accepted. Over loopback that is
-// known when connect returns.
+// knock opens a connection, and reports whether it was accepted. Over loopback, that is known when connect returns.
 func (h *blackHole) knock() (taken bool, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

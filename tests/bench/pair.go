@@ -21,15 +21,15 @@ type side struct {
 // prober is a running process of a side.
 type prober struct {
 	pid  int
-	well func() (remark string, err error) // an error says that it did not find what it should
+	well func() (remark string, err error) // an error means that attempts had the wrong result
 	end  func()
 	made func() (uint64, error) // attempts so far; nil: each opens a connection
 }
 
 // price is the cost of an attempt.
 type price struct {
-	cpu      time.Duration // of one attempt
-	attempts uint64        // that were made
+	cpu      time.Duration // per attempt
+	attempts uint64        // number of attempts
 	remark   string        // of the side
 }
 
@@ -100,7 +100,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pair compares two sides, which alternate in who is first.
+// pair compares two sides, which take turns in starting first.
 func (b *bench) pair(ctx context.Context, l line, ours, theirs side) ([]line, error) {
 	var our, their, rates []float64
 	var remark string
@@ -151,7 +151,7 @@ func (b *bench) keptBesideHAProxy(ctx context.Context) ([]line, error) {
 	return twice.pair(ctx, l, twice.counted("http-kept"), twice.haproxy("http"))
 }
 
-// keptBesideLoop shows what the system takes of an attempt over a kept connection.
+// keptBesideLoop shows the share of the system in the cost of an attempt over a kept connection.
 func (b *bench) keptBesideLoop(ctx context.Context) ([]line, error) {
 	l := line{What: "HTTP attempt over a kept connection vs a loop in C that sends and receives", Goal: 1.5}
 	loop, err := b.compile(ctx, "kept")
@@ -176,7 +176,7 @@ func (b *bench) httpBesideKubelet(ctx context.Context) ([]line, error) {
 	return b.pair(ctx, l, b.sonde("http"), b.kubeletSide("http"))
 }
 
-// sonde is the side of the engine with a built-in handler, each of whose attempts opens a connection.
+// sonde returns the side of the engine with a built-in handler whose attempts each open a connection.
 func (b *bench) sonde(handler string) side {
 	return side{"sonde", func(ctx context.Context) (*prober, error) {
 		c, err := b.startHandler(ctx, handler)
@@ -203,7 +203,7 @@ func (b *bench) startHandler(ctx context.Context, handler string, flags ...strin
 	return b.probe(ctx, &ready, append([]string{"-handler", handler, "-probes", fmt.Sprint(b.probes()), "-period", b.period.String()}, flags...)...)
 }
 
-// made returns how many attempts a process of role probe has made.
+// made returns the number of attempts of a process of role probe.
 func (c *child) made() (uint64, error) {
 	var now counts
 	err := c.ask("count", &now)
@@ -218,7 +218,7 @@ func (b *bench) probe(ctx context.Context, ready *counts, flags ...string) (*chi
 // probes returns the number of probes of a comparison.
 func (b *bench) probes() int { return max(1, int(float64(b.rate)*b.period.Seconds())) }
 
-// fine checks that all attempts of a prober succeed, and returns their lateness.
+// fine returns an error if more than 1 % of the attempts failed, otherwise their lateness as text.
 func (c *child) fine() (remark string, err error) {
 	var now counts
 	if err := c.ask("count", &now); err != nil {

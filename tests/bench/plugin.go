@@ -24,7 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// trial is what a process of role plugin measures.
+// trial is the configuration of a measurement in a process of role plugin.
 type trial struct {
 	measure string
 	guest   string
@@ -38,13 +38,13 @@ type trial struct {
 	period  time.Duration
 	builtin bool
 
-	began sync.Map // when checks of settings have begun last, by the argument of their call of clock
+	began sync.Map // when checks of settings last began, by the argument of their call of clock
 }
 
-// figures are what a process of role plugin has measured, by name.
+// figures are the results of a process of role plugin, by name.
 type figures map[string]float64
 
-// trials are the measurements of role plugin, by name.
+// trials returns the measurements of role plugin, by name.
 func trials() map[string]func(*trial, context.Context, *wasmhost.Plugin) (figures, error) {
 	return map[string]func(*trial, context.Context, *wasmhost.Plugin) (figures, error){
 		"attempts":  (*trial).attempts,
@@ -55,7 +55,7 @@ func trials() map[string]func(*trial, context.Context, *wasmhost.Plugin) (figure
 	}
 }
 
-// plenty is the timeout of attempts that should succeed.
+// plenty is the timeout of attempts that must succeed.
 const plenty = 10 * time.Second
 
 // runPlugin is role plugin: it measures once, and prints the figures.
@@ -123,7 +123,7 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, error) {
 	return p.New(guests()[t.guest].settings)
 }
 
-// target returns the target of a number, at an address of its own.
+// target returns the i-th target, at its own address.
 func (t *trial) target(i, at int) probe.Target {
 	return probe.Target{Name: fmt.Sprintf("shop/%d", i), Address: address(i), Ports: map[string]uint16{"p": uint16(at)}}
 }
@@ -131,20 +131,20 @@ func (t *trial) target(i, at int) probe.Target {
 // goroutines hides the non-blocking attempts of a handler.
 type goroutines struct{ probe.Handler }
 
-// builtinHandler does what the guests do.
+// builtinHandler returns a built-in handler that does the same as the guests.
 func builtinHandler() (probe.Handler, error) {
 	h, err := tcpprobe.New(tcpprobe.Config{Port: "p", Send: "PING\r\n", Expect: strings.TrimSpace(pong)})
 	return goroutines{h}, err
 }
 
-// alternations is how often the sides of the trial attempts alternate.
+// alternations is how many times the sides of the trial attempts alternate.
 const alternations = 10
 
-// warmWorkers is how many attempts are made at a time in order that the processors never sleep.
+// warmWorkers is the number of concurrent attempts that keep the processors from sleeping.
 const warmWorkers = 8
 
-// attempts measures the CPU time of an attempt by the plugin, and by the built-in handler: with
-// warmWorkers at a time, and alone, one after another.
+// attempts measures the CPU time of an attempt by the plugin and by the built-in handler: with warmWorkers concurrent attempts, and
+// with single attempts in sequence.
 func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	plugin, err := t.handler(p)
 	if err != nil {
@@ -177,7 +177,7 @@ func (t *trial) attempts(ctx context.Context, p *wasmhost.Plugin) (figures, erro
 	return f, nil
 }
 
-// attemptsOf lets workers make attempts for a while, each with a handler and a target of its own.
+// attemptsOf lets workers make attempts for a while, each with its own handler and target.
 func (t *trial) attemptsOf(ctx context.Context, workers int, next func() probe.Handler) (spent time.Duration, made int64, err error) {
 	before, err := ownCPU()
 	if err != nil {
@@ -212,18 +212,17 @@ func (t *trial) attemptsOf(ctx context.Context, workers int, next func() probe.H
 	return after - before, all.Load(), err
 }
 
-// refused is a port at which nothing listens.
+// refused is a port on which nothing listens.
 const refused = 9
 
-// mostStarts is how many attempts may end before an instance has been started, on a busy machine.
+// mostStarts is the maximum number of attempts that may end before an instance was started, on a busy machine.
 const mostStarts = 20
 
-// firstInstances is of how many instances the time to start is measured.
+// firstInstances is the number of instances whose start is measured.
 const firstInstances = 100
 
-// instances starts attempts that hang, one after another, and measures the time of a start and
-// the memory of an attempt under way. What all share, such as their image, is made before by an
-// attempt that is refused.
+// instances starts attempts that hang, one after another, and measures the time of a start and the memory of an attempt in
+// progress. An attempt that is refused first creates everything that the instances share, such as their image.
 func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	_, silent, err := listen(backlog)
 	if err != nil {
@@ -257,7 +256,7 @@ func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, err
 	}
 	for i := range t.count {
 		attempts.Go(func() { ended <- h.ForProbe().Probe(ctx, t.target(i, silent)) })
-		fresh := uint64(max(0, i+1-first.Idle)) // Instances counts those that are being started, too
+		fresh := uint64(max(0, i+1-first.Idle)) // Instances includes those that are being started
 		for st := p.Stats(); st.Instances-st.Idle < i+1 || st.Started-first.Started < fresh; st = p.Stats() {
 			select {
 			case r := <-ended:
@@ -282,7 +281,7 @@ func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, err
 	return nil, errors.New("no instance was started")
 }
 
-// startEngine starts an engine. Stop waits for its end.
+// startEngine starts an engine. Stop stops it, and waits for it.
 func startEngine(ctx context.Context, c engine.Config, set probe.Set) (e *engine.Engine, stop func(), err error) {
 	if e, err = engineOf(c, set); err != nil {
 		return nil, nil, err
@@ -299,8 +298,7 @@ func startEngine(ctx context.Context, c engine.Config, set probe.Set) (e *engine
 // busyConcurrency is how many concurrent attempts of the trial engine may need a goroutine.
 const busyConcurrency = 64
 
-// engine measures an engine with more attempts due than it can make, either of the plugin or of
-// the built-in handler.
+// engine measures an engine with more due attempts than it can make, with either the plugin or the built-in handler.
 func (t *trial) engine(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	base, err := t.handler(p)
 	if err != nil {
@@ -360,8 +358,7 @@ func (t *trial) engine(ctx context.Context, p *wasmhost.Plugin) (figures, error)
 	return figures{"rate": n / took.Seconds(), "µs": (spent - cpu).Seconds() * 1e6 / n, "MB": (busy - idle) / 1e6}, err
 }
 
-// made returns how many attempts an engine has made by a handler, and how many of them did not
-// succeed.
+// made returns the number of attempts that an engine has made with a handler, and of those that did not succeed.
 func made(e *engine.Engine, handler string) (all, bad uint64) {
 	for _, a := range e.Stats().Attempts {
 		if a.HandlerName != handler {
@@ -375,8 +372,7 @@ func made(e *engine.Engine, handler string) (all, bad uint64) {
 	return all, bad
 }
 
-// outage measures which share of the attempts at healthy targets is made, and succeeds, while
-// many more targets of the plugin hang.
+// outage measures the share of attempts at healthy targets that are made and succeed while many more targets of the plugin hang.
 func (t *trial) outage(ctx context.Context, p *wasmhost.Plugin) (figures, error) {
 	base, err := t.handler(p)
 	if err != nil {
@@ -416,15 +412,14 @@ func (t *trial) outage(ctx context.Context, p *wasmhost.Plugin) (figures, error)
 }
 
 const (
-	// runaways is how many guests run away at the same time.
+	// runaways is the number of guests that run away at the same time.
 	runaways = 64
 
 	// runawayTime is the timeout of their attempts, and of checks of their settings.
 	runawayTime = 100 * time.Millisecond
 )
 
-// runaway measures how late guests that do not end are stopped, and the lateness of healthy
-// built-in probes before and meanwhile.
+// runaway measures how late guests that do not end are stopped, and the lateness of healthy built-in probes before and during that.
 func (t *trial) runaway(ctx context.Context, _ *wasmhost.Plugin) (figures, error) {
 	h, err := handlerOf("tcp", "")
 	if err != nil {
@@ -475,9 +470,9 @@ func (t *trial) runaway(ctx context.Context, _ *wasmhost.Plugin) (figures, error
 	}, nil
 }
 
-// runAway starts guests that do not end, in a plugin of their own, since one whose attempts
-// time out is suspended. It returns how late they were stopped: after the deadline and
-// abi.Grace. An attempt that ends before its deadline was refused, for want of processor time.
+// runAway starts guests that do not end, in their own plugin, since a plugin whose attempts time out is suspended. It returns how
+// late they were stopped: after the deadline plus abi.Grace. An attempt that ends before its deadline was refused for lack of
+// processor time.
 func (t *trial) runAway(ctx context.Context) (late []time.Duration, err error) {
 	p, err := t.load(ctx)
 	if err != nil {
@@ -501,7 +496,7 @@ func (t *trial) runAway(ctx context.Context) (late []time.Duration, err error) {
 	return late, ctx.Err()
 }
 
-// runOne runs a guest until it is stopped, and returns how late that is.
+// runOne runs a guest until it is stopped, and returns how late it was stopped.
 func (t *trial) runOne(ctx context.Context, p *wasmhost.Plugin, i int, deadline time.Time) time.Duration {
 	if t.guest == "sonde_configure" {
 		return t.checkOne(p, i)
@@ -520,9 +515,9 @@ func (t *trial) runOne(ctx context.Context, p *wasmhost.Plugin, i int, deadline 
 // firstCheck is the first number in the settings of checks that do not end.
 const firstCheck = 1000
 
-// checkOne lets a guest check settings until it is stopped, and returns how late that is: after
-// the time of the check, which begins when there is an instance, and is repeated when others had
-// the processors. It returns 0 if the check was not made.
+// checkOne lets a guest check settings until it is stopped, and returns how late it was stopped: after the time for the check,
+// which begins when there is an instance, and is granted again if others had the processors. It returns 0 if the check was not
+// made.
 func (t *trial) checkOne(p *wasmhost.Plugin, i int) time.Duration {
 	number := fmt.Sprint(firstCheck + i)
 	h, err := p.New(map[string]any{"port": number})

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// plugin runs this program in role plugin, which measures once.
+// plugin runs this program in role plugin for one measurement.
 func (b *bench) plugin(ctx context.Context, measure, guest string, flags ...string) (f figures, err error) {
 	if _, err := guests()[guest].module(b.root); err != nil {
 		return nil, err
@@ -25,22 +25,21 @@ func (b *bench) plugin(ctx context.Context, measure, guest string, flags ...stri
 	return f, nil
 }
 
-// pongTarget starts a server that answers what the guests expect. The caller ends it.
+// pongTarget starts a server with the response that the guests expect. The caller must end it.
 func (b *bench) pongTarget(ctx context.Context) (c *child, flag string, err error) {
 	var at place
 	c, err = b.startRole(ctx, &at, "target", "-answer", pong)
 	return c, fmt.Sprint("-port=", at.Port), err
 }
 
-// add adds a round's figure to a line.
+// add adds the figure of a round to a line.
 func (l *line) add(v float64) {
 	l.Rounds = append(l.Rounds, v)
 	l.Measured = median(l.Rounds)
 }
 
-// pluginAttempts compares attempts of plugins with those of the built-in handler in one process.
-// One after another they are cold: between two of them the processors sleep, and waking the
-// threads of the Go runtime takes half of the time.
+// pluginAttempts compares attempts of plugins with those of the built-in handler in one process. Single attempts in sequence are
+// cold: in between, the processors sleep, and waking the threads of the Go runtime takes half of the time.
 func (b *bench) pluginAttempts(ctx context.Context) ([]line, error) {
 	server, at, err := b.pongTarget(ctx)
 	if err != nil {
@@ -75,7 +74,7 @@ func (b *bench) pluginAttempts(ctx context.Context) ([]line, error) {
 	return lines, nil
 }
 
-// scripts measures attempts of a script, and the memory of an attempt under way.
+// scripts measures attempts of a script, and the memory of an attempt in progress.
 func (b *bench) scripts(ctx context.Context) ([]line, error) {
 	server, at, err := b.pongTarget(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func instanceLines(what string, ms, kb float64) (start, memory line) {
 		line{What: "memory of an attempt under way of a " + what, Unit: "KB", Goal: kb}
 }
 
-// pluginInstances measures the start of instances and the memory of attempts under way.
+// pluginInstances measures the start of instances and the memory of attempts in progress.
 func (b *bench) pluginInstances(ctx context.Context) ([]line, error) {
 	var lines []line
 	for _, g := range []struct {
@@ -210,12 +209,12 @@ func (b *bench) pluginRunaways(ctx context.Context) ([]line, error) {
 	return lines, nil
 }
 
-// grpcShare is by how much fewer attempts row plugin-grpc-kubelet makes per second than the
-// others: one takes a millisecond of both processes.
+// grpcShare is the factor by which row plugin-grpc-kubelet makes fewer attempts per second than the other rows: an attempt takes a
+// millisecond of both processes.
 const grpcShare = 10
 
-// grpcBesideNative compares the plugin grpc with the kubelet's prober, which makes a
-// ClientConn of grpc-go for each attempt. A server of grpc-go answers both.
+// grpcBesideNative compares the plugin grpc with the kubelet's prober, which creates a ClientConn of grpc-go for each attempt. A
+// server of grpc-go responds to both.
 func (b *bench) grpcBesideNative(ctx context.Context) ([]line, error) {
 	if err := b.findKubelet(ctx); err != nil {
 		return nil, err

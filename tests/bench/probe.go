@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// load is what a process of role probe probes.
+// load is the configuration of a process of role probe.
 type load struct {
 	handler     string
 	probes      int
@@ -52,10 +52,10 @@ func parseLoad(args []string) (load, error) {
 	return l, f.Parse(args)
 }
 
-// counts is the answer of a process of role probe.
+// counts is the response of a process of role probe.
 type counts struct {
 	Attempts uint64 // so far
-	Failures uint64 // of them, those that were no success
+	Failures uint64 // those of Attempts that did not succeed
 
 	Lateness engine.Histogram // so far
 	Skipped  uint64           // attempts skipped so far
@@ -66,14 +66,13 @@ type counts struct {
 	Allocations uint64 // so far
 	Allocated   uint64 // bytes, so far
 
-	Well  int           // attempts at what is well, since last asked
+	Well  int           // attempts of the healthy probes, since the last query
 	P99   time.Duration // the 99th percentile of their lateness
 	Worst time.Duration
 }
 
-// runProbe is role probe: an embedded engine with the built-in handlers, as in a
-// gateway. It answers each line of standard input with counts; for the line "settle" it
-// first returns unused memory to the system.
+// runProbe is role probe: an embedded engine with the built-in handlers, as in a gateway. It responds to each line of standard
+// input with counts; on the line "settle", it first returns unused memory to the system.
 func runProbe(ctx context.Context, args []string) error {
 	l, err := parseLoad(args)
 	if err != nil {
@@ -99,7 +98,7 @@ func runProbe(ctx context.Context, args []string) error {
 	return errors.Join(err, <-ended)
 }
 
-// converse answers lines until standard input ends.
+// converse responds to lines until standard input ends.
 func (l load) converse(ctx context.Context, e *engine.Engine) error {
 	w, stop := l.witness(ctx, e)
 	defer stop()
@@ -117,7 +116,7 @@ func (l load) converse(ctx context.Context, e *engine.Engine) error {
 	})
 }
 
-// witness returns a witness of the healthy probes when there are others too.
+// witness returns a witness of the healthy probes, if there are others as well.
 func (l load) witness(ctx context.Context, e *engine.Engine) (w *witness, stop func()) {
 	if l.black == 0 {
 		return newWitness(e, nil), func() {}
@@ -155,7 +154,7 @@ func (l load) engine() (*engine.Engine, error) {
 	return engineOf(engine.Config{Concurrency: l.concurrency}, set)
 }
 
-// engineOf returns an engine with the probes of a set, whose targets all run.
+// engineOf returns an engine with the probes of a set, whose targets are all running.
 func engineOf(c engine.Config, set probe.Set) (*engine.Engine, error) {
 	e := engine.New(c)
 	if _, err := e.Apply(set); err != nil {
@@ -191,7 +190,7 @@ func (l load) newHandler() (probe.Handler, error) {
 		return handlerOf(l.handler, l.ca)
 	}
 	t := trial{guest: l.handler, root: l.root}
-	p, err := t.load(context.Background()) // in use until the process ends
+	p, err := t.load(context.Background()) // in use until the process exits
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +222,8 @@ func (l load) well() []probe.ID {
 	return ids
 }
 
-// address returns the address of a probe's target: one of 8 million loopback addresses.
-// Real targets have different addresses too, and one address has too few ports.
+// address returns the address of the i-th probe's target: one of 8 million loopback addresses. Real targets also have different
+// addresses, and a single address has too few ports.
 func address(i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+i>>16&0x7f, i>>8&0xff, i&0xff)
 }

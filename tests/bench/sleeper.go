@@ -14,7 +14,7 @@ import (
 // of any lateness on that machine.
 type sleeper struct {
 	mu   sync.Mutex
-	late []time.Duration // since last read
+	late []time.Duration // since the last read
 }
 
 // sleeper starts this program in role sleeper.
@@ -54,7 +54,7 @@ func runSleeper(ctx context.Context, _ []string) error {
 	return answer(os.Stdin, os.Stdout, s.read(), func(string) (any, error) { return s.read(), nil })
 }
 
-// sleep sleeps again and again until ctx is done.
+// sleep sleeps repeatedly until ctx is done.
 func (s *sleeper) sleep(ctx context.Context) {
 	for ctx.Err() == nil {
 		until := time.Now().Add(nap)

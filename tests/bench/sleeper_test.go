@@ -20,7 +20,7 @@ func TestSleeperWokenOnTimeIsNotLate(t *testing.T) {
 		if n, p99 := len(s.late), s.read(); n != 100 || p99 != 0 {
 			t.Errorf("%d naps, late by %v", n, p99)
 		}
-		time.Sleep(nap) // so that it ends
+		time.Sleep(nap) // so that it is recorded
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// median returns the median; of an even number of figures the lower one.
+// median returns the median; for an even number of figures, the lower one.
 func median[T cmp.Ordered](all []T) T {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[(len(sorted)-1)/2]
@@ -26,8 +26,7 @@ func writeJSON(w io.Writer, lines []line) error {
 	return e.Encode(lines)
 }
 
-// writeTable prints each measurement with its goal, and their ratio: above 1.00 the goal is
-// missed.
+// writeTable prints each measurement with its goal, and their ratio: the goal is missed above 1.00.
 func writeTable(w io.Writer, lines []line) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "what\tgoal\tmeasured\tof goal\tnote\n")

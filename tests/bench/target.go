@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// runTarget is role target: a server on all addresses of this machine that answers the
-// bytes of a connection with an HTTP response of two bytes, or the text of -answer, and
-// closes it, unless they are a request of HTTP/1.1 that lets it stay open. It uses one thread with epoll, to take little CPU from the sides.
+// runTarget is role target: a server on all addresses of this machine. It responds to the first bytes of a connection with an HTTP
+// response with a two-byte body, or with the text of -answer, and closes the connection, unless the bytes are a request of HTTP/1.1
+// that lets it stay open. It uses a single thread with epoll, to take little CPU time from the sides.
 //
-// It prints its port, and ends with its standard input.
+// It prints its port, and exits at the end of its standard input.
 func runTarget(_ context.Context, args []string) error {
 	f := flag.NewFlagSet("target", flag.ContinueOnError)
 	answer := f.String("answer", response, "the `text` of the answer")
@@ -36,14 +36,14 @@ func runTarget(_ context.Context, args []string) error {
 	return s.serve()
 }
 
-// place is the value that a target prints when it serves.
+// place is the value that a target prints when it is ready.
 type place struct{ Port int }
 
-// backlog is the length of the accept queue: more connections than arrive in two
-// seconds. The kernel limits it by net.core.somaxconn, by default 4096.
+// backlog is the length of the accept queue: more connections than arrive in two seconds. The kernel limits it to
+// net.core.somaxconn, 4096 by default.
 const backlog = 4096
 
-// What a target answers by default, where it closes the connection and where it does not.
+// Default responses of a target, with and without closing the connection.
 const (
 	response     = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 	keptResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -153,14 +153,14 @@ func (s *server) accept() {
 	}
 }
 
-// answer closes a connection, with the response if something was received, or keeps it open.
+// answer writes the response if data was received. It closes the connection unless the request lets it stay open.
 func (s *server) answer(fd int) {
 	if n, err := syscall.Read(fd, s.request[:]); n > 0 && err == nil {
 		if stays(s.request[:n]) {
 			syscall.Write(fd, []byte(keptResponse))
 			return
 		}
-		syscall.Write(fd, s.response) // who has left gets none
+		syscall.Write(fd, s.response) // a client that has disconnected gets none
 	}
 	syscall.Close(fd)
 }

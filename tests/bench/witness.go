@@ -12,32 +12,31 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// witness measures the lateness of the attempts of some probes, which the engine's
-// histogram does not distinguish from others. It reads the due time of each attempt
-// before it, and the start after it. When the engine skips an attempt because it is
-// late, the next attempt counts as late from the skipped one's due time.
+// witness measures the lateness of the attempts of some probes, which the engine's histogram does not distinguish from the others.
+// It reads the due time of each attempt before the attempt, and its start afterwards. If the engine skips an attempt because it is
+// late, the lateness of the next attempt counts from the due time of the skipped one.
 type witness struct {
 	engine *engine.Engine
 	ids    []probe.ID
 	mu     sync.Mutex
 	seen   []sight         // by id
-	late   []time.Duration // since last read
+	late   []time.Duration // since the last read
 }
 
-// sight is a probe's state when last read.
+// sight is the state of a probe at the last look.
 type sight struct {
 	attempts uint64
-	due      time.Time // of the attempt that was not made yet
+	due      time.Time // of the next attempt
 }
 
-// glance is the interval of reading. It must be shorter than a period.
+// glance is the interval between looks. It must be shorter than a period.
 const glance = 100 * time.Millisecond
 
 func newWitness(e *engine.Engine, ids []probe.ID) *witness {
 	return &witness{engine: e, ids: ids, seen: make([]sight, len(ids))}
 }
 
-// watch reads until ctx is done.
+// watch looks at the probes until ctx is done.
 func (w *witness) watch(ctx context.Context) {
 	look := time.NewTicker(glance)
 	defer look.Stop()
@@ -68,18 +67,17 @@ func (w *witness) see(s *sight, st engine.Status) {
 	}
 	if attempts != s.attempts && !s.due.IsZero() {
 		began := st.ResultAt.Add(-st.Result.Took)
-		w.late = append(w.late, max(0, began.Sub(s.due))) // one out of turn is not late
+		w.late = append(w.late, max(0, began.Sub(s.due))) // an extra attempt is not late
 		s.due = time.Time{}
 	}
 	s.attempts = attempts
 	if s.due.IsZero() {
-		s.due = st.Next // stands, once seen, until the attempt has been made
+		s.due = st.Next // once set, it stays until the attempt was made
 	}
 }
 
-// read returns the number and the lateness of attempts since the previous call. An
-// attempt that is due and has not started counts as started now, so that one which
-// waits for ever counts as late.
+// read returns the number and the lateness of attempts since the previous call. An attempt that is overdue and has not started
+// counts as started now, so that one that waits forever counts as late.
 func (w *witness) read(now time.Time) (n int, p99, worst time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

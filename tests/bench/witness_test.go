@@ -17,8 +17,8 @@ func TestWitnessMeasuresTheLatenessOfAttempts(t *testing.T) {
 	cases := []struct {
 		name    string
 		outcome probe.Outcome
-		busy    time.Duration // the only worker, from half a second before an attempt is due
-		after   time.Duration // when to read, from when it is due
+		busy    time.Duration // of the only worker, from half a second before an attempt is due
+		after   time.Duration // when to read, relative to the due time
 		late    time.Duration
 	}{
 		{"in time", probe.Success, 0, time.Second, 0},
@@ -44,7 +44,7 @@ func TestWitnessMeasuresTheLatenessOfAttempts(t *testing.T) {
 				}
 				due := next(t, e, watched)
 				time.Sleep(time.Until(due) - time.Second/2)
-				busy := probe.ID{Target: "busy", Kind: probe.Readiness} // attempted at once
+				busy := probe.ID{Target: "busy", Kind: probe.Readiness} // attempted immediately
 				set[busy] = probe.Probe{Rule: probe.Rule{Period: time.Hour, Timeout: 2 * time.Hour}, Handler: takes{c.busy, probe.Success}}
 				add(t, e, set, busy)
 				time.Sleep(time.Until(due) + c.after + glance)
@@ -58,7 +58,7 @@ func TestWitnessMeasuresTheLatenessOfAttempts(t *testing.T) {
 	}
 }
 
-// takes is a handler with a duration.
+// takes is a handler whose attempts take a fixed time.
 type takes struct {
 	d       time.Duration
 	outcome probe.Outcome
@@ -81,7 +81,7 @@ func add(t *testing.T, e *engine.Engine, set probe.Set, id probe.ID) {
 	e.Report(probe.Instance{Target: id.Target, ID: "1", Phase: probe.Running, Since: time.Now()})
 }
 
-// next returns when a probe's next attempt is due.
+// next returns the due time of a probe's next attempt.
 func next(t *testing.T, e *engine.Engine, id probe.ID) time.Time {
 	t.Helper()
 	st, ok := e.Status(id)

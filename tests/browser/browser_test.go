@@ -1,10 +1,10 @@
 // Package browser tests the status page in Chromium, against the real server and engine. It is a
-// module of its own, since the driver of the browser is a large dependency.
+// separate module, since the driver of the browser is a large dependency.
 //
 //	SONDE_TIER=ci go test ./... -screenshots /tmp/shots    also take screenshots
-//	SONDE_TIER=ci go test -run PicturesOfTheReadme . -images ../../docs/images    take the pictures of README.md again
+//	SONDE_TIER=ci go test -run PicturesOfTheReadme . -images ../../docs/images    retake the pictures of README.md
 //
-// The tests stand in .ci/run, since they need Chromium, and that of a cluster etcd.
+// The tests run only in .ci/run, since they need Chromium; the test of a cluster also needs etcd.
 package browser
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// limit is how long a test waits for the page: on a busy machine too.
+// limit is how long a test waits for the page, even on a busy machine.
 const limit = 5 * time.Minute
 
 // site is an engine with scripted targets, and the server of its page.
@@ -51,13 +51,13 @@ type site struct {
 	url    string
 
 	mu       sync.Mutex
-	faults   map[string]probe.Result // of targets that do not succeed
+	faults   map[string]probe.Result // results of targets that do not succeed
 	gateways []group.GatewayStatus
 	told     []api.Notifier
 	set      probe.Set
 }
 
-// newSite serves the page of targets with a readiness probe each.
+// newSite serves the page of targets, each with a readiness probe.
 func newSite(t *testing.T, token string, names ...string) *site {
 	t.Helper()
 	tier.Needs(t, "chromium")
@@ -101,7 +101,7 @@ func newSite(t *testing.T, token string, names ...string) *site {
 	return s
 }
 
-// add adds a probe, whose attempts end as fail says.
+// add adds a probe, whose attempts succeed unless fail was called.
 func (s *site) add(id probe.ID, period time.Duration) {
 	attempt := func(context.Context, probe.Target) probe.Result {
 		s.mu.Lock()
@@ -121,7 +121,7 @@ func (s *site) add(id probe.ID, period time.Duration) {
 	}
 }
 
-// start gives the engine its probes, and starts an instance of each target.
+// start applies the probes to the engine, and starts an instance of each target.
 func (s *site) start() *site {
 	s.t.Helper()
 	if _, err := s.engine.Apply(s.set); err != nil {
@@ -139,7 +139,7 @@ func (s *site) instance(target string, restarts int32) {
 	})
 }
 
-// fail lets attempts of targets fail from now on.
+// fail makes attempts at targets fail from now on.
 func (s *site) fail(targets ...string) *site {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,21 +149,21 @@ func (s *site) fail(targets ...string) *site {
 	return s
 }
 
-// setGateways says how gateways fare.
+// setGateways sets the statuses of gateways.
 func (s *site) setGateways(all ...group.GatewayStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateways = all
 }
 
-// setNotifiers says how the receivers of notifiers fare.
+// setNotifiers sets the statuses of notifiers.
 func (s *site) setNotifiers(all ...api.Notifier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = all
 }
 
-// eject lets gateways observe that requests to a target that is ready fail.
+// eject makes gateways observe failed requests to a target that is ready.
 func (s *site) eject(target string) {
 	s.t.Helper()
 	refused := probe.Observation{Outcome: probe.Failure, Reason: probe.ReasonTCPRefused, Detail: "connection refused"}
@@ -174,14 +174,13 @@ func (s *site) eject(target string) {
 	})
 }
 
-// tab is a tab of the browser. Errors of the page's scripts, and what its security policy has
-// blocked, fail the test.
+// tab is a tab of the browser. Errors of the page's scripts, and requests blocked by its security policy, fail the test.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 }
 
-// open opens the page in a window of a width.
+// open opens the page in a window with a width.
 func (s *site) open(width int64) *tab {
 	s.t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WSURLReadTimeout(limit))
@@ -197,11 +196,10 @@ func (s *site) open(width int64) *tab {
 	return tab
 }
 
-// answered is what the browser says of responses that the page expects: a token is missing, or
-// a target does not exist.
+// answered matches the browser's messages about responses that the page expects: a token is missing, or a target does not exist.
 var answered = regexp.MustCompile(`status of (401|404) `)
 
-// check fails the test after an error of the page.
+// check fails the test if an event is an error of the page.
 func (b *tab) check(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -237,14 +235,14 @@ func eval[T any](b *tab, expression string) (v T) {
 	return v
 }
 
-// tileSays is an expression: a number at the top of the page, by its title.
+// tileSays returns an expression that is true if the tile with a title at the top of the page shows the number n.
 func tileSays(title string, n string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll(".tile")].some((e) => e.innerText.replace(/\s+/g, " ") === "%s %s")`, n, title)
 }
 
 const rows = `[...document.querySelectorAll("#targets tr")]`
 
-// row is an expression: the row of a target.
+// row returns an expression for the row of a target.
 func row(name string) string {
 	return fmt.Sprintf(`%s.find((r) => r.querySelector("th a").textContent === %q)`, rows, name)
 }
@@ -278,7 +276,7 @@ func TestTheNumbersAreThoseOfAllTargets(t *testing.T) {
 	b.until(rows + `.length === 400 && document.querySelector("#shown").textContent === "400 of 10,001 are shown."`)
 }
 
-// TestTheTilesAddUp counts targets of five states: each is in one tile.
+// TestTheTilesAddUp counts targets in five states: each is in one tile.
 func TestTheTilesAddUp(t *testing.T) {
 	for _, n := range []int{8, 500, 10_001} {
 		all := names(n)
@@ -298,7 +296,7 @@ func TestTheTilesAddUp(t *testing.T) {
 	}
 }
 
-// TestADenseViewShowsManyTargets counts those that are wholly in a window of 1440 by 900 pixels.
+// TestADenseViewShowsManyTargets counts the targets that fit completely in a window of 1440 by 900 pixels.
 func TestADenseViewShowsManyTargets(t *testing.T) {
 	s := newSite(t, "", names(500)...).fail("shop/web-00007").start()
 	b := s.open(1440)
@@ -341,7 +339,7 @@ func TestAChangeTouchesOnlyWhatHasChanged(t *testing.T) {
 	s := newSite(t, "", names(50)...).start()
 	b := s.open(1440)
 	b.until(tileSays("ready", "50"))
-	// What a rebuilt list would lose: the nodes, and what the reader has selected.
+	// A rebuilt list would lose both: the nodes, and the reader's selection.
 	b.run(chromedp.Evaluate(rows+`.forEach((r) => { r.mark = true; })`, nil),
 		chromedp.Evaluate(`getSelection().selectAllChildren(`+row("shop/web-00007")+`.querySelector("th a"))`, nil))
 	s.fail("shop/web-00040")
@@ -373,7 +371,7 @@ func TestTheListIsFiltered(t *testing.T) {
 	}
 	shown("blog/web", "shop/db", "shop/web")
 	b.run(chromedp.WaitVisible("#search", chromedp.ByQuery))
-	// The driver types "/" as a letter too, which a keyboard does not after the page has taken the key.
+	// The driver also types "/" as a letter, which a keyboard does not once the page has handled the key.
 	b.run(chromedp.Evaluate(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }))`, nil), chromedp.KeyEvent("shop"))
 	shown("shop/db", "shop/web")
 	b.until(`document.querySelector("#matches").textContent === "2 of 3 targets"`)
@@ -458,7 +456,7 @@ func TestAnEjectedTargetIsShown(t *testing.T) {
 }
 
 func TestATargetHasAPage(t *testing.T) {
-	const token = "0123456789abcdef" // without one the page does not show how a probe is configured
+	const token = "0123456789abcdef" // without a token, the page does not show how a probe is configured
 	s := newSite(t, token, "shop/web", "shop/db").fail("shop/web")
 	s.add(probe.ID{Target: "shop/web", Kind: probe.Liveness, Name: "port 80"}, 100*time.Millisecond)
 	s.start()
@@ -498,7 +496,7 @@ func TestATargetHasAPage(t *testing.T) {
 	b.until(`document.querySelector("#target-why").innerText.startsWith("There is no such target")`)
 }
 
-// uptime is what an engine remembers of a target that was ready for hours, failed for ten minutes three hours ago, and is ready
+// uptime returns the saved uptime of a target that was ready for hours, failed for ten minutes three hours ago, and has been ready
 // since.
 func uptime(now time.Time) string {
 	ago := func(d time.Duration) int64 { return now.Add(-d).Unix() }
@@ -511,7 +509,7 @@ func uptime(now time.Time) string {
 	return string(text)
 }
 
-// restoreUptime gives an engine what another one has remembered of a target when it stopped.
+// restoreUptime restores the uptime that another engine had saved when it stopped.
 func restoreUptime(t *testing.T, e *engine.Engine, target, text string, stopped time.Time) {
 	t.Helper()
 	saved := map[string]func(any) error{target: func(into any) error { return json.Unmarshal([]byte(text), into) }}
@@ -530,7 +528,7 @@ func TestTheBarShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, "", "shop/web", "shop/db")
-	restoreUptime(t, s.engine, "shop/web", string(text), now.Add(-30*time.Minute)) // it was away for half an hour
+	restoreUptime(t, s.engine, "shop/web", string(text), now.Add(-30*time.Minute)) // it was down for half an hour
 	s.start()
 	b := s.open(1440)
 	bar := row("shop/web") + `.querySelector(".uptime")`
@@ -556,7 +554,7 @@ func TestTheBarShowsAFailureAtItsPlaceAfterARestartOfTheEngine(t *testing.T) {
 	b.until(`document.querySelectorAll("#target-uptime .is-trouble").length === 1 && document.querySelector("#target-uptime .day").textContent === "96.30 %"`)
 }
 
-// What is read of the states of targets is what is visible, however many rows the list has.
+// Only the states of visible targets are read, however many rows the list has.
 func TestLatenciesOutliveThePage(t *testing.T) {
 	s := newSite(t, "", "shop/web").start()
 	b := s.open(1440)
@@ -564,7 +562,7 @@ func TestLatenciesOutliveThePage(t *testing.T) {
 	b.until(points + " >= 20")
 	b.run(chromedp.Reload())
 	b.until(points + " >= 20")
-	if shown := eval[float64](b, `performance.now()`); shown > 100_000 { // the page sees an attempt each ten seconds itself
+	if shown := eval[float64](b, `performance.now()`); shown > 100_000 { // the page itself notices an attempt every ten seconds
 		t.Errorf("20 latencies are shown after %.0f ms", shown)
 	}
 }
@@ -614,7 +612,7 @@ func TestAPhoneHasNoSidewaysScroll(t *testing.T) {
 	fits()
 }
 
-// shown is a script that notes when the first rows were painted.
+// shown is a script that records when the first rows were painted.
 const shown = `new MutationObserver(() => {
 	if (!window.shownAt && document.querySelector("#targets tr")) {
 		window.shownAt = -1;
@@ -622,8 +620,8 @@ const shown = `new MutationObserver(() => {
 	}
 }).observe(document, { childList: true, subtree: true });`
 
-// TestTenThousandTargetsAreFast measures the page with 10,001 targets, and logs the figures: see
-// them with -v. What it asserts is that the page does not grow with the changes that it shows.
+// TestTenThousandTargetsAreFast measures the page with 10,001 targets, and logs the figures, which -v shows. It asserts that the
+// page does not grow with the changes that it shows.
 func TestTenThousandTargetsAreFast(t *testing.T) {
 	all := names(10_001)
 	s := newSite(t, "", all...).start()
@@ -676,7 +674,7 @@ func TestTenThousandTargetsAreFast(t *testing.T) {
 	}
 }
 
-// TestScreenshots takes pictures for people, when asked to.
+// TestScreenshots takes screenshots for people, if the flag is set.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots")
@@ -717,7 +715,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// TestThePicturesOfTheReadme takes them, when asked to: a shop of ten targets, two of them in trouble.
+// TestThePicturesOfTheReadme takes the pictures of README.md, if the flag is set: a shop of ten targets, two of them in trouble.
 func TestThePicturesOfTheReadme(t *testing.T) {
 	if *images == "" {
 		t.Skip("no -images")
@@ -775,7 +773,7 @@ func TestThePicturesOfTheReadme(t *testing.T) {
 	}
 }
 
-// pastOf returns what an engine remembers of a target of the pictures.
+// pastOf returns the saved uptime of a target in the pictures.
 func pastOf(target string, now time.Time) string {
 	began := now.Add(-30 * time.Hour)
 	at, spans, state := began, []byte(nil), probe.StateReady
@@ -804,10 +802,10 @@ func pastOf(target string, now time.Time) string {
 	return string(text)
 }
 
-// maxShot bounds the height of a picture: more of a long list shows nothing new.
+// maxShot is the maximum height of a picture: more of a long list would show nothing new.
 const maxShot = 2400
 
-// shoot takes a picture of the page when it has been painted.
+// shoot takes a screenshot after the page was painted.
 func (b *tab) shoot(file string) {
 	var png []byte
 	b.run(chromedp.Evaluate(`new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)))`, nil,

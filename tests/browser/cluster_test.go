@@ -20,10 +20,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// shared is how many targets the engines of a cluster share.
+// shared is the number of targets that the engines of a cluster share.
 const shared = 40
 
-// cluster are engines that share targets over etcd: all are processes.
+// cluster is a set of engines that share targets over etcd; all are processes.
 type cluster struct {
 	t       *testing.T
 	dir     string
@@ -31,7 +31,7 @@ type cluster struct {
 	engines map[string]*exec.Cmd
 }
 
-// newCluster starts etcd, and has what engines need: the program, and a configuration with targets that are ready.
+// newCluster starts etcd, and prepares the program and a configuration with targets that are ready.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	tier.Needs(t, "etcd", "chromium")
@@ -70,7 +70,7 @@ func (c *cluster) write(file, text string) {
 	}
 }
 
-// run starts a process that ends with the test. What it writes is logged if the test fails.
+// run starts a process that is killed when the test ends. Its output is logged if the test fails.
 func (c *cluster) run(name, program string, args ...string) *exec.Cmd {
 	c.t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
@@ -99,7 +99,7 @@ func (c *cluster) start(name string) {
 	c.engines[name] = c.run(name, c.program, "run", "config.hcl", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address")
 }
 
-// address returns the address of the API of an engine, once it listens.
+// address returns the address of an engine's API, once it listens.
 func (c *cluster) address(name string) string {
 	c.t.Helper()
 	var address []byte
@@ -110,7 +110,7 @@ func (c *cluster) address(name string) string {
 	return strings.TrimSpace(string(address))
 }
 
-// owners returns the owners of targets by sonde status of an engine, and all that it writes.
+// owners returns the owners of targets according to an engine's sonde status, and the whole output.
 func (c *cluster) owners(engine string) (byTarget map[string]string, text string) {
 	c.t.Helper()
 	output, err := exec.Command(c.program, "status", "--address", c.address(engine)).CombinedOutput()
@@ -126,30 +126,30 @@ func (c *cluster) owners(engine string) (byTarget map[string]string, text string
 	return byTarget, string(output)
 }
 
-// ownersOnPage is an expression: the owners of all targets by the list, by name; an empty text for a target that is
-// not ready, or is shown without an owner or an age.
+// ownersOnPage is an expression for the owners of all targets in the list, by name; "" for a target that is not ready, or is shown
+// without an owner or an age.
 const ownersOnPage = `Object.fromEntries(` + rows + `.map((r) => [r.querySelector("th a").textContent,
 	r.querySelector(".state").textContent === "ready" && r.querySelector("time").textContent && (r.querySelector("th").textContent.match(/by (engine-\d)$/) || [])[1] || ""]))`
 
-// owned is an expression: all targets are shown with owners, of which there are so many.
+// owned returns an expression that is true if all targets are shown with owners, and the number of different owners is engines.
 func owned(engines int) string {
 	return fmt.Sprintf(`((owners) => owners.length === %d && owners.every(Boolean) && new Set(owners).size === %d)(Object.values(%s))`, shared, engines, ownersOnPage)
 }
 
-// members is an expression: the page shows so many engines, each with its share of the shards.
+// members returns an expression that is true if the page shows that number of engines, each with its share of the shards.
 func members(engines int) string {
 	shares := map[int]string{4: `9\d\d|1,[01]\d\d`, 3: `1,[2345]\d\d`}
 	return fmt.Sprintf(`((all) => all.length === %d && all.every((e) => /^engine-\d (%s) of 4,096 shards/.test(e.innerText.replace(/\s+/g, " "))))([...document.querySelectorAll("#cluster li")])`,
 		engines, shares[engines])
 }
 
-// fact is an expression: what the page of a target says under a title.
+// fact returns an expression for the text under a title on the page of a target.
 func fact(title string) string {
 	return fmt.Sprintf(`([...document.querySelectorAll("#facts dt")].find((e) => e.textContent === %q) || document.body).nextElementSibling?.textContent`, title)
 }
 
-// TestOneEngineShowsTheTargetsOfAll has four engines share targets, and looks at the page of one. Another one is
-// killed: page and status show who has its targets now, and all are ready.
+// TestOneEngineShowsTheTargetsOfAll has four engines share targets, and checks the page of one of them. Another one is killed: page
+// and status then show the new owners of its targets, and all targets are ready.
 func TestOneEngineShowsTheTargetsOfAll(t *testing.T) {
 	c := newCluster(t)
 	for i := range 4 {

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// startOperated starts an engine with one process, and opens the page of its target at an address of this machine.
+// startOperated starts an engine with one process, and opens the page of its target at the address that way returns.
 func startOperated(t *testing.T, token string, way func(c *cluster) (address string)) *tab {
 	t.Helper()
 	tier.Needs(t, "chromium")
@@ -78,7 +78,7 @@ func overSocket(c *cluster) string {
 	return listener.Addr().String()
 }
 
-// click clicks a button, wherever it is: the page may move it meanwhile.
+// click clicks a button wherever it is: the page may move it meanwhile.
 func (b *tab) click(id string) {
 	b.t.Helper()
 	b.run(chromedp.Evaluate(fmt.Sprintf(`document.getElementById(%q).click()`, id), nil))

@@ -1,4 +1,4 @@
-// Package coordtest has the laws of coord.Backend, which each implementation must keep, and one of them for tests.
+// Package coordtest has the laws that each implementation of coord.Backend must keep, and an implementation for tests.
 //
 //	coordtest.go  Run: the laws
 //	local.go      Local: a store in this process
@@ -19,16 +19,16 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Config says how an implementation is tested.
+// Config defines how an implementation is tested.
 type Config struct {
-	New func(t *testing.T) coord.Backend // returns one without entries; called once in each test
-	TTL time.Duration                    // of leases, whose end is waited for: longer than the backend and its machine may stall
+	New func(t *testing.T) coord.Backend // returns a backend without entries; called once per test
+	TTL time.Duration                    // of the leases whose expiry is tested: longer than the backend and its machine may stall
 
-	// Run runs a test, as a bubble of testing/synctest does. Default: calls it.
+	// Run runs a test, for example in a bubble of testing/synctest. Default: it calls test.
 	Run func(t *testing.T, test func(t *testing.T))
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for expected events.
 const patience = 5 * time.Minute
 
 // Run tests an implementation.
@@ -46,7 +46,7 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// commit makes transactions, and returns which were made.
+// commit commits transactions, and returns which of them were applied.
 func commit(t *testing.T, b coord.Backend, all ...coord.Transaction) string {
 	t.Helper()
 	made, err := b.Commit(t.Context(), all...)
@@ -56,12 +56,12 @@ func commit(t *testing.T, b coord.Backend, all ...coord.Transaction) string {
 	return fmt.Sprint(made)
 }
 
-// put is a transaction that puts an entry which was created by a revision: 0 for none.
+// put returns a transaction that puts an entry if its key's entry was created by a revision; 0: if the key has none.
 func put(key, value string, created coord.Revision, l coord.Lease) coord.Transaction {
 	return coord.Transaction{If: []coord.Condition{{Key: key, Created: created}}, Then: []coord.Change{{Key: key, Value: []byte(value), Lease: l}}}
 }
 
-// entries returns the entries of a prefix as a text, and the first of them.
+// entries returns the entries with a prefix as text, the first entry, and the current revision.
 func entries(t *testing.T, b coord.Backend, prefix string) (text string, first coord.Entry, at coord.Revision) {
 	t.Helper()
 	all, at, err := b.Range(t.Context(), prefix)
@@ -135,7 +135,7 @@ func testTransactions(t *testing.T, c Config) {
 		}
 	}
 	commit(t, b, most...)
-	many, at, err := b.Range(t.Context(), "many/") // more than some read by one request
+	many, at, err := b.Range(t.Context(), "many/") // more entries than some backends read by one request
 	isSorted := slices.IsSortedFunc(many, func(a, b coord.Entry) int { return strings.Compare(a.Key, b.Key) })
 	if err != nil || len(many) != coord.MaxTransactions*coord.MaxChanges || !isSorted || at < many[0].Modified {
 		t.Errorf("%d entries, sorted: %v, at %d, %v", len(many), isSorted, at, err)
@@ -149,7 +149,7 @@ func testTransactions(t *testing.T, c Config) {
 	}
 }
 
-// testLarge stores as much as a pushed configuration may have: see fleet/revision.
+// testLarge stores a value of the maximum size of a pushed configuration: see fleet/revision.
 func testLarge(t *testing.T, c Config) {
 	b := c.New(t)
 	value := strings.Repeat("x", 1400<<10)
@@ -168,8 +168,8 @@ func testLeases(t *testing.T, c Config) {
 	}
 }
 
-// endLease keeps one lease alive while another ends. It returns false if nothing can be said, since the machine has
-// stalled for longer than leases last.
+// endLease keeps one lease alive while another expires. It returns false if the test is inconclusive, because the machine stalled
+// for longer than the TTL.
 func endLease(t *testing.T, b coord.Backend, ttl time.Duration) bool {
 	begin := time.Now()
 	var leases [2]coord.Lease
@@ -239,8 +239,8 @@ func endLease(t *testing.T, b coord.Backend, ttl time.Duration) bool {
 	return true
 }
 
-// keepAlive keeps a lease alive that was granted after a time, until ctx ends or the machine has stalled for longer
-// than the lease lasts. It returns when the latest request began that has kept it alive, or else that time.
+// keepAlive keeps a lease alive that was granted at a time, until ctx is done or the machine has stalled for longer than the TTL.
+// It returns the start time of the latest successful request, or granted if there was none.
 func keepAlive(ctx context.Context, t *testing.T, b coord.Backend, l coord.Lease, granted time.Time, ttl time.Duration) (last time.Time) {
 	for last = granted; ctx.Err() == nil; {
 		sent := time.Now()
@@ -309,8 +309,8 @@ func testWatch(t *testing.T, c Config) {
 	}
 }
 
-// MarkLoaded marks the shards of a Coordinator as loaded once it owns them, until ctx is done: a program does that
-// which has loaded their memories.
+// MarkLoaded marks the shards of a Coordinator as loaded once the Coordinator owns them, until ctx is done, like a program that has
+// loaded their memories.
 func MarkLoaded(ctx context.Context, co *coord.Coordinator) {
 	marked := map[shard.ID]coord.Revision{}
 	for {

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 )
 
-// Local is a store in this process, for the engines of a test. It keeps the laws of Run.
+// Local is a store in this process, for the engines of a test. It satisfies the laws of Run.
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
@@ -22,8 +22,8 @@ type Local struct {
 	revision  coord.Revision
 	lastLease coord.Lease
 	log       []coord.Event
-	forgotten coord.Revision // of the latest event that is no longer in log
-	changed   chan struct{}  // closed with the next event; nil if no one waits
+	forgotten coord.Revision // the latest event that is no longer in log
+	changed   chan struct{}  // closed with the next event; nil if nobody waits
 }
 
 // leased is an entry with its lease.
@@ -32,13 +32,13 @@ type leased struct {
 	lease coord.Lease
 }
 
-// expiry is the end of a lease.
+// expiry is when a lease expires.
 type expiry struct {
 	timer *time.Timer
 	ttl   time.Duration
 }
 
-// maxLog bounds Local.log, of which the first half is forgotten beyond it. A watch that lags further ends.
+// maxLog is the maximum length of Local.log; beyond it the first half is discarded. A watch that lags further behind ends.
 const maxLog = 1 << 15
 
 // NewLocal returns a Local without entries.
@@ -83,7 +83,7 @@ func (b *Local) Revoke(ctx context.Context, l coord.Lease) error {
 	return nil
 }
 
-// expire ends a lease, and deletes its entries in one revision.
+// expire expires a lease, and deletes its entries in one revision.
 func (b *Local) expire(l coord.Lease) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
@@ -132,7 +132,7 @@ func (b *Local) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, e
 	return made, nil
 }
 
-// holds reports whether a condition is fulfilled by the entry that its key has, one without Created if there is none.
+// holds reports whether an entry fulfills a condition on its key. An entry without Created means that the key has none.
 func holds(c coord.Condition, e coord.Entry) bool {
 	if c.Modified != 0 {
 		return e.Created != 0 && e.Modified == c.Modified
@@ -140,7 +140,7 @@ func holds(c coord.Condition, e coord.Entry) bool {
 	return e.Created == c.Created
 }
 
-// apply makes a change by the present revision. It needs storeMu.
+// apply makes a change under the current revision. The caller must hold storeMu.
 func (b *Local) apply(c coord.Change) {
 	before, exists := b.entries[c.Key]
 	if c.Delete && !exists {
@@ -205,7 +205,7 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Ent
 	return all, nil
 }
 
-// find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
+// find returns the entries whose keys begin with a prefix, sorted by key. The caller must hold storeMu.
 func (b *Local) find(prefix string) (found []coord.Entry) {
 	first, _ := slices.BinarySearch(b.keys, prefix)
 	for _, key := range b.keys[first:] {
@@ -239,8 +239,7 @@ func (b *Local) Watch(ctx context.Context, prefix string, after coord.Revision) 
 	}
 }
 
-// since returns the events after a revision, the latest revision, and a channel that is closed when
-// there are more.
+// since returns the events after a revision, the latest revision, and a channel that is closed when more events arrive.
 func (b *Local) since(prefix string, after coord.Revision) (events []coord.Event, last coord.Revision, more <-chan struct{}, err error) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()

@@ -22,7 +22,7 @@ func TestLocalConforms(t *testing.T) {
 	})
 }
 
-// The lease 0 is none: entries without a lease are not its own.
+// Lease 0 means no lease: revoking it does not delete entries without a lease.
 func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
 	b := coordtest.NewLocal()
 	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "memory/0001/web", Value: []byte("x")}}}); err != nil {
@@ -36,7 +36,7 @@ func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
 	}
 }
 
-// A range has the entries of its prefix, sorted, whatever was put and deleted since the one before.
+// A range has the entries with its prefix, sorted, whatever was put and deleted since the previous range.
 func TestARangeHasWhatIsStored(t *testing.T) {
 	b := coordtest.NewLocal()
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -1,4 +1,4 @@
-// Package dialtest makes certificates and errors for the tests of the built-in handlers.
+// Package dialtest creates certificates and errors for the tests of the built-in handlers.
 package dialtest
 
 import (
@@ -19,15 +19,15 @@ import (
 	"time"
 )
 
-// Authority signs certificates. File is the PEM file to trust it by.
+// Authority signs certificates. File is the PEM file with which to trust it.
 type Authority struct {
 	File string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	sent [][]byte // with what it signs
+	sent [][]byte // certificates that are sent together with those that it signs
 }
 
-// NewAuthority makes an authority that is trusted only by its File.
+// NewAuthority creates an authority that is trusted only by its File.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)
@@ -35,8 +35,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return newAuthority(t, cert, cert, key, key)
 }
 
-// Intermediate makes an authority that a has signed and that ends after validFor, which may be negative. What it signs is sent with
-// its own certificate.
+// Intermediate creates an authority that a has signed and that expires after validFor, which may be negative. Certificates that it
+// signs are sent together with its own.
 func (a *Authority) Intermediate(t testing.TB, name string, validFor time.Duration) *Authority {
 	t.Helper()
 	made := newAuthority(t, template(name, validFor), a.cert, newKey(t), a.key)
@@ -55,8 +55,7 @@ func newAuthority(t testing.TB, cert, parent *x509.Certificate, key, parentKey *
 	return &Authority{File: write(t, "ca.pem", "CERTIFICATE", der), cert: parsed, key: key}
 }
 
-// Sign makes a certificate for host names and IP addresses that ends after
-// validFor, which may be negative.
+// Sign creates a certificate for host names and IP addresses that expires after validFor, which may be negative.
 func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -77,19 +76,19 @@ func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) 
 	return tls.Certificate{Certificate: append([][]byte{signed}, a.sent...), PrivateKey: key, Leaf: leaf}
 }
 
-// WithNegativeSerial returns a certificate as appliances have it, whose serial number is negative. No authority has signed it.
+// WithNegativeSerial returns a certificate with a negative serial number, as appliances have it. Its signature is invalid.
 func WithNegativeSerial(t testing.TB, c tls.Certificate) tls.Certificate {
 	number := c.Leaf.SerialNumber.Bytes()
 	return changed(t, c, number, append([]byte{number[0] | 0x80}, number[1:]...))
 }
 
-// WithMalformedName returns a certificate with a host name that is not ASCII. No authority has signed it.
+// WithMalformedName returns a certificate with a host name that is not ASCII. Its signature is invalid.
 func WithMalformedName(t testing.TB, c tls.Certificate) tls.Certificate {
 	name := []byte(c.Leaf.DNSNames[0])
 	return changed(t, c, append([]byte{0x82, byte(len(name))}, name...), append([]byte{0x82, byte(len(name)), 0xe4}, name[1:]...))
 }
 
-// WithLargeKey returns a certificate that says that the server has a larger RSA key than crypto/tls takes. It has another one.
+// WithLargeKey returns a certificate that declares a larger RSA key than crypto/tls accepts. The server's key is another one.
 func (a *Authority) WithLargeKey(t testing.TB, c tls.Certificate) tls.Certificate {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), 8200)
@@ -102,7 +101,7 @@ func (a *Authority) WithLargeKey(t testing.TB, c tls.Certificate) tls.Certificat
 	return c
 }
 
-// changed returns a certificate with other bytes of the same length.
+// changed returns a certificate in which bytes are replaced by others of the same length.
 func changed(t testing.TB, c tls.Certificate, from, to []byte) tls.Certificate {
 	t.Helper()
 	der := bytes.Replace(c.Certificate[0], from, to, 1)
@@ -123,7 +122,7 @@ func Files(t testing.TB, c tls.Certificate) (certFile, keyFile string) {
 	return write(t, "cert.pem", "CERTIFICATE", c.Certificate[0]), write(t, "key.pem", "PRIVATE KEY", der)
 }
 
-// Pool returns the authority as a pool, for servers that ask for certificates.
+// Pool returns a pool with the authority, for servers that request client certificates.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)

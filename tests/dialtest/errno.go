@@ -11,11 +11,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maxErrno is the greatest error number of Linux.
+// maxErrno is the highest error number of Linux.
 const maxErrno = 133
 
-// OwnErrors returns the errors of a read that package dial blames on this machine, by
-// their numbers.
+// OwnErrors returns the read errors that package dial blames on this machine, by error number.
 func OwnErrors(t testing.TB) map[syscall.Errno]error {
 	t.Helper()
 	own := map[syscall.Errno]error{}
@@ -31,8 +30,7 @@ func OwnErrors(t testing.TB) map[syscall.Errno]error {
 	return own
 }
 
-// WantUnknown checks the results of an attempt that an error of this machine has ended at
-// several places.
+// WantUnknown checks the results of attempts that an error of this machine has ended at several places.
 func WantUnknown(t testing.TB, number syscall.Errno, results map[string]probe.Result) {
 	t.Helper()
 	for where, got := range results {

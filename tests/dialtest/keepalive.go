@@ -9,8 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// WaitForKeepAlive waits until the system sends keepalive packets over a connection of this network to a port, the next one
-// after about so many seconds. It skips the test where the system does not say.
+// WaitForKeepAlive waits until a connection of this network namespace to a port has a keepalive timer of about that many seconds.
+// It skips the test if the system does not report it.
 func WaitForKeepAlive(t testing.TB, port uint16, seconds int64) {
 	t.Helper()
 	testsync.Until(t, "keepalive packets", func() bool {
@@ -19,8 +19,8 @@ func WaitForKeepAlive(t testing.TB, port uint16, seconds int64) {
 	})
 }
 
-// keepAliveIdle returns for how many seconds the system of an established connection of this network to a port will yet wait,
-// before it sends a keepalive packet: 0 if it sends none.
+// keepAliveIdle returns after how many seconds the system sends the next keepalive packet over an established connection of this
+// network namespace to a port; 0 if it sends none.
 func keepAliveIdle(t testing.TB, port uint16) int64 {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/net/tcp")

@@ -1,5 +1,5 @@
-// Package dockertest starts real container runtimes for tests: Docker Engine and Podman, each with data of its own, and an
-// image that is made on the spot from the program subject.
+// Package dockertest starts real container runtimes for tests, Docker Engine and Podman, each with its own data and an image that
+// is built from the program subject.
 package dockertest
 
 import (
@@ -33,7 +33,7 @@ import (
 // Image is the name of the image, with the entry point /subject.
 const Image = "localhost/subject:1"
 
-// Runtime is a runtime of a test.
+// Runtime is a container runtime of a test.
 type Runtime struct {
 	Name   string // docker or podman
 	Socket string
@@ -46,7 +46,7 @@ type Runtime struct {
 	log     *os.File
 }
 
-// Each runs a test with each runtime, beside other tests.
+// Each runs a test with each runtime, in parallel with other tests.
 func Each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 	t.Helper()
 	tier.CI(t)
@@ -57,7 +57,7 @@ func Each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 	})
 }
 
-// EachAlone runs a test with each runtime, with no other test beside it.
+// EachAlone runs a test with each runtime, not in parallel with other tests.
 func EachAlone(t *testing.T, test func(t *testing.T, r *Runtime)) {
 	t.Helper()
 	tier.CI(t)
@@ -70,15 +70,15 @@ func each(t *testing.T, test func(t *testing.T, r *Runtime)) {
 	}
 }
 
-// Docker starts a Docker Engine without networks of its own, whose containers go on without it.
+// Docker starts a Docker Engine without its own networks. Its containers continue without it.
 func Docker(t testing.TB) *Runtime {
 	return newDocker(t).begin(t)
 }
 
-// ApartAddress is the address of the machine of DockerApart.
+// ApartAddress is the address of the machine that DockerApart simulates.
 const ApartAddress = "10.213.48.2"
 
-// DockerApart is Docker on what is another machine to this one, by its network: only ApartAddress is reached from here.
+// DockerApart is Docker in a separate network, as on another machine: only ApartAddress is reachable from this one.
 func DockerApart(t testing.TB) *Runtime {
 	r := newDocker(t)
 	needs(t, "unshare", "ip", "nsenter")
@@ -98,7 +98,7 @@ func DockerApart(t testing.TB) *Runtime {
 	return r
 }
 
-// DockerIn is Docker whose processes, and those of its containers, are in a control group of cgroup v1, a path below /sys/fs/cgroup/cpuacct.
+// DockerIn is Docker whose processes and containers are in a cgroup v1 control group; group is a path below /sys/fs/cgroup/cpuacct.
 func DockerIn(t testing.TB, group string) *Runtime {
 	r := newDocker(t)
 	r.command = append(r.command, "--cgroup-parent", "/"+group)
@@ -118,13 +118,13 @@ func newDocker(t testing.TB) *Runtime {
 	return r
 }
 
-// Podman starts the API service of Podman, whose containers have the network of the machine.
+// Podman starts the API service of Podman. Its containers use the network of the machine.
 func Podman(t testing.TB) *Runtime {
 	needs(t, "podman", "conmon", "runc")
 	r := &Runtime{Name: "podman", dir: testsync.SocketDir(t)}
 	r.Socket = filepath.Join(r.dir, "docker.sock")
 	r.write(t, "storage.conf", "[storage]\ndriver = \"overlay\"\nrunroot = \"DIR/run\"\ngraphroot = \"DIR/graph\"\n")
-	// Some machines do not let root raise limits; Podman takes soft limits for hard ones.
+	// Some machines do not let root raise limits; Podman would use the soft limits as hard limits.
 	r.write(t, "containers.conf", `[containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 netns = "host"
@@ -170,7 +170,7 @@ func (r *Runtime) begin(t testing.TB) *Runtime {
 	return r
 }
 
-// Start starts the daemon, and returns when it answers.
+// Start starts the daemon, and returns when it responds.
 func (r *Runtime) Start(t testing.TB) {
 	t.Helper()
 	r.process = exec.Command(r.command[0], r.command[1:]...)
@@ -190,14 +190,14 @@ func (r *Runtime) Signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// Stop stops the daemon; containers go on.
+// Stop stops the daemon; containers continue.
 func (r *Runtime) Stop(t testing.TB) {
 	t.Helper()
 	r.Signal(t, syscall.SIGTERM)
-	_ = r.process.Wait() // its status says by which signal
+	_ = r.process.Wait() // the error only names the signal
 }
 
-// end removes all containers, stops the daemon, and unmounts what it has left.
+// end removes all containers, stops the daemon, and unmounts the file systems that it has left.
 func (r *Runtime) end(t testing.TB) {
 	_ = r.process.Process.Signal(syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(context.Background(), testsync.Timeout)
@@ -230,8 +230,8 @@ func (r *Runtime) end(t testing.TB) {
 	}
 }
 
-// killRest kills what a daemon has left in its directory: Podman has processes that wait for five minutes after each command, and
-// would then make the directory again.
+// killRest kills the processes that a daemon has left in its directory: Podman leaves processes that wait for five minutes after
+// each command, and would then create the directory again.
 func (r *Runtime) killRest() {
 	files, _ := filepath.Glob("/proc/[1-9]*/cmdline")
 	for _, file := range files {
@@ -242,7 +242,7 @@ func (r *Runtime) killRest() {
 	}
 }
 
-// Subject returns the program subject, which is built once.
+// Subject returns the program subject, which is built only once.
 var Subject = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "subject")
 	if err != nil {
@@ -257,7 +257,7 @@ var Subject = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "subject"))
 })
 
-// importSubject makes the image.
+// importSubject creates the image.
 func (r *Runtime) importSubject(t testing.TB) {
 	t.Helper()
 	program, err := Subject()
@@ -267,7 +267,7 @@ func (r *Runtime) importSubject(t testing.TB) {
 	r.importImage(t, Image, map[string][]byte{"subject": program}, `ENTRYPOINT ["/subject"]`)
 }
 
-// ImportShell makes an image with a shell and some programs of this machine, as busybox has them.
+// ImportShell creates an image with a shell and some programs of this machine, like busybox.
 func (r *Runtime) ImportShell(t testing.TB, image string) {
 	t.Helper()
 	tier.Needs(t, "ldd")
@@ -285,7 +285,7 @@ func (r *Runtime) ImportShell(t testing.TB, image string) {
 			t.Skip(err)
 		}
 		add(path, "/bin/"+name)
-		libraries, _ := exec.Command("ldd", path).Output() // an error: it is static
+		libraries, _ := exec.Command("ldd", path).Output() // an error: the program is static
 		for word := range strings.FieldsSeq(string(libraries)) {
 			if strings.HasPrefix(word, "/") {
 				add(word, word)
@@ -295,7 +295,7 @@ func (r *Runtime) ImportShell(t testing.TB, image string) {
 	r.importImage(t, image, files)
 }
 
-// importImage makes an image of programs, with such instructions of a Dockerfile.
+// importImage creates an image from programs, with changes as instructions of a Dockerfile.
 func (r *Runtime) importImage(t testing.TB, image string, programs map[string][]byte, changes ...string) {
 	t.Helper()
 	var files bytes.Buffer
@@ -311,7 +311,7 @@ func (r *Runtime) importImage(t testing.TB, image string, programs map[string][]
 	}
 	name, tag, _ := strings.Cut(image, ":")
 	path, query := "/v1.41/images/create", url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}, "changes": changes}
-	if r.Name == "podman" { // whose version of the call takes no name
+	if r.Name == "podman" { // its version of this call has no parameter for the name
 		path, query = "/v4.0.0/libpod/images/import", url.Values{"reference": {image}, "changes": changes}
 	}
 	res, err := r.http().Post("http://runtime"+path+"?"+query.Encode(), "application/x-tar", &files)
@@ -348,7 +348,7 @@ func (r *Runtime) ContainerOf(t testing.TB, name string, s docker.Spec) string {
 	return id
 }
 
-// Post makes a call that docker.Client does not have, with a body of JSON.
+// Post makes a call that docker.Client lacks, with a JSON body.
 func (r *Runtime) Post(t testing.TB, path, body string) {
 	t.Helper()
 	res, err := r.http().Post("http://runtime/v1.41"+path, "application/json", strings.NewReader(body))
@@ -363,7 +363,7 @@ func (r *Runtime) Post(t testing.TB, path, body string) {
 	}
 }
 
-// DeleteNetwork removes a network with all containers in it.
+// DeleteNetwork removes a network after all containers.
 func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	t.Helper()
 	containers, _ := r.List(context.Background(), nil)
@@ -379,8 +379,8 @@ func (r *Runtime) DeleteNetwork(t testing.TB, name string) {
 	}
 }
 
-// Events returns what the runtime's own log says that has happened to containers since then: actions by ID. It waits until the
-// log says that some have started: Podman writes it later.
+// Events returns the actions on containers since a time by container ID, according to the runtime's own log. It waits until the log
+// has the start of the containers in started: Podman writes it with a delay.
 func (r *Runtime) Events(t testing.TB, since time.Time, started ...string) (actions map[string][]string) {
 	t.Helper()
 	testsync.Until(t, "the log to say that a container has started", func() bool {
@@ -414,7 +414,7 @@ func (r *Runtime) events(t testing.TB, since time.Time) map[string][]string {
 	}
 }
 
-// http returns a client for calls that docker.Client does not have.
+// http returns a client for calls that docker.Client lacks.
 func (r *Runtime) http() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)

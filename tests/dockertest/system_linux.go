@@ -2,7 +2,7 @@ package dockertest
 
 import "syscall"
 
-// attributes are those of a daemon: it ends with the test.
+// attributes returns the attributes of a daemon: it is terminated with the test.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
 }

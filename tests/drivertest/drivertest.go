@@ -1,4 +1,4 @@
-// Package drivertest has an engine with a controller, for tests of drivers with real runtimes.
+// Package drivertest provides an engine with a controller, for tests of drivers with real runtimes.
 package drivertest
 
 import (
@@ -27,7 +27,7 @@ type World struct {
 	t *testing.T
 }
 
-// New returns an engine that begins with Run.
+// New returns a World whose engine is started by Run.
 func New(t *testing.T) *World {
 	w := &World{t: t, Probes: probe.Set{}}
 	log := slog.New(slog.NewTextHandler(&w.Log, nil))
@@ -44,10 +44,10 @@ func New(t *testing.T) *World {
 	return w
 }
 
-// Rule is that of all probes.
+// Rule is the rule of all probes.
 var Rule = probe.Rule{Period: 200 * time.Millisecond, Timeout: time.Second, FailureThreshold: 3, TerminationGracePeriod: 3 * time.Second}
 
-// HTTP adds a readiness and a liveness probe of a port.
+// HTTP adds a readiness and a liveness probe for an address.
 func (w *World) HTTP(target, address string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *World) HTTP(target, address string) {
 	}
 }
 
-// Run runs the engine until Stop is called, or the test ends.
+// Run runs the engine until Stop is called or the test ends.
 func (w *World) Run(units map[string]restart.Unit, memories map[string]restart.Memory) {
 	w.t.Helper()
 	if _, err := w.Engine.Apply(w.Probes); err != nil {
@@ -98,15 +98,15 @@ func (w *World) State(target string) engine.TargetStatus {
 	return s
 }
 
-// Until waits for a state of a target.
+// Until waits until the state of a target fulfills a condition.
 func (w *World) Until(target, what string, is func(engine.TargetStatus) bool) engine.TargetStatus {
 	w.t.Helper()
 	testsync.Until(w.t, target+": "+what, func() bool { return is(w.State(target)) })
 	return w.State(target)
 }
 
-// ExpectCrashSeen lets a service crash, with the exit status 3, until its target was not ready within a limit once: on a loaded machine
-// some crashes are seen later. Its probes must not see them.
+// ExpectCrashSeen crashes a service, with exit status 3, until its target becomes not ready within a limit once: on a loaded
+// machine, some crashes are detected later. The probes themselves must not detect the crash.
 func (w *World) ExpectCrashSeen(target, address string, limit time.Duration) {
 	w.t.Helper()
 	best := time.Hour
@@ -127,10 +127,10 @@ func (w *World) ExpectCrashSeen(target, address string, limit time.Duration) {
 	w.Until(target, "ready again", IsReady)
 }
 
-// IsReady reports whether a target is ready, with an instance that runs.
+// IsReady reports whether a target is ready and has a running instance.
 func IsReady(s engine.TargetStatus) bool { return s.Ready && s.Instance.Phase == probe.Running }
 
-// Get makes a request to a service.
+// Get sends a request to a service.
 func Get(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -21,13 +21,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// busyTargets is how many targets of each handler are healthy, and as many hang when the test says so.
+// busyTargets is the number of healthy targets of each handler, and of targets that hang when the test makes them.
 const busyTargets = 5
 
-// hangable is what the targets that hang are probed at: a file by exec, and a server by http.
+// hangable is the subject of the probes of the hanging targets: a file for exec, and a server for http.
 type hangable struct {
 	file  string
-	hangs atomic.Pointer[chan struct{}] // closed when the server answers again; nil while it does
+	hangs atomic.Pointer[chan struct{}] // closed when the server responds again; nil while it does
 }
 
 func (h *hangable) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func (h *hangable) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hang hangs until mend is called, or the test ends.
+// hang makes the targets hang until mend is called or the test ends.
 func (h *hangable) hang(t *testing.T) (mend func()) {
 	t.Helper()
 	mended := make(chan struct{})
@@ -76,7 +76,7 @@ func (h *hangable) config(port string) string {
 	return text.String()
 }
 
-// probes returns the probes of the targets whose names have a prefix, by the names.
+// probes returns the probes of the targets whose names have a prefix, by name.
 func (e *commandsEngine) probes(t *testing.T, prefix string) map[string]api.Probe {
 	t.Helper()
 	all := map[string]api.Probe{}
@@ -104,7 +104,7 @@ func (e *commandsEngine) await(t *testing.T, prefix string, v probe.Verdict) (al
 	return all
 }
 
-// findHangs lets targets hang so many times, and returns how long it took on average until they were published as failing, by handler.
+// findHangs makes targets hang several times, and returns the average time until they were published as failing, by handler.
 func (e *commandsEngine) findHangs(t *testing.T, h *hangable, times int) map[string]time.Duration {
 	t.Helper()
 	took := map[string]time.Duration{}
@@ -129,7 +129,7 @@ func (e *commandsEngine) isReady(t *testing.T) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// Beside busy loops no verdict changes, and what hangs is found about as soon as usual.
+// Next to busy loops, no verdict changes, and targets that hang are detected about as soon as usual.
 func TestBusyNeighboursChangeNoVerdict(t *testing.T) {
 	tier.CI(t)
 	h := &hangable{file: filepath.Join(t.TempDir(), "hang")}
@@ -147,7 +147,7 @@ func TestBusyNeighboursChangeNoVerdict(t *testing.T) {
 		busy := e.findHangs(t, h, times)
 		looks, unready := 0, 0
 		for range tier.Pick(5, 5, 40) {
-			time.Sleep(100 * time.Millisecond) // looks of a load balancer
+			time.Sleep(100 * time.Millisecond) // the interval at which a load balancer checks
 			if looks++; !e.isReady(t) {
 				unready++
 			}

@@ -29,7 +29,7 @@ type commandsEngine struct {
 	client api.Client
 }
 
-// runCommands starts an engine with targets, and with limits.
+// runCommands starts an engine with targets under resource limits.
 func runCommands(t *testing.T, targets string, limits ...faulttest.Limit) *commandsEngine {
 	t.Helper()
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ func TestKillDuringExecAttemptsLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// The bomb is ended, which is unknown, and changes no verdict of its neighbours.
+// The fork bomb is killed, with the outcome unknown, and changes no verdict of its neighbours.
 func TestAForkBombInAProbeDisturbsNoNeighbour(t *testing.T) {
 	tier.CI(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -143,12 +143,12 @@ func TestAForkBombInAProbeDisturbsNoNeighbour(t *testing.T) {
 			target := fmt.Sprintf("%s/%d", name, n)
 			before := e.probe(t, target).Attempts.Success
 			testsync.Until(t, "further attempts", func() bool { return e.probe(t, target).Attempts.Success > before })
-			if p := e.probe(t, target); p.Verdict != probe.Passing || p.Changes > 2 { // its instance, and the first verdict
+			if p := e.probe(t, target); p.Verdict != probe.Passing || p.Changes > 2 { // that of its instance, and the first verdict
 				t.Errorf("%s: %v after %d changes, %+v", target, p.Verdict, p.Changes, p.Attempts)
 			}
 		}
 	}
-	e.kill() // another one has begun since
+	e.kill() // another attempt has begun since
 	testsync.Until(t, "the end of its processes", func() bool {
 		all, _ := filepath.Glob("/proc/[1-9]*/cmdline")
 		return !slices.ContainsFunc(all, func(file string) bool {

@@ -18,28 +18,28 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// fault is something that happens to the prober, and never to a target.
+// fault is a fault of the prober, never of a target.
 type fault struct {
 	name   string
 	inject func(t *testing.T, p *prober) (heal func())
 	lasts  time.Duration
 	times  int                               // in make long; default 1
 	period time.Duration                     // of all probes, in make long; default usualPeriod
-	felt   func(before, after reading) error // whether the prober has met the fault; nil where nothing shows it
+	felt   func(before, after reading) error // checks that the prober was affected by the fault; nil if nothing shows it
 
-	liveness int           // how many targets there are, of which all healthy ones have a liveness probe by http; 0: as usual
-	delay    time.Duration // of the answers of all targets
+	liveness int           // number of targets, where all healthy ones have an http liveness probe; 0: as usual
+	delay    time.Duration // of the responses of all targets
 	blind    bool          // the prober can publish nothing before it is healed
-	hides    []string      // the handlers whose targets cannot be seen meanwhile
-	hangs    bool          // targets that hang are found meanwhile, too
+	hides    []string      // handlers whose targets are invisible meanwhile
+	hangs    bool          // targets that hang are detected meanwhile as well
 	unread   bool          // the log is not read, from the start
 	diskFull bool          // from the start
-	alone    bool          // it does not concern HAProxy
+	alone    bool          // HAProxy is not affected
 
 	twoNameServers bool
 }
 
-// faults are all of them.
+// faults returns all faults.
 func faults() []fault {
 	const some = 10 * time.Second
 	return []fault{
@@ -62,8 +62,7 @@ func faults() []fault {
 	}
 }
 
-// stalled reports whether the prober has noticed that it was stopped or short of
-// processor time.
+// stalled returns an error unless the prober has noticed that it was stopped or short of processor time.
 func stalled(before, after reading) error {
 	if after.health.Stalls == before.health.Stalls {
 		return fmt.Errorf("the engine has noticed no stall: %+v", after.health)
@@ -71,7 +70,7 @@ func stalled(before, after reading) error {
 	return nil
 }
 
-// unknown reports whether there were attempts that could not be made.
+// unknown returns an error unless there were attempts that could not be made.
 func unknown(before, after reading) error {
 	for name, is := range after.targets {
 		if is.unknown > before.targets[name].unknown {
@@ -81,7 +80,7 @@ func unknown(before, after reading) error {
 	return fmt.Errorf("no attempt was unknown")
 }
 
-// noRoom reports whether neither the state nor the log could be written.
+// noRoom returns an error unless neither the state nor the log could be written.
 func noRoom(_, after reading) error {
 	if after.stateErrors == 0 || after.logDropped == 0 {
 		return fmt.Errorf("the state file was not written %v times, and %v log records were dropped", after.stateErrors, after.logDropped)
@@ -89,7 +88,7 @@ func noRoom(_, after reading) error {
 	return nil
 }
 
-// each injects a fault into Sonde, and into HAProxy where it runs.
+// each injects a fault into Sonde, and into HAProxy if it runs.
 func each(inject func(t *testing.T, pid int) (heal func())) func(*testing.T, *prober) func() {
 	return func(t *testing.T, p *prober) func() {
 		heal := inject(t, p.process.Pid)
@@ -110,16 +109,15 @@ func confine(l faulttest.Limit) func(*testing.T, int) func() {
 	return func(t *testing.T, pid int) func() { return faulttest.Confine(t, pid, l) }
 }
 
-// starve leaves a process less of a processor than it uses: the few targets of the short
-// form need some 3 % of one.
+// starve limits a process to less processor time than it uses: the few targets of the short form need some 3 % of a processor.
 func starve(t *testing.T, p *prober) func() {
 	return each(confine(faulttest.Processor(tier.Pick(2, 2, 5))))(t, p)
 }
 
-// limitDescriptors leaves a process hardly any descriptors beside those that it has.
+// limitDescriptors leaves a process hardly any descriptors beyond those that it has.
 func limitDescriptors(t *testing.T, pid int) func() { return faulttest.DescriptorsOf(t, pid, 24) }
 
-// limitThreads allows the prober no further thread or process.
+// limitThreads prevents the prober from starting another thread or process.
 func limitThreads(t *testing.T, p *prober) func() {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.process.Pid))
 	if err != nil {
@@ -128,7 +126,7 @@ func limitThreads(t *testing.T, p *prober) func() {
 	return faulttest.Confine(t, p.process.Pid, faulttest.Processes(len(tasks)))
 }
 
-// takePorts leaves the namespace no port for outgoing connections.
+// takePorts leaves the namespace no ports for outgoing connections.
 func takePorts(t *testing.T, _ *prober) func() {
 	const file = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 	if err := os.WriteFile(file, []byte("1-65535"), 0); err != nil {
@@ -141,8 +139,7 @@ func takePorts(t *testing.T, _ *prober) func() {
 	}
 }
 
-// clockVariable is the environment variable that permits to set the clock, which is
-// that of the whole machine.
+// clockVariable is the environment variable that permits setting the clock of the whole machine.
 const clockVariable = "SONDE_FAULTS_CLOCK"
 
 func moveClock(by time.Duration) func(*testing.T, *prober) func() {
@@ -154,15 +151,14 @@ func moveClock(by time.Duration) func(*testing.T, *prober) func() {
 	}
 }
 
-// drop drops packets of the prober on their way, so that it gets no error.
+// drop drops packets of the prober in transit, so that it gets no error.
 func drop(match string) func(*testing.T, *prober) func() {
 	return func(t *testing.T, p *prober) func() {
 		return faulttest.FilterOf(t, p.server, "chain input { type filter hook input priority 0; iifname eth0 "+match+" drop; }")
 	}
 }
 
-// dropFirstNameServer drops the queries to the name server that is asked first, and checks
-// that there were some.
+// dropFirstNameServer drops the queries to the name server that is queried first, and checks that there were some.
 func dropFirstNameServer(t *testing.T, p *prober) func() {
 	first := addressOf(otherNameServer).String()
 	remove := drop("ip daddr "+first+" udp dport 53 counter")(t, p)
@@ -184,8 +180,7 @@ func linkDown(t *testing.T, _ *prober) func() {
 	}
 }
 
-// exitOnFullDisk kills the process of the adopted target while the disk is full, and waits
-// until it is started again.
+// exitOnFullDisk kills the process of the adopted target while the disk is full, and waits until it is started again.
 func exitOnFullDisk(t *testing.T, p *prober) func() {
 	tg := p.adoptedTarget()
 	p.killAdopted(t)
@@ -197,7 +192,7 @@ func exitOnFullDisk(t *testing.T, p *prober) func() {
 	}
 }
 
-// blockLog fills the pipe of the log, which is not read.
+// blockLog fills the pipe of the log, which nobody reads.
 func blockLog(t *testing.T, p *prober) func() {
 	fill, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", p.process.Pid), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// brief are the faults that are injected in .ci/run too.
+// brief are the faults that are also injected in .ci/run.
 var brief = []string{"stopped", "starved", "descriptors", "packets dropped"}
 
 func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
@@ -63,8 +63,8 @@ func printTable(rows []row) {
 	w.Flush()
 }
 
-// survive injects a fault, and real failures into one target of each handler. Only the
-// verdicts of these may change, and only their instances may be restarted.
+// survive injects a fault, and real failures into one target of each handler. Only the verdicts of those targets may change, and
+// only their instances may be restarted.
 func (p *prober) survive(t *testing.T, f fault) row {
 	before := p.read(t)
 	r := row{fault: f.name, usual: p.failReally(t, p.targetsFor(brokenBefore), "break")}
@@ -89,16 +89,15 @@ func (p *prober) survive(t *testing.T, f fault) row {
 	return r
 }
 
-// endure injects a fault and heals it. If fails is true, targets really fail meanwhile,
-// and endure returns how long after that, or after the prober could see again, they were
-// published. How soon a starved prober publishes depends on what else this machine runs:
-// only the long form, on a quiet machine, requires that it does so before it is healed.
+// endure injects a fault and heals it. If fails is true, targets really fail meanwhile, and endure returns how long after that, or
+// after the prober could see again, the failures were published. How soon a starved prober publishes depends on the other load of
+// this machine: only the long form, on a quiet machine, requires that it does so before it is healed.
 func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration) {
 	t.Helper()
 	heal := sync.OnceFunc(f.inject(t, p))
 	defer heal()
 	start := time.Now()
-	var awaited []target // that fail, and may be published once the fault is over
+	var awaited []target // targets that fail, and may be published after the fault
 	if fails {
 		during := p.targetsFor(brokenDuring, f.hides...)
 		if f.blind || !tier.IsLong() {
@@ -117,7 +116,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 			awaited = append(awaited, hung...)
 		}
 	}
-	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault goes on in real time
+	time.Sleep(max(0, f.lasts-time.Since(start))) // the fault continues in real time
 	heal()
 	if len(awaited) > 0 {
 		found = p.waitForFailures(t, awaited)
@@ -125,7 +124,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	return found
 }
 
-// compare counts what has changed for healthy targets, and reports some of it.
+// compare counts the changes of healthy targets, and reports some of them.
 func (p *prober) compare(t *testing.T, before, after reading, r *row) {
 	t.Helper()
 	for _, tg := range p.targets {
@@ -148,7 +147,7 @@ func (p *prober) compare(t *testing.T, before, after reading, r *row) {
 	}
 }
 
-// targetsFor returns the targets with a role, but those of handlers that are hidden.
+// targetsFor returns the targets with a role, except those of hidden handlers.
 func (p *prober) targetsFor(r role, hidden ...string) (all []target) {
 	for _, tg := range p.targets {
 		if tg.role() == r && !slices.Contains(hidden, tg.handler) {
@@ -158,8 +157,7 @@ func (p *prober) targetsFor(r role, hidden ...string) (all []target) {
 	return all
 }
 
-// failReally breaks targets, and returns how long it took until all of them were published
-// as failing.
+// failReally breaks targets, and returns how long it took until all of them were published as failing.
 func (p *prober) failReally(t *testing.T, targets []target, verb string) time.Duration {
 	t.Helper()
 	p.breakAll(t, targets, verb)
@@ -178,7 +176,7 @@ func (p *prober) waitForFailures(t *testing.T, targets []target) time.Duration {
 	return p.waitFor(t, "real failures to be published", func(_ target, s state) bool { return s.verdict == probe.Failing }, targets...)
 }
 
-// settle waits until each healthy target has had two further attempts.
+// settle waits until each healthy target has had two more attempts.
 func (p *prober) settle(t *testing.T) {
 	t.Helper()
 	before, err := p.state(t.Context())

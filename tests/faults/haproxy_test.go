@@ -19,16 +19,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// haproxy is HAProxy with health checks of the prober's http, tcp and name targets, by
-// the same rule.
+// haproxy is HAProxy with health checks of the prober's http, tcp and name targets, by the same rule.
 type haproxy struct {
 	pid    int
 	socket string
 	exited chan struct{}
 }
 
-// startHAProxy starts HAProxy and waits until all its servers are up. It returns nil where
-// HAProxy is not installed.
+// startHAProxy starts HAProxy and waits until all its servers are up. It returns nil if HAProxy is not installed.
 func (p *prober) startHAProxy(t *testing.T) *haproxy {
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -79,7 +77,7 @@ func (p *prober) haproxyConfig(dir, socket string) string {
 		fmt.Fprintf(&c, "  nameserver n%d %v:%d\n", n, addressOf(n), dnsPort)
 	}
 	fmt.Fprintf(&c, "defaults\n  mode tcp\n  timeout connect %[1]dms\n  timeout check %[1]dms\n  timeout client 1s\n  timeout server 1s\n", timeout.Milliseconds())
-	fmt.Fprintf(&c, "frontend unused\n  bind unix@%s\n", filepath.Join(dir, "unused")) // it does not start without one
+	fmt.Fprintf(&c, "frontend unused\n  bind unix@%s\n", filepath.Join(dir, "unused")) // HAProxy does not start without a frontend
 	for _, backend := range []struct{ handler, check, server string }{
 		{"http", "option httpchk GET /", ""},
 		{"tcp", "option tcp-check\n  tcp-check expect string ok", ""},
@@ -106,7 +104,7 @@ func (p *prober) haproxyConfig(dir, socket string) string {
 // haproxyName is the name of a target as a server of HAProxy.
 func haproxyName(tg target) string { return strings.ReplaceAll(tg.name, "/", "-") }
 
-// haproxyServer is what HAProxy says about a server.
+// haproxyServer is the status of a server in HAProxy.
 type haproxyServer struct {
 	name   string
 	status string // "UP"
@@ -139,7 +137,7 @@ func (h *haproxy) servers() (all []haproxyServer, err error) {
 	return all, nil
 }
 
-// changes returns how many times HAProxy has taken healthy targets for failing ones.
+// haproxyChanges returns how many times HAProxy has considered healthy targets failing.
 func (p *prober) haproxyChanges(t *testing.T) string {
 	t.Helper()
 	if p.haproxy == nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// A peer that is alive answers keepalive packets, one that has crashed does not, one that
-// has rebooted does not know the connection, and to one that is unreachable there is no
-// way (RFC 1122, section 4.2.3.6; TCP/IP Illustrated, volume 1, chapter 17).
+// A peer that is alive answers keepalive packets, one that has crashed does not, one that has rebooted does not know the
+// connection, and one that is unreachable has no route (RFC 1122, section 4.2.3.6; TCP/IP Illustrated, volume 1, chapter 17).
 func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
 	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
@@ -30,12 +29,12 @@ func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
 	t.Run("others", func(t *testing.T) {
 		for _, state := range []struct {
 			name    string
-			packets int // without an answer, after which the system gives up
+			packets int // unanswered packets after which the system gives up
 			enter   func(t *testing.T, p *peer)
 			reason  probe.Reason
 		}{
 			{"crashed", 2, crash, probe.ReasonTCPTimeout},
-			{"rebooted", 100, reboot, probe.ReasonTCPReset}, // enough until it speaks again
+			{"rebooted", 100, reboot, probe.ReasonTCPReset}, // enough until it responds again
 			{"unreachable", 2, cutOff, probe.ReasonTCPUnreachable},
 			{"forgotten by a firewall", 2, forget, probe.ReasonTCPClosed},
 		} {
@@ -50,7 +49,7 @@ func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
 			})
 		}
 	})
-	// By now this one has answered as many packets as the others were sent.
+	// By now this peer has answered as many packets as the others were sent.
 	if r := alive.attempt(t); r.Outcome != probe.Success || len(alive.woken) > 0 {
 		t.Errorf("alive: got %+v, woken %d times", r, len(alive.woken))
 	}
@@ -64,8 +63,8 @@ type peer struct {
 	woken   chan struct{}
 }
 
-// keep makes an attempt that keeps its connection. The system gives a silent peer up after so
-// many packets, one in a second, and one second more.
+// keep makes an attempt that keeps its connection. The system gives up on a silent peer after that many packets, one per second,
+// plus one second.
 func keep(t *testing.T, packets int) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,26 +99,26 @@ func (p *peer) attempt(t *testing.T) probe.Result {
 	return p.handler.ProbeWaking(ctx, probe.Target{Name: "db", Address: "127.0.0.1"}, func() { p.woken <- struct{}{} })
 }
 
-// crash loses all packets to the peer.
+// crash drops all packets to the peer.
 func crash(t *testing.T, p *peer) {
 	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp dport %d drop; }", p.port))
 }
 
-// reboot lets the peer forget the connection without a word.
+// reboot makes the peer lose the connection silently.
 func reboot(t *testing.T, p *peer) {
 	speak := faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook output priority 0; tcp sport %d drop; }", p.port))
-	_ = p.conn.SetLinger(0) // its end is a reset, without packets that are sent again
+	_ = p.conn.SetLinger(0) // closes it by a reset, without retransmissions
 	p.conn.Close()
 	speak()
 }
 
-// forget loses all packets of the connection, but not those of another one.
+// forget drops all packets of the connection, but not those of other connections.
 func forget(t *testing.T, p *peer) {
 	from := p.conn.RemoteAddr().(*net.TCPAddr).Port
 	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp sport %d tcp dport %d drop; }", from, p.port))
 }
 
-// cutOff lets a router say that there is no way to the peer.
+// cutOff makes a router report that the peer is unreachable.
 func cutOff(t *testing.T, p *peer) {
 	faulttest.Filter(t, fmt.Sprintf("chain c { type filter hook input priority 0; tcp dport %d reject with icmp type host-unreachable; }", p.port))
 }

@@ -4,14 +4,14 @@
 // healthy target, and that real failures are still published.
 //
 // `sonde run` probes healthy targets by exec, http, tcp, a name and a plugin, while it is
-// stopped, starved, cut off, or lacks descriptors, ports, threads, memory, room on its
-// disk or a reader of its log. Targets are addresses of a server in another network
-// namespace. `make faults` injects all faults, and HAProxy checks the same targets beside
-// Sonde where it is installed. The other tests lose packets on the way to one server.
-// They stand in .ci/run, and need root, iproute2 and nftables.
+// stopped, starved, cut off, or lacks descriptors, ports, threads, memory, disk space or
+// a reader of its log. Targets are addresses of a server in another network namespace.
+// `make faults` injects all faults, while HAProxy, if installed, checks the same targets
+// as Sonde. The other tests drop packets on the path to one server. They run only in
+// .ci/run, and need root, iproute2 and nftables.
 //
 //	main_test.go       flags and roles of the test's program
-//	server_test.go     the server that is all targets, and their name server
+//	server_test.go     the server that represents all targets, and their name server
 //	world_test.go      the two namespaces
 //	prober_test.go     sonde with its targets
 //	haproxy_test.go    HAProxy with the same targets
@@ -20,7 +20,7 @@
 //	keepalive_test.go  the four states of the peer of a kept connection
 //	reset_test.go      lost resets
 //	commands_test.go   kill -9 during exec attempts, and a command that forks without end
-//	busy_test.go       busy loops beside exec and http
+//	busy_test.go       busy loops next to exec and http
 package faults
 
 import (

@@ -30,8 +30,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The rule of every probe, unless a fault has another period: a single failure is
-// published.
+// The rule of every probe, unless a fault has another period: a single failure is published.
 const (
 	usualPeriod = 2 * time.Second
 	timeout     = 900 * time.Millisecond
@@ -50,7 +49,7 @@ type prober struct {
 	exited      chan struct{}
 	log         *os.File // our end of its standard error
 	client      api.Client
-	haproxy     *haproxy // nil for none
+	haproxy     *haproxy // nil if there is none
 
 	mu     sync.Mutex // guards failed
 	failed map[string]string
@@ -80,7 +79,7 @@ var handlers = []handler{
 	{"exec", 4, ""},
 }
 
-// targets returns how many targets have a handler.
+// targets returns the number of targets with a handler.
 func (f fault) targets(h handler) int {
 	switch {
 	case f.liveness == 0:
@@ -91,18 +90,16 @@ func (f fault) targets(h handler) int {
 	return 0
 }
 
-// samples is how many targets of each handler fail before the fault, so that the slowest of
-// them says what is usual.
+// samples is the number of targets of each handler that fail before the fault: the slowest one determines the usual time.
 const samples = 5
 
-// role is what a test does to a target. Those that it breaks have readiness probes, which
-// restart nothing.
+// role is what a test does with a target. Targets that it breaks have readiness probes, which restart nothing.
 type role int
 
 const (
 	healthy      role = iota
-	brokenBefore      // the fault
-	brokenDuring      // it
+	brokenBefore      // broken before the fault
+	brokenDuring      // broken during the fault
 	hungDuring
 )
 
@@ -123,8 +120,7 @@ func (tg target) role() role {
 
 func (tg target) isHealthy() bool { return tg.role() == healthy }
 
-// start runs sonde with healthy targets for the test of a fault, and waits until each
-// of them was probed and passes.
+// start runs sonde with healthy targets for the test of a fault, and waits until each of them has been probed and passes.
 func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 	p := &prober{world: w, dir: t.TempDir(), disk: t.TempDir(), period: usualPeriod, exited: make(chan struct{}), failed: map[string]string{}, nameServers: []int{nameServer}}
 	if f.twoNameServers {
@@ -190,7 +186,7 @@ func (p *prober) openLog(t *testing.T, f fault) *os.File {
 	return write
 }
 
-// readLog reads the log until it ends, and keeps the latest line about each target.
+// readLog reads the log to its end, and keeps the latest line about each target.
 func (p *prober) readLog() {
 	for lines := bufio.NewScanner(p.log); lines.Scan(); {
 		var line struct{ Target, Verdict string }
@@ -212,7 +208,7 @@ func (p *prober) whyFailed(tg target) string {
 // diskSize is the size of a full disk.
 const diskSize = 64 << 20
 
-// fillDisk puts a small disk in the place of p.disk and fills it.
+// fillDisk mounts a small disk at p.disk and fills it.
 func (p *prober) fillDisk(t *testing.T) {
 	faulttest.SmallDisk(t, p.disk, fmt.Sprintf("size=%d", diskSize))
 	filler, err := os.Create(p.filler())
@@ -229,7 +225,7 @@ func (p *prober) filler() string { return filepath.Join(p.disk, "filler") }
 
 func (p *prober) stateFile() string { return filepath.Join(p.disk, "sonde.state") }
 
-// configure writes the configuration and what the exec probes look at.
+// configure writes the configuration, and the files that the exec probes check.
 func (p *prober) configure(t *testing.T, plugin string, f fault) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "engine {\n  listen = \"127.0.0.1:0\"\n  log_format = \"json\"\n  state = %q\n}\n", p.stateFile())
@@ -250,7 +246,7 @@ func (p *prober) configure(t *testing.T, plugin string, f fault) {
 				address = fmt.Sprintf("h%d.test", tg.number)
 			}
 			kind, restart := "readiness", ""
-			if tg.isHealthy() && (n%2 == 1 || f.liveness > 0) { // with an initial verdict of passing, and a restart if it fails
+			if tg.isHealthy() && (n%2 == 1 || f.liveness > 0) { // with the initial verdict passing, and a restart on failure
 				kind, restart = "liveness", "restart { command = [\"true\"] }"
 			}
 			fmt.Fprintf(&b, "target %q {\n  address = %q\n  %s\n  probe %q {\n    %s\n    period = %q\n    timeout = %q\n    failure_threshold = 1\n  }\n}\n",
@@ -265,11 +261,10 @@ func (p *prober) configure(t *testing.T, plugin string, f fault) {
 	}
 }
 
-// adoptedTarget is the target of a process that outlives the prober. It is not one of those
-// that are compared.
+// adoptedTarget returns the target of a process that outlives the prober. It is not among the targets that are compared.
 func (p *prober) adoptedTarget() target { return target{name: "adopted", handler: "exec"} }
 
-// pidFile is where the process of the adopted target writes its ID.
+// pidFile returns the file to which the process of the adopted target writes its ID.
 func (p *prober) pidFile() string { return filepath.Join(p.dir, "adopted.pid") }
 
 func (p *prober) configureAdopted(b *strings.Builder) {
@@ -277,7 +272,7 @@ func (p *prober) configureAdopted(b *strings.Builder) {
 	fmt.Fprintf(b, "  probe \"readiness\" {\n    exec { command = [\"true\"] }\n    period = %q\n    timeout = %q\n  }\n}\n", p.period, timeout)
 }
 
-// killAdopted kills the process of the adopted target, if it runs.
+// killAdopted kills the process of the adopted target, if it is running.
 func (p *prober) killAdopted(t *testing.T) {
 	text, err := os.ReadFile(p.pidFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -292,12 +287,12 @@ func (p *prober) killAdopted(t *testing.T) {
 	}
 }
 
-// healthFile is the file that an exec probe looks for.
+// healthFile returns the file that an exec probe checks for.
 func (p *prober) healthFile(tg target) string {
 	return filepath.Join(p.dir, "healthy-"+strconv.Itoa(tg.number))
 }
 
-// breakTarget makes a target fail, by answers or by silence.
+// breakTarget makes a target fail, by its responses or by silence.
 func (p *prober) breakTarget(t *testing.T, tg target, verb string) {
 	t.Helper()
 	if tg.handler != "exec" {
@@ -309,7 +304,7 @@ func (p *prober) breakTarget(t *testing.T, tg target, verb string) {
 	}
 }
 
-// reading is what the prober says about itself and all targets.
+// reading is the prober's report about itself and all targets.
 type reading struct {
 	targets     map[string]state
 	health      api.Health
@@ -317,7 +312,7 @@ type reading struct {
 	stateErrors float64 // failed writes of the state file
 }
 
-// read asks the prober for all of it.
+// read queries the prober for a reading.
 func (p *prober) read(t *testing.T) (r reading) {
 	t.Helper()
 	stats, err := p.client.Stats(t.Context())
@@ -352,7 +347,7 @@ func (p *prober) read(t *testing.T) (r reading) {
 	return r
 }
 
-// state is what the prober says about a target.
+// state is the prober's report about a target.
 type state struct {
 	verdict  probe.Verdict
 	changes  uint64
@@ -360,7 +355,7 @@ type state struct {
 	attempts uint64 // that succeeded
 	unknown  uint64 // attempts
 	result   string // of the latest attempt
-	waiting  string // for what
+	waiting  string // the reason for waiting
 }
 
 func stateOf(tg api.Target) state {
@@ -376,7 +371,7 @@ func stateOf(tg api.Target) state {
 	return s
 }
 
-// state asks the prober about targets, or about all.
+// state queries the prober about targets, or about all.
 func (p *prober) state(ctx context.Context, targets ...target) (map[string]state, error) {
 	all := make(map[string]state, len(p.targets))
 	for _, tg := range targets {
@@ -403,15 +398,14 @@ func (p *prober) state(ctx context.Context, targets ...target) (map[string]state
 	}
 }
 
-// waitLimit is how long waitFor waits, and pollPause the time between two of its
-// questions, which cost a starved prober some of its time.
+// waitLimit is how long waitFor waits, and pollPause the time between two of its queries, which cost a starved prober some of its
+// time.
 const (
 	waitLimit = 5 * time.Minute
 	pollPause = 200 * time.Millisecond
 )
 
-// waitFor asks for the state of targets, or of all, until a condition is true for each,
-// and returns how long that took.
+// waitFor queries the state of targets, or of all, until a condition is true for each, and returns how long that took.
 func (p *prober) waitFor(t *testing.T, what string, condition func(target, state) bool, targets ...target) time.Duration {
 	t.Helper()
 	start := time.Now()

@@ -25,11 +25,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// attempts is how many attempts are made while resets are lost.
+// attempts is the number of attempts that are made while resets are lost.
 const attempts = 60
 
-// A worker waits for its client until the connection ends, so that it would wait for ever
-// if the end were a reset that is lost.
+// A worker waits for its client until the connection ends, so it would wait forever if the connection ended with a lost reset.
 func TestLostResetsLeaveNoWorkerHanging(t *testing.T) {
 	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
@@ -42,7 +41,7 @@ func TestLostResetsLeaveNoWorkerHanging(t *testing.T) {
 		},
 		"http": func(port string) (probe.Handler, error) { return httpprobe.New(httpprobe.Config{Port: port}) },
 	} {
-		for _, address := range []string{"127.0.0.1", "localhost"} { // without a goroutine, and with one
+		for _, address := range []string{"127.0.0.1", "localhost"} { // the first without a goroutine, the second with one
 			t.Run(name+" "+address, func(t *testing.T) {
 				t.Parallel()
 				s := serveWorkers(t)
@@ -57,14 +56,14 @@ func TestLostResetsLeaveNoWorkerHanging(t *testing.T) {
 	}
 }
 
-// What is left of a half-open attempt is an entry in the system's table, until the system
-// has sent its answer as often as it may.
+// A half-open attempt only leaves an entry in the system's table, until the system has sent its SYN-ACK the maximum number of
+// times.
 func TestAHalfOpenAttemptWhoseResetIsLostIsNotAccepted(t *testing.T) {
 	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_synack_retries", []byte("1"), 0); err != nil { // of this namespace; default 5
+	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_synack_retries", []byte("1"), 0); err != nil { // in this namespace; the default is 5
 		t.Skip("cannot set tcp_synack_retries: ", err)
 	}
 	s := serveWorkers(t)
@@ -85,7 +84,7 @@ func TestAHalfOpenAttemptWhoseResetIsLostIsNotAccepted(t *testing.T) {
 	t.Logf("%d half-open connections at a time, %d accepted", most, s.accepted.Load())
 }
 
-// workers is a server with a worker for each connection. All resets to it are lost.
+// workers is a server with a worker for each connection. All resets to it are dropped.
 type workers struct {
 	port     string
 	accepted atomic.Int64
@@ -115,7 +114,7 @@ func serveWorkers(t *testing.T) *workers {
 	return s
 }
 
-// work answers the client's requests until the client ends the connection.
+// work responds to the client's requests until the client closes the connection.
 func (s *workers) work(conn net.Conn) {
 	defer s.busy.Add(-1)
 	defer conn.Close()
@@ -127,7 +126,7 @@ func (s *workers) work(conn net.Conn) {
 	}
 }
 
-// halfOpen counts the connections of the server whose handshake has not ended.
+// halfOpen counts the connections of the server whose handshake is not complete.
 func (s *workers) halfOpen(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/tcp")
@@ -144,9 +143,8 @@ func (s *workers) halfOpen(t *testing.T) (n int) {
 	return n
 }
 
-// probeOften runs an engine until each of many targets has been probed, and all attempts
-// have ended. It returns how many attempts took so long that the system may have ended
-// their handshake.
+// probeOften runs an engine until each of many targets has been probed, and all attempts have finished. It returns the number of
+// attempts that took so long that the system may have completed their handshake.
 func probeOften(t *testing.T, h probe.Handler, address string) (slow int) {
 	t.Helper()
 	e, set := engine.New(engine.Config{}), probe.Set{}

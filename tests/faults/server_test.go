@@ -23,7 +23,7 @@ import (
 const (
 	httpPort  = 80   // 200, or 500 when broken
 	linePort  = 81   // sends "ok\n", or "no\n" when broken, and closes the connection
-	redisPort = 6379 // answers +PONG, or -LOADING when broken
+	redisPort = 6379 // responds +PONG, or -LOADING when broken
 	dnsPort   = 53   // on the addresses of the name servers: hN.test is the address of target N
 )
 
@@ -33,8 +33,7 @@ const (
 	otherNameServer = 60_000 // no target has it
 )
 
-// network holds the addresses of the targets, which are all local to the server's
-// namespace.
+// network has the addresses of the targets, all of which are local to the server's namespace.
 var network = netip.MustParsePrefix("10.77.0.0/16")
 
 // addressOf returns the address of a target.
@@ -44,24 +43,23 @@ func addressOf(n int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// mode is how a target answers.
+// mode is the way in which a target responds.
 type mode int
 
 const (
 	well mode = iota
 	broken
-	hanging // it accepts connections and never answers
+	hanging // it accepts connections and never responds
 )
 
-// server is all targets. It answers on any address.
+// server represents all targets. It responds on any address.
 type server struct {
 	mu    sync.Mutex // guards modes and delay
 	modes map[string]mode
-	delay time.Duration // of each answer
+	delay time.Duration // of each response
 }
 
-// serve runs the server until its standard input ends. Each line is a command, which is
-// answered with "done".
+// serve runs the server to the end of its standard input. Each line is a command, which is answered with "done".
 func serve() int {
 	s := &server{modes: map[string]mode{}}
 	if err := s.listen(); err != nil {
@@ -80,9 +78,8 @@ func serve() int {
 	return 0
 }
 
-// do executes a command: "break ADDRESS" and "hang ADDRESS" change a target, "mend" mends
-// all, "delay DURATION" delays all answers, and "names ADDRESS" starts the name server,
-// once there is a route to the address.
+// do executes a command: "break ADDRESS" and "hang ADDRESS" change a target, "mend" repairs all, "delay DURATION" delays all
+// responses, and "names ADDRESS" starts the name server, once there is a route to the address.
 func (s *server) do(verb, argument string) (err error) {
 	if verb == "names" {
 		c, err := net.ListenPacket("udp4", net.JoinHostPort(argument, strconv.Itoa(dnsPort)))
@@ -106,8 +103,7 @@ func (s *server) do(verb, argument string) (err error) {
 	return err
 }
 
-// answer waits until the target at an address answers, and reports how. It returns
-// hanging when the client has gone.
+// answer waits until the target at an address should respond, and returns how. It returns hanging if the client has disconnected.
 func (s *server) answer(at net.Addr, gone <-chan struct{}) mode {
 	host, _, _ := net.SplitHostPort(at.String())
 	s.mu.Lock()
@@ -125,7 +121,7 @@ func (s *server) answer(at net.Addr, gone <-chan struct{}) mode {
 	}
 }
 
-// listen starts to serve all ports.
+// listen starts serving all ports.
 func (s *server) listen() error {
 	web, err := net.Listen("tcp4", ":"+strconv.Itoa(httpPort))
 	if err != nil {
@@ -142,7 +138,7 @@ func (s *server) listen() error {
 	return s.serveLines(redisPort, true, "+PONG\r\n", "-LOADING Redis is loading the dataset in memory\r\n")
 }
 
-// serveLines sends a line on each connection, or first reads a request.
+// serveLines sends a line on each connection, after reading a request if reads is set.
 func (s *server) serveLines(port int, reads bool, good, bad string) error {
 	l, err := net.Listen("tcp4", ":"+strconv.Itoa(port))
 	if err != nil {
@@ -181,7 +177,7 @@ func (s *server) serveLine(conn net.Conn, reads bool, good, bad string) {
 	}
 }
 
-// resolve returns the address of the target of a name, such as h17.test.
+// resolve returns the address of the target with a name such as h17.test.
 func resolve(name string) (ip netip.Addr, answers bool) {
 	target, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "h"), ".test"))
 	if err != nil {

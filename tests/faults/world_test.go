@@ -20,7 +20,7 @@ import (
 // device is the interface that leads from the prober to the targets.
 const device = "sonde0"
 
-// world is a server in a network namespace of its own, and the way to it.
+// world is a server in its own network namespace, and the link to it.
 type world struct {
 	server int // its process
 	in     io.WriteCloser
@@ -62,8 +62,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// useNameServers makes these the name servers of the prober, by the numbers of their
-// addresses, until the test ends.
+// useNameServers sets the name servers of the prober, by the numbers of their addresses, until the test ends.
 func useNameServers(t *testing.T, numbers ...int) {
 	var conf strings.Builder
 	for _, n := range numbers {
@@ -77,7 +76,7 @@ func route(t *testing.T) {
 	command(t, "ip", "route", "replace", network.String(), "via", "10.78.0.2")
 }
 
-// command runs a command that has to succeed.
+// command runs a command that must succeed.
 func command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -93,7 +92,7 @@ func (w *world) await(t *testing.T, want string) {
 	}
 }
 
-// tell sends the server a command.
+// tell sends a command to the server.
 func (w *world) tell(t *testing.T, command string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(w.in, command); err != nil {

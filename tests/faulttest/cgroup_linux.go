@@ -14,14 +14,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Limit is a limit of a control group: the files that set it, in the two versions of
-// control groups.
+// Limit is a limit of a control group: the files that set it, in both versions of control groups.
 type Limit struct {
 	controller string
 	v1, v2     []setting
 }
 
-// setting is the content of a file of a control group.
+// setting is a file of a control group with its contents.
 type setting struct{ file, limited, unlimited string }
 
 // Processes limits processes and threads.
@@ -30,13 +29,13 @@ func Processes(n int) Limit {
 	return Limit{"pids", s, s}
 }
 
-// Memory limits memory, in bytes. A process that needs more is killed.
+// Memory limits memory, in bytes. A process that exceeds it is killed.
 func Memory(n int) Limit {
 	limit := strconv.Itoa(n)
 	return Limit{"memory", []setting{{"memory.limit_in_bytes", limit, "-1"}}, []setting{{"memory.max", limit, "max"}}}
 }
 
-// NoMemory stops a process at its next allocation, or all but stops it.
+// NoMemory stops a process, or nearly stops it, at its next allocation.
 func NoMemory() Limit {
 	return Limit{
 		controller: "memory",
@@ -64,8 +63,8 @@ type cgroup struct {
 // groups numbers the control groups of this process.
 var groups atomic.Int64
 
-// newCgroup makes a control group, which is removed with its processes when the test
-// ends. The test is skipped where none can be made.
+// newCgroup creates a control group, which is removed with its processes when the test ends. The test is skipped if it cannot be
+// created.
 func newCgroup(t testing.TB, l Limit) cgroup {
 	t.Helper()
 	name := fmt.Sprintf("sonde-test-%d-%d", os.Getpid(), groups.Add(1))
@@ -92,22 +91,21 @@ func (g cgroup) set(content func(setting) string) error {
 	return nil
 }
 
-// remove removes a control group after its processes.
+// remove kills the processes of a control group and removes it.
 func (g cgroup) remove(t testing.TB) {
 	testsync.Until(t, "the removal of a control group", func() bool {
 		text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 		for _, field := range strings.Fields(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited
 			}
 		}
 		return os.Remove(g.dir) == nil
 	})
 }
 
-// InCgroup runs the calling test again, in a process of its own in a control group of its
-// own, and reports whether this is that process. The test is skipped where no control
-// group can be made.
+// InCgroup runs the calling test again, in its own process in its own control group, and reports whether this is that process. The
+// test is skipped if no control group can be created.
 func InCgroup(t *testing.T, l Limit) bool {
 	t.Helper()
 	if isInside(t) {
@@ -118,13 +116,13 @@ func InCgroup(t *testing.T, l Limit) bool {
 	return false
 }
 
-// Group makes a control group, and returns the file by which a process joins it.
+// Group creates a control group, and returns the file that a process writes to in order to join it.
 func Group(t testing.TB, l Limit) (join string) {
 	return filepath.Join(newCgroup(t, l).dir, "cgroup.procs")
 }
 
-// Confine moves a process to a control group of its own. When lift is called, the limit
-// ends. The process has to end before the test does, or is killed then.
+// Confine moves a process to its own control group. The function lift removes the limit. The process should exit before the test
+// ends; otherwise it is killed.
 func Confine(t testing.TB, pid int, l Limit) (lift func()) {
 	t.Helper()
 	g := newCgroup(t, l)

@@ -1,12 +1,12 @@
 //go:build unix
 
-// Package faulttest is where tests take from a process what it needs of this machine:
+// Package faulttest lets tests deprive a process of resources of this machine:
 // descriptors, memory, processor time, processes, its network and its name servers.
 //
 //	faulttest.go         descriptors of the test's process
 //	process_linux.go     another process that is stopped or out of descriptors; the clock
 //	cgroup_linux.go      limits of control groups
-//	namespaces_linux.go  a network and files of the test's own
+//	namespaces_linux.go  the test's own network and file systems
 //	nameserver.go        a name server
 package faulttest
 
@@ -17,15 +17,14 @@ import (
 	"testing"
 )
 
-// NoDescriptors lets this process open no files or sockets until restore is called or the
-// test ends. Those that are open stay open.
+// NoDescriptors prevents this process from opening files or sockets until restore is called or the test ends. Open ones stay open.
 func NoDescriptors(t testing.TB) (restore func()) {
 	t.Helper()
 	return Descriptors(t, 0)
 }
 
-// StartPoller lets the runtime open the descriptors with which it polls others. It keeps them from the
-// first file on that it polls, and cannot go on if they are refused.
+// StartPoller makes the runtime open the descriptors of its poller. The runtime opens them for the first file that it polls, keeps
+// them, and aborts if they are refused.
 func StartPoller(t testing.TB) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -36,8 +35,8 @@ func StartPoller(t testing.TB) {
 	w.Close()
 }
 
-// Descriptors limits the numbers of the files and sockets that this process opens to
-// those below limit, until restore is called or the test ends.
+// Descriptors limits the numbers of the files and sockets that this process opens to those below limit, until restore is called or
+// the test ends.
 func Descriptors(t testing.TB, limit uint64) (restore func()) {
 	t.Helper()
 	StartPoller(t)

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// NameServer answers the queries that reach an address: with 127.0.0.9 for a name that
-// begins with "known", never for one that begins with "silent", and otherwise that the name
-// does not exist.
+// NameServer answers the queries that reach an address: with 127.0.0.9 for a name that begins with "known", not at all for one that
+// begins with "silent", and with "no such name" otherwise.
 func NameServer(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address+":53")
@@ -27,9 +26,8 @@ func NameServer(t *testing.T, address string) {
 	})
 }
 
-// ServeNames answers the queries that reach conn until it is closed. For a name, without a
-// dot at its end, resolve returns its IPv4 address, or the zero Addr for one that does not
-// exist, and whether there is an answer. There are no records of other types.
+// ServeNames answers the queries that reach conn until it is closed. For a name, without a final dot, resolve returns its IPv4
+// address, or the zero Addr if the name does not exist, and whether to answer at all. There are no records of other types.
 func ServeNames(conn net.PacketConn, resolve func(name string) (ip netip.Addr, answers bool)) {
 	b := make([]byte, 1500)
 	for {
@@ -43,8 +41,7 @@ func ServeNames(conn net.PacketConn, resolve func(name string) (ip netip.Addr, a
 	}
 }
 
-// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil for none and for
-// what is not a query.
+// answerTo returns the answer to a query (RFC 1035, section 4.1), or nil if there is none or the message is not a query.
 func answerTo(query []byte, resolve func(name string) (netip.Addr, bool)) []byte {
 	const header, typeA, noSuchName = 12, 1, 3
 	if len(query) <= header {
@@ -63,7 +60,7 @@ func answerTo(query []byte, resolve func(name string) (netip.Addr, bool)) []byte
 		labels = append(labels, string(rest[1:1+rest[0]]))
 	}
 	ip, answers := resolve(strings.Join(labels, "."))
-	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a recursive resolver's, without records
+	answer := append(query[:2:2], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // header of a recursive resolver's answer, without records
 	answer = append(answer, question...)
 	switch {
 	case !answers:

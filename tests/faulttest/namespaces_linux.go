@@ -19,9 +19,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// InNamespaces runs the calling test again, in a process of its own with a network and
-// mounts of its own, and reports whether this is that process. The network has a loopback
-// interface only. The test is skipped without root.
+// InNamespaces runs the calling test again, in a process with its own network and mounts, and reports whether this is that process.
+// The network only has a loopback interface. The test is skipped without root.
 func InNamespaces(t *testing.T) bool {
 	t.Helper()
 	switch {
@@ -41,8 +40,8 @@ func InNamespaces(t *testing.T) bool {
 	return false
 }
 
-// Main runs the tests of a package as InNamespaces does, all in one process, and returns
-// its exit code. Without root, it runs them as they are.
+// Main runs the tests of a package as InNamespaces does, all in one process, and returns its exit code. Without root, it runs them
+// without namespaces.
 func Main(m *testing.M) int {
 	if os.Getenv(inside) == allTests {
 		if err := isolate(); err != nil {
@@ -66,7 +65,7 @@ func Main(m *testing.M) int {
 	return c.ProcessState.ExitCode()
 }
 
-// inside is the variable that names the test which a process is for, or allTests.
+// inside is the environment variable that names the test that a process runs, or allTests.
 const (
 	inside   = "SONDE_TEST_INSIDE"
 	allTests = "*"
@@ -95,7 +94,7 @@ func run(t *testing.T, again *exec.Cmd) {
 	}
 }
 
-// isolate keeps mounts from other processes, and sets the loopback interface up.
+// isolate makes mounts private to this process, and sets the loopback interface up.
 func isolate() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
@@ -117,8 +116,8 @@ func isolate() error {
 	return nil
 }
 
-// DeadDisk mounts a file system on a directory whose server never answers, until the test ends: a
-// process that reads it waits. It is called in namespaces only. The test is skipped without FUSE.
+// DeadDisk mounts a file system whose server never responds on a directory, until the test ends: a process that reads it waits.
+// Call it only in namespaces. The test is skipped without FUSE.
 func DeadDisk(t *testing.T, dir string) {
 	t.Helper()
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -126,10 +125,10 @@ func DeadDisk(t *testing.T, dir string) {
 		t.Skip("no FUSE: ", err)
 	}
 	mount(t, "dead", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd()))
-	t.Cleanup(func() { server.Close() }) // before it is unmounted: what waits gets an error
+	t.Cleanup(func() { server.Close() }) // before the unmount: waiting processes get an error
 }
 
-// Replace puts other content in the place of a file. It is called in namespaces only.
+// Replace replaces the content of a file by a bind mount. Call it only in namespaces.
 func Replace(t *testing.T, name, content string) {
 	t.Helper()
 	other := t.TempDir() + "/file"
@@ -139,22 +138,22 @@ func Replace(t *testing.T, name, content string) {
 	mount(t, other, name, "", syscall.MS_BIND, "")
 }
 
-// SmallDisk mounts a file system in memory on a directory, with options such as
-// "size=256k" (tmpfs(5)), until the test ends. It is called in namespaces only.
+// SmallDisk mounts a file system in memory on a directory, with options such as "size=256k" (tmpfs(5)), until the test ends. Call
+// it only in namespaces.
 func SmallDisk(t *testing.T, dir, options string) {
 	t.Helper()
 	mount(t, "tmpfs", dir, "tmpfs", 0, "mode=0700,"+options)
 }
 
-// Disk is a disk of a test: a file system (ext4) in a file.
+// Disk is a disk of a test: an ext4 file system in a file.
 type Disk struct {
 	t      *testing.T
 	dir    string
 	resume func()
 }
 
-// NewDisk mounts a disk on a directory until the test ends. It is called in namespaces only. The
-// test stands in .ci/run, and is skipped where no disk can be made.
+// NewDisk mounts a disk on a directory until the test ends. Call it only in namespaces. The test runs only in .ci/run, and is
+// skipped if no disk can be created.
 func NewDisk(t *testing.T, dir string) *Disk {
 	t.Helper()
 	tier.Needs(t, "fsfreeze", "findmnt", "mkfs.ext4")
@@ -179,8 +178,7 @@ func NewDisk(t *testing.T, dir string) *Disk {
 	return d
 }
 
-// Hang makes the disk hang: a process that writes to it waits, and cannot be killed, until Resume
-// is called or the test ends.
+// Hang makes the disk hang until Resume is called or the test ends: a process that writes to it waits, and cannot be killed.
 func (d *Disk) Hang() {
 	d.t.Cleanup(d.resume)
 	d.freeze("--freeze")
@@ -195,7 +193,7 @@ func (d *Disk) freeze(option string) {
 	}
 }
 
-// Fail makes the disk one that can only be read, as after an error of the device.
+// Fail makes the disk read-only, as after an error of the device.
 func (d *Disk) Fail() {
 	device, err := exec.Command("findmnt", "-no", "SOURCE", d.dir).Output()
 	if err == nil {
@@ -206,7 +204,7 @@ func (d *Disk) Fail() {
 	}
 }
 
-// Fill keeps a file system full that SmallDisk has mounted, until the test ends.
+// Fill keeps a file system that SmallDisk has mounted full, until the test ends.
 func Fill(t *testing.T, dir string) {
 	t.Helper()
 	hog, err := os.Create(dir + "/hog")
@@ -246,8 +244,8 @@ func mount(t *testing.T, source, target, kind string, flags uintptr, data string
 	})
 }
 
-// Filter applies rules of nftables in the network of this process, until remove is called
-// or the test ends: the chains of a table, for IPv4 and IPv6. The test stands in .ci/run, since it needs nft.
+// Filter applies nftables rules in the network of this process, until remove is called or the test ends: the chains of a table, for
+// IPv4 and IPv6. The test runs only in .ci/run, since it needs nft.
 func Filter(t *testing.T, chains string) (remove func()) {
 	t.Helper()
 	return filter(t, chains, nil)

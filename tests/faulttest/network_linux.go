@@ -17,8 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// NetworkNamespace makes a network namespace whose loopback interface is up, runs a line of shell in it, and returns its
-// path below probe.NamespaceDir. It is called in namespaces only, and has /run for itself.
+// NetworkNamespace creates a network namespace with an active loopback interface, runs a shell command in it, and returns its path
+// below probe.NamespaceDir. Call it only in namespaces, since it mounts its own /run.
 func NetworkNamespace(t *testing.T, name, line string) (path string) {
 	t.Helper()
 	tier.Needs(t, "ip", "nsenter")
@@ -77,7 +77,7 @@ func ListenIn(t *testing.T, path, network, address string) net.Listener {
 	return listener
 }
 
-// WithoutRoot calls f while this process has the effective user nobody, and so no capability.
+// WithoutRoot calls f while the effective user of this process is nobody, so that it has no capabilities.
 func WithoutRoot(t *testing.T, f func()) {
 	t.Helper()
 	if err := syscall.Setreuid(-1, 65534); err != nil {

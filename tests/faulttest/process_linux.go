@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stop stops a process, as a frozen virtual machine does, until resume is called or the
-// test ends.
+// Stop stops a process, as if its virtual machine were frozen, until resume is called or the test ends.
 func Stop(t testing.TB, pid int) (resume func()) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -47,11 +46,11 @@ func DescriptorsOf(t testing.TB, pid int, limit uint64) (restore func()) {
 	return restore
 }
 
-// MoveClock moves the clock of the whole machine, until back is called or the test ends.
-// The test is skipped where that is not permitted.
+// MoveClock moves the clock of the whole machine, until back is called or the test ends. The test is skipped if that is not
+// permitted.
 func MoveClock(t testing.TB, by time.Duration) (back func()) {
 	t.Helper()
-	before, start := time.Now().Round(0), time.Now() // without, and with a monotonic reading
+	before, start := time.Now().Round(0), time.Now() // one without, and one with a monotonic reading
 	set := func(to time.Time) error {
 		ts := unix.NsecToTimespec(to.UnixNano())
 		return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
@@ -68,8 +67,8 @@ func MoveClock(t testing.TB, by time.Duration) (back func()) {
 	return back
 }
 
-// Busy starts loops that use all processor time they get, until stop is called, the test or its process ends, or
-// each has used a minute.
+// Busy starts n loops that use all processor time they can get, until stop is called, the test or its process ends, or each loop
+// has used a minute.
 func Busy(t testing.TB, n int) (stop func()) {
 	t.Helper()
 	loops := make([]*exec.Cmd, n)

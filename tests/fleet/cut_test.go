@@ -23,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// What there is behind the network of a city: hosts with targets, each target with a restart command.
+// Behind the network of a city there are hosts with targets. Each target has a restart command.
 const (
 	hosts   = 6
 	perHost = 15
@@ -32,20 +32,20 @@ const (
 // cityFleet is the number of the fleet of a city.
 const cityFleet = 70
 
-// hostsCommand is the first argument of a process of this program that is the hosts of a city, in a network of its own.
+// hostsCommand is the first argument of a process of this program that runs the hosts of a city, in its own network.
 const hostsCommand = "hosts"
 
 func hostAddress(host int) string { return fmt.Sprint("10.77.0.", 1+host) }
 
-// engineAddress returns the address from which an engine probes.
+// engineAddress returns the source address of an engine's probes.
 func engineAddress(engine int) string { return fmt.Sprint("10.77.0.", 101+engine) }
 
 func targetOf(host, n int) string { return fmt.Sprintf("h%d-%d", host, n) }
 
-// serveHosts accepts connections at the addresses of all hosts, and passes them on to a socket, until its input ends.
+// serveHosts accepts connections at the addresses of all hosts, and relays them to a socket, to the end of its standard input.
 func serveHosts(args []string) error {
 	var ready [1]byte
-	if _, err := os.Stdin.Read(ready[:]); err != nil { // there are addresses now
+	if _, err := os.Stdin.Read(ready[:]); err != nil { // the addresses exist now
 		return err
 	}
 	for host := range hosts {
@@ -64,7 +64,7 @@ func serveHosts(args []string) error {
 	return nil
 }
 
-// relay passes a connection on to a socket.
+// relay relays a connection to a socket.
 func relay(c net.Conn, socket string) {
 	defer c.Close()
 	to, err := net.Dial("unix", socket)
@@ -72,11 +72,11 @@ func relay(c net.Conn, socket string) {
 		return
 	}
 	defer to.Close()
-	go func() { _, _ = io.Copy(to, c); to.Close() }() // both end when one does
+	go func() { _, _ = io.Copy(to, c); to.Close() }() // each direction ends the other
 	_, _ = io.Copy(c, to)
 }
 
-// startHosts starts the hosts, whose targets are those of a world, and the network that leads to them.
+// startHosts starts the hosts, whose targets belong to a world, and the network that connects them.
 func startHosts(t *testing.T, w *world) {
 	t.Helper()
 	tier.Needs(t, "ip", "nsenter")
@@ -106,7 +106,7 @@ func startHosts(t *testing.T, w *world) {
 	}
 	pid := strconv.Itoa(c.Process.Pid)
 	run("ip link add city type veth peer name eth0 netns " + pid)
-	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "city").Run() }) // it may have gone with the hosts
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "city").Run() }) // it may have been removed with the hosts
 	for engine := range engines {
 		run("ip addr add " + engineAddress(engine) + "/24 dev city")
 	}
@@ -127,13 +127,13 @@ type city struct {
 	notices noticed
 }
 
-// noticed counts what a receiver is told.
+// noticed counts the notices that a receiver gets.
 type noticed struct {
 	noticedMu sync.Mutex // guards firing
 	firing    map[string]int
 }
 
-// ServeHTTP takes a notice.
+// ServeHTTP receives a notice.
 func (n *noticed) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	var notice struct{ Name, Status string }
 	if json.NewDecoder(r.Body).Decode(&notice) != nil || notice.Status != "firing" {
@@ -220,7 +220,7 @@ target %q {
 	return c
 }
 
-// unready returns the targets that an engine does not show as ready, with its name.
+// unready returns the targets that an engine does not show as ready, with the engine's name.
 func (c *city) unready() (all []string) {
 	shown := c.ready()
 	for host := range hosts {
@@ -235,7 +235,7 @@ func (c *city) unready() (all []string) {
 	return all
 }
 
-// cut applies a rule to what the first engine exchanges with so many hosts, until heal is called.
+// cut applies rules to the packets between the first engine and a number of hosts, until heal is called.
 func (c *city) cut(hosts int, rules ...string) (heal func()) {
 	var sent, received strings.Builder
 	for host := range hosts {
@@ -250,7 +250,7 @@ func (c *city) cut(hosts int, rules ...string) (heal func()) {
 	return faulttest.Filter(c.t, "chain output { type filter hook output priority 0;\n"+sent.String()+"}\nchain input { type filter hook input priority 0;\n"+received.String()+"}")
 }
 
-// owned returns a target of the first engine at a host, that is no other one.
+// owned returns a target at a host that the first engine owns.
 func (c *city) owned(host int) string {
 	c.observer.seenMu.Lock()
 	defer c.observer.seenMu.Unlock()
@@ -274,7 +274,8 @@ func (c *city) die(targets ...string) time.Duration {
 	return time.Since(began)
 }
 
-// watch looks at what all engines show for a time, and returns which of some healthy targets one of them does not show as ready.
+// watch checks the targets that all engines show for a time, and returns the healthy targets that any of them did not show as
+// ready.
 func (c *city) watch(d time.Duration, dead map[string]bool) (left map[string]bool) {
 	left = map[string]bool{}
 	for began := time.Now(); time.Since(began) < d; time.Sleep(100 * time.Millisecond) {
@@ -301,7 +302,7 @@ func TestAnEngineThatIsCutOffFromSomeHostsFailsNoTarget(t *testing.T) {
 		name  string
 		hosts int
 		rules []string
-		isAll bool // it belongs to long runs
+		isAll bool // only played in long runs
 	}{
 		{"1 of 6 hosts", 1, []string{"drop"}, true},
 		{"3 of 6 hosts", 3, []string{"drop"}, false},

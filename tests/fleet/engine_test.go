@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// process is an engine from its start to its end.
+// process is an engine from its start to its exit.
 type process struct {
 	name    string
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when it has
-	faults  []*fault      // that it had, in their order
-	address string        // file with that of its API
+	ended   chan struct{} // closed when it has exited
+	faults  []*fault      // its faults, in order
+	address string        // file with the address of its API
 }
 
-// fault is what was done to an engine.
+// fault is a fault that was injected into an engine.
 type fault struct {
 	kind     string
 	from, to time.Time // zero while it lasts
@@ -36,7 +36,7 @@ func (p *process) String() string {
 	return fmt.Sprintf("%s (process %d)", p.name, p.cmd.Process.Pid)
 }
 
-// suffered reports whether the engine had a fault of a kind between two times; "" is any kind.
+// suffered reports whether the engine had a fault of a kind between two times; "" means any kind.
 func (p *process) suffered(kind string, from, to time.Time) bool {
 	for _, f := range p.faults {
 		if (kind == "" || f.kind == kind) && f.from.Before(to) && (f.to.IsZero() || f.to.After(from)) {
@@ -46,10 +46,10 @@ func (p *process) suffered(kind string, from, to time.Time) bool {
 	return false
 }
 
-// end says that the fault is over.
+// end records the end of the fault.
 func (f *fault) end() { f.to = time.Now() }
 
-// history returns which faults the engine had, for people.
+// history describes the faults of the engine for people.
 func (p *process) history() (text string) {
 	if p == nil {
 		return ""
@@ -60,14 +60,14 @@ func (p *process) history() (text string) {
 	return text
 }
 
-// suffer notes that the engine has a fault from now on.
+// suffer records that the engine has a fault from now on.
 func (p *process) suffer(kind string) *fault {
 	f := &fault{kind: kind, from: time.Now()}
 	p.faults = append(p.faults, f)
 	return f
 }
 
-// startProcess starts an engine with the configuration in a folder, where its log is, too.
+// startProcess starts an engine with the configuration in a folder, which also gets its log.
 func startProcess(t *testing.T, program, dir, name string, env ...string) *process {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -76,11 +76,11 @@ func startProcess(t *testing.T, program, dir, name string, env ...string) *proce
 	}
 	defer log.Close()
 	p := &process{name: name, ended: make(chan struct{}), address: filepath.Join(dir, name+".address")}
-	_ = os.Remove(p.address) // there is none at first
+	_ = os.Remove(p.address) // one of a previous process
 	p.cmd = exec.Command(program, "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", p.address, "--log-format", "text")
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Gid: groupOf(name)}} // by which filters know it
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Gid: groupOf(name)}} // by which filters identify it
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func startProcess(t *testing.T, program, dir, name string, env ...string) *proce
 	return p
 }
 
-// groupOf returns the group of users that an engine runs as.
+// groupOf returns the group ID that an engine runs with.
 func groupOf(name string) uint32 { return 10_000 + crc32.ChecksumIEEE([]byte(name))%10_000 }
 
-// end sends a signal that ends the engine, and waits for that.
+// end sends a signal that terminates the engine, and waits for its exit.
 func (p *process) end(s syscall.Signal) {
 	p.signal(s)
 	<-p.ended
@@ -103,17 +103,17 @@ func (p *process) end(s syscall.Signal) {
 
 // signal sends a signal to the engine, and to the processes that it has started.
 func (p *process) signal(s syscall.Signal) {
-	_ = p.cmd.Process.Signal(s) // it may have ended
+	_ = p.cmd.Process.Signal(s) // it may have exited
 	for _, pid := range descendants(p.cmd.Process.Pid) {
-		_ = syscall.Kill(pid, s) // likewise
+		_ = syscall.Kill(pid, s) // it may have exited
 	}
 }
 
-// descendants returns the processes that a process has started, and what these have started.
+// descendants returns the descendants of a process.
 func descendants(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // the thread may have ended
+		text, _ := os.ReadFile(file) // the thread may have exited
 		for _, word := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				all = append(append(all, child), descendants(child)...)
@@ -123,7 +123,7 @@ func descendants(pid int) (all []int) {
 	return all
 }
 
-// linesOf returns the lines of an engine's log that have all of some texts.
+// linesOf returns the lines of an engine's log that contain all of the given texts.
 func linesOf(t *testing.T, dir, name string, texts ...string) (found []string) {
 	t.Helper()
 	log, err := os.Open(filepath.Join(dir, name+".log"))

@@ -17,10 +17,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// node is a process of etcd. It listens on all addresses of this machine, so that each engine can have an address
-// of its own for it, by which it is cut off.
+// node is a process of etcd. It listens on all addresses of this machine, so that each engine can have its own address for it, by
+// which it can be cut off.
 type node struct {
-	port int // of clients; the one after it is that of other nodes
+	port int // for clients; the next port is for other nodes
 	dir  string
 	args []string
 	log  string
@@ -28,7 +28,7 @@ type node struct {
 	process *exec.Cmd
 }
 
-// startEtcd starts etcd with so many nodes at ports from one on, and waits until it answers.
+// startEtcd starts etcd with a number of nodes, on ports from the given one on, and waits until it responds.
 func startEtcd(t *testing.T, nodes, port int) []*node {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func startEtcd(t *testing.T, nodes, port int) []*node {
 
 func (n *node) url() string { return fmt.Sprintf("http://127.0.0.1:%d", n.port) }
 
-// start starts the node, or again with its data.
+// start starts the node, or restarts it with its data.
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	log, err := os.OpenFile(n.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -77,11 +77,11 @@ func (n *node) start(t *testing.T) {
 }
 
 func (n *node) end(s os.Signal) {
-	_ = n.process.Process.Signal(s) // it may have ended
-	_ = n.process.Wait()            // likewise
+	_ = n.process.Process.Signal(s) // it may have exited
+	_ = n.process.Wait()            // it may have exited
 }
 
-// connect returns a client of the test's own, which is closed when the test ends.
+// connect returns a client of the test, which is closed when the test ends.
 func connect(t *testing.T, nodes []*node) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
@@ -96,7 +96,7 @@ func connect(t *testing.T, nodes []*node) *clientv3.Client {
 	return client
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for expected events.
 const patience = 5 * time.Minute
 
 func until(t *testing.T, what string, holds func() bool) {
@@ -104,7 +104,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	testsync.UntilWithin(t, patience, what, holds)
 }
 
-// leader returns the node that leads.
+// leader returns the current leader.
 func leader(t *testing.T, nodes []*node) (found *node) {
 	t.Helper()
 	client := connect(t, nodes)

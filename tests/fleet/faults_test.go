@@ -16,17 +16,17 @@ const etcdPort = 3000
 
 // The kinds of faults.
 const (
-	freeze = "frozen"  // the process is stopped, and those that it has started
-	crash  = "killed"  // it is killed, and started again
-	leave  = "stopped" // it ends in order, and is started again
-	cutOff = "cut off" // it does not reach etcd
-	hasten = "hurried" // its lease ends before the engine can know
+	freeze = "frozen"  // the process and those that it has started are stopped
+	crash  = "killed"  // it is killed, and restarted
+	leave  = "stopped" // it is terminated cleanly, and restarted
+	cutOff = "cut off" // it cannot reach etcd
+	hasten = "hurried" // its lease is revoked before the engine can know
 )
 
-// longest returns how long a fault of a run lasts at most: the lease of the engine may end, or not.
+// longest returns the maximum duration of a fault in a run: the engine's lease may or may not expire.
 func (f *fleet) longest() time.Duration { return f.ttl() + 4*time.Second }
 
-// run lets some targets fail and one or two engines have faults, and waits until all is well again.
+// run makes some targets fail and injects faults into one or two engines, and waits until all is well again.
 func (f *fleet) run() {
 	f.t.Helper()
 	f.infect(3+f.random.IntN(3), 2*f.longest())
@@ -43,7 +43,7 @@ func (f *fleet) upTo(limit time.Duration) time.Duration {
 	return time.Duration(f.random.Int64N(int64(limit)))
 }
 
-// strike makes an engine have a fault for a time, or end and start again.
+// strike injects a fault into an engine for a time, or terminates and restarts it.
 func (f *fleet) strike(engine int) {
 	f.t.Helper()
 	p := f.engines[engine]
@@ -71,9 +71,9 @@ func (f *fleet) strike(engine int) {
 		over.end()
 	case 5:
 		f.infect(5, 0)
-		time.Sleep(f.upTo(1500 * time.Millisecond)) // some of them are found meanwhile
+		time.Sleep(f.upTo(1500 * time.Millisecond)) // some of the failures are detected meanwhile
 		over := p.suffer(hasten)
-		heal := f.filter(engine, large) // what others claim
+		heal := f.filter(engine, large) // claims of others
 		f.revoke(engine)
 		time.Sleep(f.ttl() / 2)
 		heal()
@@ -81,7 +81,7 @@ func (f *fleet) strike(engine int) {
 	}
 }
 
-// infect makes so many targets fail until they are restarted, which takes up to a time.
+// infect makes n targets fail until they are restarted, which takes up to limit.
 func (f *fleet) infect(n int, limit time.Duration) {
 	for range n {
 		takes := time.Duration(0)
@@ -92,8 +92,8 @@ func (f *fleet) infect(n int, limit time.Duration) {
 	}
 }
 
-// play has so many runs of random faults, shared among fleets that are numbered from one on, and returns the laws that
-// were broken. It ends early once one is.
+// play plays runs of random faults, distributed among fleets that are numbered from firstFleet on, and returns the laws that were
+// broken. It stops once a law is broken.
 func play(t *testing.T, program string, total, firstFleet int) (laws []string) {
 	t.Helper()
 	nodes, w := startEtcd(t, 1, etcdPort+10*firstFleet), newWorld(t)
@@ -138,7 +138,7 @@ func TestRandomFaultsLeadToNoStaleRestart(t *testing.T) {
 	}
 }
 
-// safeguards are what keeps stale engines from acting, each with a fault that switches it off.
+// safeguards are the mechanisms that keep stale engines from acting, each with a fault that disables it.
 var safeguards = []plant.Fault{
 	{
 		Name: "deadline", File: top + "/fleet/coord/coord.go",
@@ -150,10 +150,10 @@ var safeguards = []plant.Fault{
 	},
 }
 
-// maxPlanted is how many runs may show nothing without a safeguard.
+// maxPlanted is the maximum number of runs without a safeguard until a law must be broken.
 const maxPlanted = 400
 
-// Without one of the safeguards the same runs must break the laws.
+// Without one of the safeguards, the same runs must break the laws.
 func TestRandomFaultsLeadToStaleRestartsWithoutASafeguard(t *testing.T) {
 	needRoot(t)
 	if !*planted {

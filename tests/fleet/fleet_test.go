@@ -17,18 +17,18 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// What each fleet has. The well targets never fail.
+// The size of each fleet. The well targets never fail.
 const (
 	engines     = 3
 	sickTargets = 24
 	wellTargets = 24
 )
 
-// steadyFleet is the first number of fleets in which nothing must move before etcd is away: their leases are longer than a
-// loaded machine stalls, also right before they are kept alive.
+// steadyFleet is the first number of fleets in which nothing must change before etcd is stopped: their leases are longer than a
+// loaded machine stalls, even right before they are kept alive.
 const steadyFleet = 60
 
-// ttl of the leases of engines: of every other fleet the least that is allowed.
+// ttl returns the TTL of the engines' leases; for every other fleet it is the minimum.
 func (f *fleet) ttl() time.Duration {
 	if f.number >= steadyFleet {
 		return 40 * time.Second
@@ -41,14 +41,14 @@ type fleet struct {
 	t        *testing.T
 	program  string
 	dir      string // of the configuration and the logs
-	number   int    // which no other fleet has, from 0
+	number   int    // unique, from 0
 	random   *rand.Rand
 	world    *world
 	nodes    []*node
 	client   *clientv3.Client
 	observer *observer
 	engines  [engines]*process
-	repeated int // restarts that were not recorded, and were made again although they had helped
+	repeated int // restarts that were not recorded, and were repeated although they had succeeded
 }
 
 // startFleet starts engines that share targets, and waits until they do.
@@ -78,7 +78,7 @@ func startFleet(t *testing.T, program string, nodes []*node, w *world, number in
 func sickName(i int) string { return fmt.Sprint("sick-", i) }
 func wellName(i int) string { return fmt.Sprint("well-", i) }
 
-// prefix returns the beginning of all keys of the fleet.
+// prefix returns the prefix of all keys of the fleet.
 func (f *fleet) prefix() string { return fmt.Sprintf("/fleet-%d/", f.number) }
 
 // path returns the name of a target in the world.
@@ -135,7 +135,7 @@ target %q {
 	return c.String()
 }
 
-// start starts an engine, or another one of its name, with variables of its environment.
+// start starts an engine, or a successor with its name, with additional environment variables.
 func (f *fleet) start(i int, env ...string) {
 	f.t.Helper()
 	var endpoints []string
@@ -149,7 +149,7 @@ func (f *fleet) start(i int, env ...string) {
 	f.engines[i] = p
 }
 
-// ways is how many addresses an engine has for a node of etcd.
+// ways is the number of addresses that an engine has for a node of etcd.
 const ways = 3
 
 // way returns an address by which only one engine reaches etcd.
@@ -157,8 +157,8 @@ func (f *fleet) way(engine, way int) string {
 	return fmt.Sprintf("127.64.%d.%d", 1+f.number*engines+engine, 1+way)
 }
 
-// filter drops packets between an engine and etcd by rules, whose %s are an address, until heal is called. The targets
-// are not affected.
+// filter drops packets between an engine and etcd by rules, whose %s stands for an address, until heal is called. It does not
+// affect the targets.
 func (f *fleet) filter(engine int, rules ...string) (heal func()) {
 	var chain strings.Builder
 	for way := range ways {
@@ -169,11 +169,11 @@ func (f *fleet) filter(engine int, rules ...string) (heal func()) {
 	return faulttest.Filter(f.t, "chain output { type filter hook output priority 0;\n"+chain.String()+"}")
 }
 
-// Rules of a filter.
+// Rules for filter.
 const (
-	sent     = "ip daddr %s"                  // what the engine sends
-	received = "ip saddr %s"                  // what it is sent
-	large    = "ip saddr %s ip length > 1000" // likewise, as on a path whose smallest MTU is not known
+	sent     = "ip daddr %s"                  // packets from the engine
+	received = "ip saddr %s"                  // packets to the engine
+	large    = "ip saddr %s ip length > 1000" // large packets to the engine, as on a path with an unknown smaller MTU
 )
 
 // settle waits until nothing fails any more, and all engines share the targets.
@@ -184,7 +184,7 @@ func (f *fleet) settle() {
 	f.await("the engines share all targets", func() bool { return f.observer.isDivided(engines) })
 }
 
-// await waits until something holds, and reports what is known of the fleet if it does not come.
+// await waits until a condition holds, and reports the state of the fleet if it does not in time.
 func (f *fleet) await(what string, holds func() bool) {
 	f.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -205,7 +205,7 @@ func logsOf(dir string) (all string) {
 	return all
 }
 
-// broken returns how the acts since the last call break the laws. It waits until none goes on.
+// broken returns how the acts since the last call break the laws. It waits until no act is running.
 func (f *fleet) broken() (laws []string) {
 	f.t.Helper()
 	var acts []act
@@ -234,7 +234,7 @@ func (f *fleet) broken() (laws []string) {
 	return laws
 }
 
-// judge returns which laws an act breaks. A restart that its engine could not record is repeated only if the target fails,
+// judge returns the laws that an act breaks. A restart that its engine could not record must only be repeated if the target fails,
 // as docs/fleet.md says of commands.
 func (f *fleet) judge(a act) (broken []string) {
 	target := strings.TrimPrefix(a.target, f.path(""))
@@ -248,9 +248,9 @@ func (f *fleet) judge(a act) (broken []string) {
 	if a.engine == nil {
 		return broken
 	}
-	// A frozen engine and its commands go on at the same moment, and no clock tells of a lease that ends early.
+	// A frozen engine and its commands resume at the same moment, and no clock shows that a lease was revoked early.
 	cannotKnow := a.engine.suffered(freeze, a.started, a.ended) || a.engine.suffered(hasten, a.started, a.ended)
-	// A restart that was recorded in time begins, even if the lease ends early meanwhile.
+	// A restart that was recorded in time begins even if the lease is revoked meanwhile.
 	isRecorded := a.engine.suffered(hasten, a.started, a.ended) && f.observer.hasRecorded(a.engine.name, target, a.instance)
 	law(isRecorded || owner(a.started) == a.engine.name, fmt.Sprintf("a restart was begun when %s had claimed the shard", owner(a.started)))
 	law(cannotKnow || owner(a.ended) == a.engine.name, fmt.Sprintf("a restart went on when %s had claimed the shard", owner(a.ended)))
@@ -274,11 +274,11 @@ func (f *fleet) judge(a act) (broken []string) {
 	return broken
 }
 
-// mayRepeat reports whether a restart may repeat the one before although that has helped: its engine could find the
-// target failing if either was frozen with its command, or lost its lease without a sign of that.
+// mayRepeat reports whether a restart may repeat the previous one although that has succeeded: its engine could detect a failing
+// target because either engine was frozen together with its command, or lost its lease without notice.
 func (f *fleet) mayRepeat(a act) bool {
 	if a.before.engine == nil {
-		return true // which breaks a law itself
+		return true // which itself breaks a law
 	}
 	from := a.before.ended.Add(-f.ttl())
 	for _, kind := range []string{freeze, hasten} {
@@ -289,16 +289,16 @@ func (f *fleet) mayRepeat(a act) bool {
 	return false
 }
 
-// revoke ends the lease of an engine, as if it had ended earlier than the engine's clock says.
+// revoke revokes the lease of an engine, as if it had expired earlier than the engine's clock says.
 func (f *fleet) revoke(engine int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if lease := f.observer.lease(f.engines[engine].name); lease != 0 {
-		_, _ = f.client.Revoke(ctx, lease) // it may have ended
+		_, _ = f.client.Revoke(ctx, lease) // it may have expired
 	}
 }
 
-// compact has etcd forget old revisions of keys, as its --auto-compaction-mode does.
+// compact makes etcd discard old revisions of keys, like its --auto-compaction-mode.
 func compact(t *testing.T, client *clientv3.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -312,5 +312,5 @@ func compact(t *testing.T, client *clientv3.Client) {
 	}
 }
 
-// retained is how many revisions compact keeps.
+// retained is the number of revisions that compact keeps.
 const retained = 2000

@@ -1,15 +1,15 @@
-// Package fleet tests engines that are processes of sonde-fleet and share their targets over a real etcd. What it
-// checks it observes from outside of them: what their targets are asked, which restart commands run, and how the keys
-// of etcd change. It is a Go module of its own, since it links the client of etcd.
+// Package fleet tests engines that are processes of sonde-fleet and share their targets over a real etcd. It observes
+// them from outside: the probes that their targets receive, the restart commands that run, and the changes of keys in
+// etcd. It is a separate Go module, since it links the client of etcd.
 //
 //	main_test.go     flags, and the process of a restart command
-//	world_test.go    targets, and what engines do to them
+//	world_test.go    targets, and the actions of engines on them
 //	etcd_test.go     the nodes of an etcd
 //	observer_test.go members and owners, by the keys of etcd
 //	engine_test.go   the processes of engines
-//	fleet_test.go    several engines with their targets, and what must hold of them
+//	fleet_test.go    several engines with their targets, and the laws that they must keep
 //	faults_test.go   random faults
-//	scenes_test.go   what operators meet: how soon failed targets are restarted and told of
+//	scenes_test.go   scenes from operation: how soon failed targets are restarted and reported
 //	outage_test.go   etcd is stopped, or its leader killed
 //	cut_test.go      an engine is cut off from a part of its targets
 //	scale_test.go    many targets: who takes over what, how soon, and what engines need
@@ -38,7 +38,7 @@ var (
 	first   = flag.Uint64("seed", 1, "seed of the first fleet with random faults")
 )
 
-// All tests run in a network of their own, and listen on fixed ports there.
+// All tests run in their own network, and listen on fixed ports there.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == restartCommand {
 		if err := restart(os.Args[2:]); err != nil {
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(faulttest.Main(m))
 }
 
-// needRoot skips the test without a network of its own.
+// needRoot skips the test if it has no network of its own.
 func needRoot(t *testing.T) {
 	t.Helper()
 	tier.Needs(t, "etcd", "nft")
@@ -68,7 +68,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// The folder of the program, and the root of the repository from there.
+// The folder of the program, and the root of the repository relative to it.
 const (
 	programDir = "../../cmd/engine/fleet"
 	top        = "../../.."

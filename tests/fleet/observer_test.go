@@ -14,27 +14,27 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// observer follows the keys of a fleet by a watch of its own.
+// observer follows the keys of a fleet by its own watch.
 type observer struct {
 	client *clientv3.Client
 	prefix string
 
 	seenMu  sync.Mutex // guards all below
 	members map[string]clientv3.LeaseID
-	owners  map[shard.ID]string  // engines by shard; none while it is free
-	claims  map[shard.ID][]claim // in their order
-	begun   map[string][]int64   // by instance: the revisions at which its restart was recorded, not as done
+	owners  map[shard.ID]string  // engines by shard; none for a free shard
+	claims  map[shard.ID][]claim // in order
+	begun   map[string][]int64   // by instance: the revisions at which its restart was recorded as begun
 	done    map[string]time.Time // by instance: when its restart was recorded as done
-	changes int                  // of keys by engines
+	changes int                  // number of changes of keys by engines
 	seen    int64                // the revision of the latest change
 	failed  error                // why the watch has ended
 }
 
-// claim is that an engine has become the owner of a shard.
+// claim records that an engine has become the owner of a shard.
 type claim struct {
 	engine   string
 	revision int64
-	at       time.Time // when it was seen, which is later than it was
+	at       time.Time // when it was observed, which is later than it happened
 }
 
 // observe follows the keys below a prefix until the test ends.
@@ -51,7 +51,7 @@ func observe(t *testing.T, client *clientv3.Client, prefix string) *observer {
 	return o
 }
 
-// watch follows the keys from their first revision on, so that it misses none.
+// watch follows the keys from their first revision on, so that it misses no change.
 func (o *observer) watch(ctx context.Context) {
 	for response := range o.client.Watch(ctx, o.prefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
 		at := time.Now()
@@ -71,10 +71,10 @@ func (o *observer) watch(ctx context.Context) {
 	}
 }
 
-// ownKey is a key of the observer's own, of which engines know nothing.
+// ownKey is a key of the observer itself, unknown to engines.
 const ownKey = "observer"
 
-// hasCaughtUp reports whether all has been seen that had changed when it was called. It changes a key for that.
+// hasCaughtUp reports whether all changes made before the call were observed. To find out, it changes a key.
 func (o *observer) hasCaughtUp(wait time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -94,7 +94,7 @@ func (o *observer) hasCaughtUp(wait time.Duration) bool {
 	return false
 }
 
-// apply notes an event. It needs seenMu.
+// apply records an event. The caller must hold seenMu.
 func (o *observer) apply(key string, e *clientv3.Event, at time.Time) {
 	isDeleted := e.Type == clientv3.EventTypeDelete
 	if name, ok := strings.CutPrefix(key, "fleet/m/"); ok {
@@ -116,7 +116,7 @@ func (o *observer) apply(key string, e *clientv3.Event, at time.Time) {
 	}
 	if strings.HasPrefix(key, "act/") && !isDeleted {
 		switch r, err := parseRecord(e.Kv.Value); {
-		case err != nil: // of no restart
+		case err != nil: // not the record of a restart
 		case r.Done:
 			o.done[r.Instance] = at
 		default:
@@ -125,7 +125,7 @@ func (o *observer) apply(key string, e *clientv3.Event, at time.Time) {
 	}
 }
 
-// record is what etcd has of the latest restart of a target.
+// record is the record in etcd of the latest restart of a target.
 type record struct {
 	Instance string
 	Done     bool
@@ -136,7 +136,7 @@ func parseRecord(value []byte) (r record, err error) {
 	return r, err
 }
 
-// instance returns the instance of a target whose restart was recorded last, which is that of a command that runs.
+// instance returns the instance of a target whose restart was recorded last, which is that of a running command.
 func (o *observer) instance(target string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -144,12 +144,12 @@ func (o *observer) instance(target string) string {
 	if err != nil || len(found.Kvs) == 0 {
 		return ""
 	}
-	r, _ := parseRecord(found.Kvs[0].Value) // or else it is that of no restart
+	r, _ := parseRecord(found.Kvs[0].Value) // otherwise it is the record of no restart
 	return r.Instance
 }
 
-// ownerAt returns the engine that had claimed the shard of a target last at a time while an instance of it was restarted. A
-// claim that precedes the first record of that restart was made before, however late the watch brought it.
+// ownerAt returns the engine that had last claimed the shard of a target at a time during the restart of an instance. A claim that
+// precedes the first record of that restart was made before it, however late the watch delivered it.
 func (o *observer) ownerAt(target, instance string, at time.Time) (engine string) {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
@@ -166,8 +166,7 @@ func (o *observer) ownerAt(target, instance string, at time.Time) (engine string
 	return engine
 }
 
-// hasRecorded reports whether an engine owned the shard of a target when the restart of an instance was recorded, not as
-// done.
+// hasRecorded reports whether an engine owned the shard of a target when the restart of an instance was recorded as begun.
 func (o *observer) hasRecorded(engine, target, instance string) bool {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
@@ -193,7 +192,7 @@ func (o *observer) isRecorded(instance string, before time.Time) bool {
 	return ok && at.Before(before)
 }
 
-// isDivided reports whether the shards belong to the members, which are so many.
+// isDivided reports whether all shards belong to members, and their number is members.
 func (o *observer) isDivided(members int) bool {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
@@ -212,14 +211,14 @@ func (o *observer) isDivided(members int) bool {
 	return true
 }
 
-// lease returns the lease of a member, 0 for an engine that is none.
+// lease returns the lease of a member, or 0 if the engine is not a member.
 func (o *observer) lease(engine string) clientv3.LeaseID {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
 	return o.members[engine]
 }
 
-// lastClaim returns when the latest claim was seen.
+// lastClaim returns when the latest claim was observed.
 func (o *observer) lastClaim() (at time.Time) {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
@@ -231,7 +230,7 @@ func (o *observer) lastClaim() (at time.Time) {
 	return at
 }
 
-// counts returns how many changes of keys and how many claims were seen.
+// counts returns the number of observed changes of keys and claims.
 func (o *observer) counts() (changes, claims int) {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()

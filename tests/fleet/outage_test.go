@@ -62,22 +62,22 @@ func (f *fleet) showsAll() bool {
 	return true
 }
 
-// probed returns how many attempts are made in a time.
+// probed returns the number of attempts during a time.
 func (f *fleet) probed(d time.Duration) int {
 	before := f.world.attempts()
 	time.Sleep(d)
 	return f.world.attempts() - before
 }
 
-// outage returns a time in which leases end that are not kept alive.
+// outage returns a duration in which leases expire that are not kept alive.
 func (f *fleet) outage() time.Duration { return f.ttl() + 5*time.Second }
 
-// awaitAttempts waits until each well target has as many more attempts than before as it should have in a time.
+// awaitAttempts waits until each well target has as many more attempts than before as are due in a time.
 func (f *fleet) awaitAttempts(before map[string]int, d time.Duration) {
 	f.t.Helper()
 	f.await("each well target is probed", func() bool {
 		for target, n := range f.world.attemptsOf(f.path("well-")) {
-			if n < before[target]+int(d/time.Second) { // one in a second, as the configuration says
+			if n < before[target]+int(d/time.Second) { // one per second, as configured
 				return false
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// crowd is engines that share many targets, all of which are well.
+// crowd is a set of engines that share many targets, all of which are well.
 type crowd struct {
 	t        *testing.T
 	program  string
@@ -26,15 +26,15 @@ type crowd struct {
 	nodes    []*node
 	observer *observer
 	engines  map[string]*process
-	changed  map[string]int // by engine: verdicts that had changed when settle was called
-	state    string         // what settle waits for, for a test that fails
+	changed  map[string]int // by engine: number of changed verdicts when settle was called
+	state    string         // the condition that settle waits for, shown if the test fails
 }
 
-// maxBlock is how many targets one block of the configuration has: up to 200,000 are allowed.
+// maxBlock is the number of targets in one block of the configuration: up to 200,000 are allowed.
 const maxBlock = 100_000
 
-// The ports of the servers that are the targets, by all addresses of this machine. If there were one only, connections
-// could wait for it longer than a probe does while this process waits for a processor.
+// The ports of the servers that stand for the targets, on all addresses of this machine. With only one server, connections could
+// wait for it longer than a probe does while this process waits for a processor.
 const (
 	firstServer = 20_000
 	servers     = 16
@@ -60,7 +60,7 @@ func serve(t *testing.T, port int) {
 	t.Cleanup(func() { l.Close(); accepting.Wait() })
 }
 
-// config returns the configuration of all engines. Each target has an address of its own.
+// config returns the configuration of all engines. Each target has its own address.
 func (c *crowd) config() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `cluster {
@@ -117,11 +117,11 @@ func (c *crowd) start(name string) {
 	c.engines[name] = startProcess(c.t, c.program, c.dir, name, "ENDPOINTS="+strings.Join(endpoints, " "))
 }
 
-// membership is what an engine says about its own.
+// membership is the report of an engine about its shards and targets.
 type membership struct{ Targets, Owned int }
 
-// settle waits until the engines have all targets among them, and nothing has been written for a while. It notes how many
-// verdicts have changed until then.
+// settle waits until the engines together have all targets, and nothing has been written for a while. It records the number of
+// verdicts that have changed by then.
 func (c *crowd) settle() {
 	c.t.Helper()
 	const idle = 4 * time.Second // several times as long as engines collect changes
@@ -148,7 +148,7 @@ func (c *crowd) settle() {
 	}
 }
 
-// verdicts returns the lines of an engine's log about verdicts that have changed.
+// verdicts returns the lines of an engine's log about changed verdicts.
 func (c *crowd) verdicts(name string) []string {
 	return linesOf(c.t, c.dir, name, `msg="verdict changed"`)
 }
@@ -173,10 +173,10 @@ func (c *crowd) await(what string, holds func() bool) {
 	}
 }
 
-// share is how many shards an engine has of those that so many engines share.
+// share returns the number of shards per engine if that many engines share them.
 func share(engines int) int { return shard.Count / engines }
 
-// checkMoved reports if more shards have moved than a tenth more than a share, since a number of claims was counted.
+// checkMoved reports an error if, since claims were counted as before, more shards than a share plus a tenth have moved.
 func (c *crowd) checkMoved(what string, before, share int) {
 	c.t.Helper()
 	_, now := c.observer.counts()
@@ -217,7 +217,7 @@ func TestManyTargetsAreTakenOver(t *testing.T) {
 	c.checkMoved("leave", before, share(4))
 }
 
-// settleUnchanged is settle, until which no verdict must have changed.
+// settleUnchanged is settle, and checks that no verdict has changed meanwhile.
 func (c *crowd) settleUnchanged(when string) {
 	c.t.Helper()
 	before := maps.Clone(c.changed)
@@ -228,11 +228,11 @@ func (c *crowd) settleUnchanged(when string) {
 	c.changed = after
 }
 
-// measure logs what engines and etcd need while nothing changes, and reports keys that change all the same.
+// measure logs the resources that engines and etcd use while nothing changes, and reports keys that change nevertheless.
 func (c *crowd) measure() {
 	c.t.Helper()
 	used := map[string]time.Duration{}
-	for tries := 1; ; tries++ { // on a loaded machine first attempts may be late
+	for tries := 1; ; tries++ { // on a loaded machine, first attempts may be late
 		before, _ := c.observer.counts()
 		for name, p := range c.engines {
 			used[name] = cpuTime(c.t, p)

@@ -22,26 +22,26 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// What is promised of every scene, and the configuration of its engines. A sick target is unready by its probes after
-// detection at most, unless the machine stalls.
+// The requirements for every scene, and the configuration of its engines. Probes show a sick target as unready after detection at
+// the latest, unless the machine stalls.
 const (
 	maxMedian  = 8 * time.Second                    // from a failure to its restart
-	maxRestart = coord.DefaultTTL + 10*time.Second  // likewise, while etcd is there
-	mustTell   = 20 * time.Second                   // a target that is unready for so long is told of
+	maxRestart = coord.DefaultTTL + 10*time.Second  // the same, while etcd is available
+	mustTell   = 20 * time.Second                   // targets that are unready for that long must be reported
 	detection  = 2*scenePeriod + 2*time.Second      // failure_threshold is 2
 	watched    = mustTell + detection + time.Second // how long a target that nobody restarts is sick
 
 	scenePeriod = 2 * time.Second
 )
 
-// scene is something that happens to a fleet while targets fail.
+// scene is a sequence of events in a fleet while targets fail.
 type scene struct {
 	name   string
 	play   func(*stage)
 	isInCI bool
 }
 
-// scenes are what happens to fleets.
+// scenes are all scenes.
 var scenes = []scene{
 	{"100 at once", func(s *stage) { s.fail(100) }, false},
 	{"kill -9", func(s *stage) {
@@ -137,9 +137,9 @@ type stage struct {
 	size
 
 	healing  sync.WaitGroup
-	fallen   map[string]time.Time // when targets have become sick
+	fallen   map[string]time.Time // when targets became sick
 	unfailed []string             // targets to be restarted that have not failed yet
-	unseen   []string             // others
+	unseen   []string             // targets that nobody restarts, which have not failed yet
 	away     []fault              // the times without etcd
 
 	noticeMu sync.Mutex // guards all below
@@ -149,13 +149,13 @@ type stage struct {
 	firstAt  map[string]time.Time
 }
 
-// size is how much happens in a scene.
+// size is the size of a scene.
 type size struct {
-	restarted int           // targets that are restarted: run-I
-	watched   int           // targets that nobody restarts: see-I
-	wave      int           // how many targets fail at once
-	silence   time.Duration // for how long etcd is away before targets fail
-	isLong    bool          // it is away for longer, and more of them fail
+	restarted int           // number of targets that are restarted: run-I
+	watched   int           // number of targets that nobody restarts: see-I
+	wave      int           // number of targets that fail together
+	silence   time.Duration // how long etcd is unavailable before targets fail
+	isLong    bool          // etcd is unavailable for longer, and more targets fail
 }
 
 func TestScenes(t *testing.T) {
@@ -170,7 +170,7 @@ func TestScenes(t *testing.T) {
 				tier.Long(t)
 			}
 			if !tier.IsLong() {
-				t.Parallel() // the machine is busy then, too
+				t.Parallel() // the machine is also busy then
 			}
 			s := startStage(t, path, cityFleet+2+i, 4000+10*i, sizes)
 			of.play(s)
@@ -179,7 +179,7 @@ func TestScenes(t *testing.T) {
 	}
 }
 
-// startStage starts engines that share targets, and waits until all of these are ready.
+// startStage starts engines that share targets, and waits until all targets are ready.
 func startStage(t *testing.T, program string, number, port int, sizes size) *stage {
 	t.Helper()
 	nodes := startEtcd(t, 1, port)
@@ -294,7 +294,7 @@ func (s *stage) awaitShared() {
 	})
 }
 
-// fail makes so many targets fail until they are restarted, and a few that nobody restarts for a time.
+// fail makes n targets fail until they are restarted, and for a while a few others that nobody restarts.
 func (s *stage) fail(n int) {
 	s.failBriefly(n)
 	for range min(n/4, len(s.unseen)) {
@@ -312,7 +312,7 @@ func (s *stage) fail(n int) {
 	}
 }
 
-// failBriefly makes so many targets fail until they are restarted.
+// failBriefly makes n targets fail until they are restarted.
 func (s *stage) failBriefly(n int) {
 	for range min(n, len(s.unfailed)) {
 		at := s.random.IntN(len(s.unfailed))
@@ -323,13 +323,13 @@ func (s *stage) failBriefly(n int) {
 	}
 }
 
-// outage takes etcd away for a time, in which targets fail: a fifth of all at once, and some that recover before it is back.
+// outage stops etcd for a time, in which targets fail: a fifth of all together, and some that recover before it is back.
 func (s *stage) outage(stop, start func(*node)) {
 	away := fault{from: time.Now()}
 	for _, n := range s.nodes {
 		stop(n)
 	}
-	time.Sleep(s.silence) // the lease ends meanwhile, or does not
+	time.Sleep(s.silence) // the lease may or may not expire meanwhile
 	s.fail(s.restarted / 5)
 	time.Sleep(watched + time.Second)
 	if s.isLong {
@@ -371,7 +371,7 @@ func copyData(t *testing.T, from, to string) {
 	}
 }
 
-// isolate drops all that an engine sends to etcd and to targets, until heal is called.
+// isolate drops all packets from an engine to etcd and to targets, until heal is called.
 func (s *stage) isolate(engine int) (heal func()) {
 	_, port, _ := net.SplitHostPort(s.world.address)
 	away := s.filter(engine, sent, received)
@@ -390,7 +390,7 @@ func (s *stage) command(args ...string) {
 	}
 }
 
-// end waits until all is well again, logs the figures of the scene, and reports those that are not as promised.
+// end waits until all is well again, logs the figures of the scene, and reports those that miss the requirements.
 func (s *stage) end(name string) {
 	s.t.Helper()
 	s.await("all targets are restarted", func() bool { return len(s.world.sick(s.path(""))) == 0 })
@@ -421,8 +421,8 @@ func (s *stage) end(name string) {
 	}
 }
 
-// judgeRestarts returns, sorted, how long each restart has taken since its target failed, or since etcd was back. A target
-// that never failed must not be restarted, and none twice.
+// judgeRestarts returns, sorted, how long each restart took since its target failed, or since etcd was back. A target that never
+// failed must not be restarted, and no target must be restarted twice.
 func (s *stage) judgeRestarts(acts []act) (took []time.Duration) {
 	s.t.Helper()
 	for _, a := range acts {
@@ -449,7 +449,7 @@ func (s *stage) judgeRestarts(acts []act) (took []time.Duration) {
 	return took
 }
 
-// awaitNotices waits until nothing is told any more.
+// awaitNotices waits until no more notices arrive.
 func (s *stage) awaitNotices() {
 	s.t.Helper()
 	count := func() (n int) {
@@ -471,8 +471,9 @@ func (s *stage) awaitNotices() {
 	})
 }
 
-// judgeNotices returns, sorted, how long it has taken until targets were told of, which of those were not told and resolved once that were unready for so long
-// that they must, and which others were told or resolved more than once, or not as often.
+// judgeNotices returns, sorted, how long it took until targets were reported; the targets that were not reported and resolved
+// exactly once although they were unready long enough; and the other targets that were reported or resolved more than once, or not
+// equally often.
 func (s *stage) judgeNotices() (after []time.Duration, missing, odd []string) {
 	s.noticeMu.Lock()
 	defer s.noticeMu.Unlock()

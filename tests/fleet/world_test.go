@@ -18,13 +18,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// restartCommand is the first argument of a process of this program that restarts a target, as the command of a
-// restart block.
+// restartCommand is the first argument of a process of this program that restarts a target, as the command of a restart block.
 const restartCommand = "restart-target"
 
-// restart is the process of a restart command: it tells the world when it has started, for which engine, takes the
-// time that the world says, and then the target is restarted. Its arguments are the socket of the world, and the
-// target.
+// restart is the process of a restart command: it reports to the world when it has started, and for which engine, and takes the
+// time that the world tells it; then the target is restarted. Its arguments are the socket of the world, and the target.
 func restart(args []string) error {
 	c, err := net.Dial("unix", args[0])
 	if err != nil {
@@ -35,7 +33,7 @@ func restart(args []string) error {
 	if err != nil {
 		return err
 	}
-	guard, err := statOf(strconv.Itoa(os.Getppid())) // which has started this process for the engine
+	guard, err := statOf(strconv.Itoa(os.Getppid())) // the guard started this process for the engine
 	if err != nil {
 		return err
 	}
@@ -55,7 +53,7 @@ func restart(args []string) error {
 	return err
 }
 
-// startOf returns when a process was started, in hundredths of a second since the system was.
+// startOf returns when a process was started, in hundredths of a second since the system start.
 func startOf(pid string) (int64, error) {
 	fields, err := statOf(pid)
 	if err != nil {
@@ -64,13 +62,13 @@ func startOf(pid string) (int64, error) {
 	return strconv.ParseInt(fields[19], 10, 64)
 }
 
-// statOf returns the fields of proc(5)'s stat of a process, from its state on.
+// statOf returns the fields of a process's stat file (proc(5)), from its state on.
 func statOf(pid string) ([]string, error) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return nil, err
 	}
-	_, after, _ := strings.Cut(string(stat), ") ") // the name of the program may have spaces
+	_, after, _ := strings.Cut(string(stat), ") ") // the name of the program may contain spaces
 	return strings.Fields(after), nil
 }
 
@@ -81,39 +79,39 @@ func bootTime() time.Time {
 	return time.Now().Add(-time.Duration(since.Nano()))
 }
 
-// world is what engines probe and restart.
+// world is the set of targets that engines probe and restart.
 type world struct {
 	address string // of the targets
-	socket  string // of restart commands
+	socket  string // for restart commands
 
 	worldMu sync.Mutex // guards all below
 	targets map[string]*target
 	acts    []*act
-	pids    map[int]*process // by process: the engine
-	asked   int              // attempts of probes
+	pids    map[int]*process // engines by process ID
+	asked   int              // number of attempts
 }
 
-// target is something that is probed at /NAME.
+// target is a target that is probed at /NAME.
 type target struct {
 	isSick   bool
-	isMute   bool          // it is sick, and answers nothing
-	asked    int           // attempts of probes
-	takes    time.Duration // what a restart takes
-	cured    *act          // the last restart that was completed
-	instance func() string // returns what etcd calls the instance that is being restarted
+	isMute   bool          // it is sick, and does not respond
+	asked    int           // number of attempts
+	takes    time.Duration // how long a restart takes
+	cured    *act          // the last completed restart
+	instance func() string // returns the name in etcd of the instance that is being restarted
 }
 
 // act is the process of a restart command.
 type act struct {
 	target      string
 	engine      *process
-	instance    string    // as etcd names it
-	started     time.Time // as the system says
-	ended       time.Time // zero while it runs
+	instance    string    // its name in etcd
+	started     time.Time // according to the system
+	ended       time.Time // zero while it is running
 	isCompleted bool      // it has restarted the target; otherwise it was killed before
-	wasHealthy  bool      // the target was when it started
-	before      *act      // the restart that had cured it then
-	overlaps    []*act    // that ran for the target when it started
+	wasHealthy  bool      // the target was healthy when it started
+	before      *act      // the restart that had cured the target then
+	overlaps    []*act    // other acts for the target that were running when it started
 }
 
 func (a *act) String() string {
@@ -129,7 +127,7 @@ func (a *act) String() string {
 
 func clock(at time.Time) string { return at.Format("15:04:05.000") }
 
-// newWorld starts a world, which ends with the test.
+// newWorld starts a world, which is stopped when the test ends.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{socket: filepath.Join(testsync.SocketDir(t), "world"), targets: map[string]*target{}, pids: map[int]*process{}}
@@ -158,14 +156,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// add adds a target, which is healthy.
+// add adds a healthy target.
 func (w *world) add(name string, instance func() string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
 	w.targets[name] = &target{instance: instance}
 }
 
-// infect makes a target fail until it is restarted, which takes a time.
+// infect makes a target fail until it is restarted, where the restart takes a time.
 func (w *world) infect(name string, takes time.Duration) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -173,7 +171,7 @@ func (w *world) infect(name string, takes time.Duration) {
 	of.isSick, of.takes = true, takes
 }
 
-// mute makes a target answer nothing until it is restarted.
+// mute makes a target not respond until it is restarted.
 func (w *world) mute(name string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -187,14 +185,14 @@ func (w *world) heal(name string) {
 	w.targets[name].isSick = false
 }
 
-// know says that a process is an engine.
+// know registers the process of an engine.
 func (w *world) know(p *process) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
 	w.pids[p.cmd.Process.Pid] = p
 }
 
-// sick returns the targets that fail, of those whose names begin with a prefix.
+// sick returns the failing targets whose names begin with a prefix.
 func (w *world) sick(prefix string) (names []string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -206,7 +204,7 @@ func (w *world) sick(prefix string) (names []string) {
 	return names
 }
 
-// ServeHTTP answers the attempt of a probe.
+// ServeHTTP responds to the attempt of a probe.
 func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.worldMu.Lock()
 	w.asked++
@@ -224,7 +222,7 @@ func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveRestart follows the process of a restart command.
+// serveRestart serves the process of a restart command.
 func (w *world) serveRestart(c net.Conn) {
 	defer c.Close()
 	input := bufio.NewReader(c)
@@ -268,8 +266,8 @@ func (w *world) end(a *act, isCompleted bool) {
 	}
 }
 
-// takeActs returns the acts that have ended since the last call, of targets whose names begin with a prefix, and whether
-// others go on.
+// takeActs returns the acts that have ended since the last call, of targets whose names begin with a prefix, and whether others are
+// still running.
 func (w *world) takeActs(prefix string) (ended []act, areMore bool) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
@@ -288,14 +286,14 @@ func (w *world) takeActs(prefix string) (ended []act, areMore bool) {
 	return ended, areMore
 }
 
-// attempts returns how many attempts probes have made.
+// attempts returns the number of attempts that probes have made.
 func (w *world) attempts() int {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
 	return w.asked
 }
 
-// attemptsOf returns how many attempts the probe of each target has made whose name begins with a prefix.
+// attemptsOf returns the number of attempts at each target whose name begins with a prefix.
 func (w *world) attemptsOf(prefix string) map[string]int {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()

@@ -1,4 +1,4 @@
-// Package followtest gives tests an engine that shows targets of other engines, for an engine to follow.
+// Package followtest provides an engine whose targets another engine under test can follow.
 package followtest
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Others is an engine that never runs. Its probes have the verdicts that a test says.
+// Others is an engine that never runs. A test sets the verdicts of its probes.
 type Others struct {
 	*engine.Engine
 	t    testing.TB
 	rule probe.Rule
 }
 
-// New returns an Others with some probes, which all have a rule and the verdict passing.
+// New returns an Others with probes that all have the given rule and the verdict passing.
 func New(t testing.TB, rule probe.Rule, ids ...probe.ID) *Others {
 	t.Helper()
 	o := &Others{engine.New(engine.Config{NoIsolationCheck: true}), t, rule.WithDefaults()}
@@ -36,7 +36,7 @@ func New(t testing.TB, rule probe.Rule, ids ...probe.ID) *Others {
 	return o
 }
 
-// Say gives a probe a verdict that another engine has published now.
+// Say sets the verdict of a probe, as another engine would publish it now.
 func (o *Others) Say(id probe.ID, v probe.Verdict) {
 	o.t.Helper()
 	in := probe.Instance{Target: id.Target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
@@ -52,7 +52,7 @@ func (o *Others) Say(id probe.ID, v probe.Verdict) {
 	}
 }
 
-// Follow has an engine follow the targets of this one as dependencies until stop is called.
+// Follow makes an engine follow the targets of this one as dependencies until stop is called.
 func (o *Others) Follow(e *engine.Engine, delay time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
@@ -60,7 +60,7 @@ func (o *Others) Follow(e *engine.Engine, delay time.Duration) (stop func()) {
 	return func() { cancel(); following.Wait() }
 }
 
-// neverAttempted is the handler of probes of others.
+// neverAttempted is the handler of the probes of Others.
 type neverAttempted struct{}
 
 // Probe implements probe.Handler.

@@ -14,31 +14,30 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// What Sonde's absence lasts, and how late probes answer the next one, in the long form. In the
-// short form it is a number of requests.
+// In the long form, absence is how long Sonde is stopped, and lateAnswer how late probes are answered for the next Sonde. In the
+// short form, Sonde is stopped for a number of requests.
 const (
 	absence    = 5 * time.Second
 	lateAnswer = 400 * time.Millisecond
 	awayShort  = 100 // requests
 )
 
-// failStatic are the gateways that keep what they have without Sonde.
+// failStatic returns the gateways that keep their backends without Sonde.
 func failStatic() []kind {
 	return played(func(g kind) bool { return !g.failsClosed && g.inside == nil })
 }
 
-// withEngines are the gateways that have an engine themselves.
+// withEngines returns the gateways that embed an engine.
 func withEngines() []kind { return played(func(g kind) bool { return g.inside != nil }) }
 
-// withoutPanic returns a configuration in which gateways take each verdict at its word, and
-// probes wait for late answers.
+// withoutPanic returns a configuration in which gateways apply each verdict, and probes wait for late responses.
 func withoutPanic(hcl string) string {
 	hcl = regexp.MustCompile(`(?m)^ *panic .*\n`).ReplaceAllString(hcl, "")
 	return regexp.MustCompile(`(?m)^( *timeout +=) .*$`).ReplaceAllString(hcl, `$1 "10s"`)
 }
 
-// While Sonde is away, and while the next one has not heard from any backend yet, gateways keep
-// what they have: no request fails, and the backend that is not ready gets none.
+// While Sonde is stopped, and while the next one has no result of any backend yet, gateways keep their backends: no request fails,
+// and the backend that is not ready gets none.
 func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
 	parallel(t)
 	for _, g := range failStatic() {
@@ -82,7 +81,7 @@ func (s *scene) takeOut() *backend {
 	return out
 }
 
-// kept is what must not change: what a gateway says that it uses, or what it sends to a backend.
+// kept is the state that must not change: the backends that a gateway reports to use, or the packets that it sends to a backend.
 type kept struct {
 	view    string
 	packets int
@@ -96,7 +95,7 @@ func (s *scene) kept(out *backend) (k kept) {
 	return k
 }
 
-// whileAway lets requests pass: for some time in the long form, otherwise some of them.
+// whileAway lets requests pass: for a time in the long form, otherwise a number of them.
 func (s *scene) whileAway(lasts time.Duration) {
 	s.t.Helper()
 	switch {
@@ -107,7 +106,7 @@ func (s *scene) whileAway(lasts time.Duration) {
 	}
 }
 
-// hold makes all backends answer readiness probes no more, or again.
+// hold makes all backends stop responding to readiness probes, or resume.
 func (s *scene) hold(held bool) {
 	for _, b := range s.backends {
 		b.set(map[bool]string{true: "held=true", false: "held=false"}[held])
@@ -128,7 +127,7 @@ func (s *scene) awaitProbes(what string, is func(api.Probe) bool) {
 	})
 }
 
-// undecided is a fault of the product: gateways act before the state of a group is known.
+// undecided is a fault of the product: gateways use a group before its state is known.
 var undecided = plant.Fault{
 	Name: "a group that is used before it is decided",
 	File: "group/group.go",
@@ -136,8 +135,7 @@ var undecided = plant.Fault{
 	New:  "func (g *Group) isUsable() bool { return true }",
 }
 
-// The test above notices a Sonde that does not wait for the first verdicts: it takes all
-// backends away.
+// The test above detects a Sonde that does not wait for the first verdicts: it removes all backends.
 func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
 	parallel(t)
 	program := sonde.with(t, undecided)
@@ -162,9 +160,8 @@ func TestASondeThatDoesNotWaitIsFound(t *testing.T) {
 	}
 }
 
-// A gateway that has an engine itself, and starts again while no backend has answered a probe
-// yet, uses all backends: no request fails. The one that is not ready gets none when that is
-// known.
+// A gateway with an embedded engine, restarted before any backend has answered a probe, uses all backends: no request fails. The
+// backend that is not ready gets no requests once that is known.
 func TestGatewaysWithEnginesUseAllBackendsAtFirst(t *testing.T) {
 	parallel(t)
 	for _, g := range withEngines() {
@@ -187,7 +184,7 @@ func TestGatewaysWithEnginesUseAllBackendsAtFirst(t *testing.T) {
 	}
 }
 
-// The test above notices a gateway that does not wait for the first verdicts.
+// The test above detects a gateway that does not wait for the first verdicts.
 func TestAGatewayThatDoesNotWaitIsFound(t *testing.T) {
 	parallel(t)
 	for _, g := range withEngines() {
@@ -203,8 +200,7 @@ func TestAGatewayThatDoesNotWaitIsFound(t *testing.T) {
 	}
 }
 
-// startAgain kills the gateway, and starts it while backends answer no probes. Requests that
-// began before that do not count.
+// startAgain kills the gateway, and restarts it while backends do not answer probes. Requests that began before that do not count.
 func (s *scene) startAgain() {
 	s.gateway.Kill()
 	s.hold(true)

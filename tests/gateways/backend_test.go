@@ -19,34 +19,34 @@ import (
 	"time"
 )
 
-// The environment of a backend's process.
+// Environment variables of a backend's process.
 const (
-	nameVariable    = "SONDE_LAB_BACKEND" // its name, which is its answer
+	nameVariable    = "SONDE_LAB_BACKEND" // its name, which is its response
 	requestVariable = "SONDE_LAB_REQUESTS"
 	healthVariable  = "SONDE_LAB_HEALTH" // addresses for requests, and for probes and the test
 )
 
-// lameDuck is how long a backend that terminates must have got no requests before it exits.
+// lameDuck is how long a terminating backend must have received no requests before it exits.
 const lameDuck = 500 * time.Millisecond
 
-// server is a backend in its process.
+// server is a backend in its own process.
 type server struct {
 	name        string
-	ready       atomic.Int64 // status of the answers to readiness probes
-	live        atomic.Int64 // the same of liveness probes
+	ready       atomic.Int64 // status of responses to readiness probes
+	live        atomic.Int64 // status of responses to liveness probes
 	hits        atomic.Int64
-	active      atomic.Int64 // requests under way
-	slow        atomic.Int64 // those of them that end with the backend, or by set
-	lastRequest atomic.Int64 // when one began, in nanoseconds
+	active      atomic.Int64 // requests in progress
+	slow        atomic.Int64 // those that end with the backend, or by set
+	lastRequest atomic.Int64 // when the last one began, in nanoseconds
 	terminating chan struct{}
 	noneIsSlow  chan struct{} // closed by set
-	callsAreCut atomic.Bool   // answers to calls begin, and end with the backend
+	callsAreCut atomic.Bool   // responses to calls begin, and are cut off when the backend exits
 
 	heldMu sync.Mutex    // guards held
-	held   chan struct{} // closed when readiness probes get answers again; nil if they do
+	held   chan struct{} // closed when readiness probes get responses again; nil if they do
 }
 
-// serveBackend serves until SIGTERM, and then as long as requests arrive.
+// serveBackend serves until SIGTERM, and then for as long as requests arrive.
 func serveBackend() int {
 	s := &server{name: os.Getenv(nameVariable), terminating: make(chan struct{}), noneIsSlow: make(chan struct{})}
 	s.ready.Store(http.StatusOK)
@@ -81,7 +81,7 @@ func serveBackend() int {
 	return 0
 }
 
-// listen listens at an address as soon as that is free.
+// listen listens at an address as soon as it is free.
 func listen(address string) net.Listener {
 	for {
 		l, err := net.Listen("tcp", address)
@@ -93,7 +93,7 @@ func listen(address string) net.Listener {
 	}
 }
 
-// begin notes that a request begins, and returns what notes its end.
+// begin records the beginning of a request, and returns a function that records its end.
 func (s *server) begin() (end func()) {
 	s.hits.Add(1)
 	s.active.Add(1)
@@ -101,11 +101,11 @@ func (s *server) begin() (end func()) {
 	return func() { s.active.Add(-1) }
 }
 
-// callPath is the path of the calls of gRPC that the lab makes.
+// callPath is the path of the lab's gRPC calls.
 const callPath = "/grpc.health.v1.Health/Check"
 
-// answerCall answers a call with an empty message, and with its name as metadata. It only begins
-// with that while calls are cut.
+// answerCall responds to a call with an empty message, and with its name as metadata. While calls are cut, it only begins the
+// response.
 func (s *server) answerCall(w http.ResponseWriter, r *http.Request) {
 	defer s.begin()()
 	_, _ = io.Copy(io.Discard, r.Body)
@@ -119,11 +119,11 @@ func (s *server) answerCall(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	_, _ = w.Write(make([]byte, 5)) // not compressed, of no bytes
+	_, _ = w.Write(make([]byte, 5)) // not compressed, empty
 	w.Header().Set("Grpc-Status", "0")
 }
 
-// answerSlowly begins an answer, and goes on with it until the backend terminates.
+// answerSlowly begins a response, and continues it until the backend terminates.
 func (s *server) answerSlowly(w http.ResponseWriter, r *http.Request) {
 	defer s.begin()()
 	s.slow.Add(1)
@@ -149,7 +149,7 @@ func (s *server) answer(w http.ResponseWriter, status *atomic.Int64) {
 	w.WriteHeader(int(status.Load()))
 }
 
-// wait waits while readiness probes get no answers.
+// wait waits while readiness probes get no responses.
 func (s *server) wait(ctx context.Context) {
 	s.heldMu.Lock()
 	held := s.held
@@ -162,9 +162,8 @@ func (s *server) wait(ctx context.Context) {
 	}
 }
 
-// set changes how the backend answers: ready and live are the statuses that probes get, which
-// wait for their answers if held is true, and not if it is false; slow=end ends slow answers;
-// calls=cut lets calls get the beginning of an answer alone.
+// set changes how the backend responds: ready and live set the status for probes; held=true delays the responses to readiness
+// probes until held=false; slow=end ends slow responses; calls=cut makes calls get only the beginning of a response.
 func (s *server) set(_ http.ResponseWriter, r *http.Request) {
 	for name, status := range map[string]*atomic.Int64{"ready": &s.ready, "live": &s.live} {
 		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {
@@ -188,16 +187,16 @@ func (s *server) set(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// backend is a backend for the test.
+// backend is a backend, as the test sees it.
 type backend struct {
 	t        *testing.T
 	name     string
-	requests string // address of requests
-	health   string // address of probes
+	requests string // address for requests
+	health   string // address for probes
 	cmd      *exec.Cmd
 }
 
-// start starts the backend, and waits until it answers.
+// start starts the backend, and waits until it responds.
 func (b *backend) start() {
 	b.t.Helper()
 	b.cmd = exec.Command(os.Args[0])
@@ -214,7 +213,7 @@ func (b *backend) environment() []string {
 	return []string{nameVariable + "=" + b.name, requestVariable + "=" + b.requests, healthVariable + "=" + b.health}
 }
 
-// await waits until the backend answers. It takes requests before it answers probes.
+// await waits until the backend responds. It accepts requests before it responds to probes.
 func (b *backend) await() {
 	b.t.Helper()
 	until(b.t, "an answer of "+b.name, func() bool {
@@ -226,7 +225,7 @@ func (b *backend) await() {
 	})
 }
 
-// kill ends the backend with SIGKILL, if it runs.
+// kill kills the backend with SIGKILL, if it is running.
 func (b *backend) kill() {
 	if b.cmd != nil {
 		_ = b.cmd.Process.Kill()
@@ -235,7 +234,7 @@ func (b *backend) kill() {
 	}
 }
 
-// finish ends the backend with SIGTERM. It answers what is under way first.
+// finish stops the backend with SIGTERM. It first responds to the requests in progress.
 func (b *backend) finish() {
 	b.signal(syscall.SIGTERM)
 	if err := b.cmd.Wait(); err != nil {
@@ -251,7 +250,7 @@ func (b *backend) signal(s syscall.Signal) {
 	}
 }
 
-// set changes how the backend answers probes, such as "ready=503".
+// set changes how the backend responds, for example with "ready=503".
 func (b *backend) set(what string) {
 	b.t.Helper()
 	answer, err := http.Get("http://" + b.health + "/set?" + what)
@@ -261,8 +260,7 @@ func (b *backend) set(what string) {
 	answer.Body.Close()
 }
 
-// number returns a number of the backend: hits, the requests since its process began, or slow,
-// the slow ones under way.
+// number returns a counter of the backend: hits, the requests since its process started, or slow, the slow ones in progress.
 func (b *backend) number(of string) (n int) {
 	b.t.Helper()
 	answer, err := http.Get("http://" + b.health + "/" + of)

@@ -25,15 +25,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
-// view is what a gateway says itself about the backends that it uses.
+// view is a gateway's own report of the backends that it uses.
 type view struct {
 	mu    sync.Mutex // guards used and since
 	used  map[string]bool
-	since map[string]time.Time // when a backend came into use, or fell out of it
+	since map[string]time.Time // when a backend came into use, or went out of use
 }
 
-// follow calls read until the test ends, and keeps what it returns: addresses with the hosts of
-// backends. A read that fails changes nothing.
+// follow calls read until the test ends, and keeps its result: addresses with the hosts of backends. A failed read changes nothing.
 func (s *scene) follow(read func(context.Context) ([]string, error)) {
 	s.view = &view{used: map[string]bool{}, since: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,14 +76,14 @@ func (v *view) await(t *testing.T, name string, used bool) (since time.Time) {
 	return since
 }
 
-// sinceAll returns since when each backend is in use, or out of it.
+// sinceAll returns since when each backend has been in use, or out of use.
 func (v *view) sinceAll() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return fmt.Sprint(v.used, v.since)
 }
 
-// setting returns what stands after a key of YAML on a page of docs/gateways.
+// setting returns the value of a YAML key on a page of docs/gateways.
 func (s *scene) setting(page, key string) string {
 	s.t.Helper()
 	block := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "yaml", key+": "))
@@ -92,8 +91,8 @@ func (s *scene) setting(page, key string) string {
 	return strings.Trim(strings.Fields(rest)[0], "\"")
 }
 
-// every returns a function that waits from one call to the next for the duration that a page has
-// as a setting. It returns an error when ctx is done.
+// every returns a function that waits, from one call to the next, for the duration in a setting on a page. It returns an error when
+// ctx is done.
 func (s *scene) every(page, key string) func(ctx context.Context) error {
 	s.t.Helper()
 	pause, err := time.ParseDuration(s.setting(page, key))
@@ -112,8 +111,7 @@ func (s *scene) every(page, key string) func(ctx context.Context) error {
 	}
 }
 
-// startConsulClient follows by blocking queries of HashiCorp's client, at the address that the
-// page gives to Traefik.
+// startConsulClient follows by blocking queries of HashiCorp's client, at the address that the page gives for Traefik.
 func startConsulClient(s *scene) {
 	client, err := api.NewClient(&api.Config{Address: s.setting("consul.md", "address")})
 	if err != nil {
@@ -134,15 +132,14 @@ func startConsulClient(s *scene) {
 	})
 }
 
-// startXDS starts sonde-xds as its page says. Calls of the lab may be made twice.
+// startXDS starts sonde-xds as its page says. Calls of the lab may be repeated.
 func (s *scene) startXDS() {
 	words := strings.Fields(s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "envoy.md"), "sh", "sonde-xds -follow")))
 	words[0] = sondeXDS.build(s.t)
 	gatewaytest.Start(s.t, takesConnections(s.listen), append(words, "-retries", "2")...)
 }
 
-// startCalls starts a client that makes a call of gRPC for each request, with the bootstrap file
-// of the page.
+// startCalls starts a client that makes a gRPC call for each request, with the bootstrap file of the page.
 func startCalls(s *scene) {
 	s.startXDS()
 	bootstrap := gatewaytest.WriteFile(s.t, s.dir, "bootstrap.json", s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "envoy.md"), "json", "xds_servers")))
@@ -182,8 +179,7 @@ func startHealthClient(s *scene) {
 	s.t.Cleanup(func() { _ = client.Process.Kill(); _ = client.Wait() })
 }
 
-// startTraefikClient asks as Traefik's HTTP provider does, where and how often the page says.
-// There is no Traefik among Debian's packages.
+// startTraefikClient polls like Traefik's HTTP provider, with the address and interval of the page. Debian has no Traefik package.
 func startTraefikClient(s *scene) {
 	endpoint, wait := s.setting("traefik.md", "endpoint"), s.every("traefik.md", "pollInterval")
 	s.follow(func(ctx context.Context) (addresses []string, err error) {
@@ -207,8 +203,7 @@ func startTraefikClient(s *scene) {
 	})
 }
 
-// startEDSClient asks as Envoy does by REST, with the pause of the page. There is no Envoy among
-// Debian's packages.
+// startEDSClient polls like Envoy by REST, with the interval of the page. Debian has no Envoy package.
 func startEDSClient(s *scene) {
 	wait, version := s.every("envoy.md", "refresh_delay"), ""
 	s.follow(func(ctx context.Context) (addresses []string, err error) {
@@ -232,7 +227,7 @@ func startEDSClient(s *scene) {
 		}
 		request := fmt.Sprintf(`{"version_info":%q,"node":{"id":"edge-1","cluster":"edge"},"resource_names":["web"]}`, version)
 		if err := askJSON(ctx, http.MethodPost, "http://"+s.listen+"/v3/discovery:endpoints", request, &answer); err != nil {
-			return nil, err // 304: there is nothing new
+			return nil, err // 304: nothing new
 		}
 		version = answer.Version
 		for _, locality := range answer.Resources[0].Endpoints {
@@ -246,7 +241,7 @@ func startEDSClient(s *scene) {
 	})
 }
 
-// startPrometheus starts Prometheus, and asks it for its targets.
+// startPrometheus starts Prometheus, and queries its targets.
 func startPrometheus(s *scene) {
 	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "prometheus.md"), "yaml", "http_sd_configs"))
 	file := gatewaytest.WriteFile(s.t, s.dir, "prometheus.yml", text)
@@ -274,7 +269,7 @@ func startPrometheus(s *scene) {
 	})
 }
 
-// getJSON reads the answer to a request, unless its status is not 200.
+// getJSON decodes the response to a request. It returns an error unless the status is 200.
 func getJSON(ctx context.Context, url string, answer any) error {
 	return askJSON(ctx, http.MethodGet, url, "", answer)
 }

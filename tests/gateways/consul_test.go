@@ -17,7 +17,7 @@ import (
 
 const token = "0123456789abcdef"
 
-// HashiCorp's client follows a group by blocking queries, also from one engine to the next.
+// HashiCorp's client follows a group by blocking queries, even across engines.
 func TestHashiCorpsClientFollows(t *testing.T) {
 	client := func(s *gatewaytest.Scene) *api.Client {
 		o := s.Serve(func() gateway.Output { return httpgateway.Consul{Listen: "127.0.0.1:0", Token: token}.Output() })

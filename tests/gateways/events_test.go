@@ -18,12 +18,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// event is what happens to a backend.
+// event is an event of a backend.
 type event struct {
 	name    string
 	backend int
 	act     func(*backend)
-	verdict probe.Verdict // that follows
+	verdict probe.Verdict // the resulting verdict
 }
 
 var events = []event{
@@ -36,7 +36,7 @@ var events = []event{
 	{"drain", 0, func(b *backend) { b.set("ready=503") }, probe.Failing}, // it exits after the effect
 }
 
-// rounds is how often the events are played in the long form.
+// rounds is how many times the events are played in the long form.
 const rounds = 5
 
 // row is a row of the table.
@@ -45,8 +45,8 @@ type row struct {
 	times     map[string][]time.Duration // from verdict to effect, by event
 	requests  int
 	failed    map[string]int // requests, by event
-	byGateway int            // requests that the gateway has sent again, and connections that it has tried elsewhere
-	byClient  int            // requests that the client has made again, since they could not be sent
+	byGateway int            // requests that the gateway has resent, and connections that it has tried elsewhere
+	byClient  int            // requests that the client has resent, since they could not be sent
 }
 
 // median returns the median time from verdict to effect.
@@ -65,8 +65,8 @@ func (r row) late() (late []string) {
 	return late
 }
 
-// No client notices what happens to backends, whichever gateway follows Sonde. In the long form
-// medians must be within the limits, in the second play at the latest: the machine may be busy.
+// No client notices the events of backends, whichever gateway follows Sonde. In the long form, the medians must be within the
+// limits, at the latest in the second play: the machine may be busy.
 func TestNoRequestFails(t *testing.T) {
 	parallel(t)
 	var mu sync.Mutex // guards rows
@@ -77,7 +77,7 @@ func TestNoRequestFails(t *testing.T) {
 				parallel(t)
 				r := measure(t, g, "first")
 				if r == nil {
-					return // it was skipped, or has failed
+					return // it was skipped, or failed
 				}
 				if late := r.late(); tier.IsLong() && len(late) > 0 {
 					t.Logf("above the limit of %v: %s; played once more", g.limit, strings.Join(late, ", "))
@@ -100,11 +100,11 @@ func TestNoRequestFails(t *testing.T) {
 	}
 }
 
-// A call that has got the headers of its response when its backend is killed does not fail. gRPC
-// itself repeats no such call.
+// A call that has received the headers of its response when its backend is killed does not fail. gRPC itself does not repeat such
+// calls.
 func TestNoCallFailsWhoseAnswerHasBegun(t *testing.T) {
 	parallel(t)
-	const begun = 5 // calls, at least
+	const begun = 5 // minimum number of calls
 	for _, g := range played(func(g kind) bool { return g.calls }) {
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
@@ -121,7 +121,7 @@ func TestNoCallFailsWhoseAnswerHasBegun(t *testing.T) {
 	}
 }
 
-// measure plays the events with a gateway, as a test of its own. It returns nil without a result.
+// measure plays the events with a gateway, as a subtest. It returns nil if there is no result.
 func measure(t *testing.T, g kind, name string) (r *row) {
 	t.Run(name, func(t *testing.T) {
 		play(t, g, g.engine().build(t), nil, func(s *scene) { r = s.playEvents(g) })
@@ -129,8 +129,7 @@ func measure(t *testing.T, g kind, name string) (r *row) {
 	return r
 }
 
-// playEvents plays the events, again and again until there were as many rounds and requests as
-// there should be.
+// playEvents plays the events repeatedly, until there were enough rounds and requests.
 func (s *scene) playEvents(g kind) *row {
 	r := &row{gateway: g, times: map[string][]time.Duration{}, failed: map[string]int{}}
 	wantRounds, wantRequests := tier.Pick(1, 1, rounds), tier.Pick(shortRequests, shortRequests, *requests)
@@ -160,7 +159,7 @@ func (s *scene) playEvents(g kind) *row {
 	return r
 }
 
-// again returns how many requests were made again so far.
+// again returns the number of resent requests so far.
 func (s *scene) again() (byGateway, byClient int) {
 	if s.load == nil {
 		return 0, 0
@@ -202,7 +201,7 @@ func (s *scene) playEvent(e event) time.Duration {
 	return max(at.Sub(since), 0)
 }
 
-// printTable prints for each gateway the medians from verdict to effect, and what has failed.
+// printTable prints, for each gateway, the medians from verdict to effect, and the failures.
 func printTable(rows []row) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
 	defer w.Flush()

@@ -23,8 +23,8 @@ import (
 // pollRules is the pause between two reads of the kernel's rules.
 const pollRules = 5 * time.Millisecond
 
-// startNftables makes a network namespace, in which Sonde's command changes the rules. What is in
-// use are the addresses in the kernel's rules.
+// startNftables creates a network namespace, in which Sonde's command changes the rules. The addresses in the kernel's rules are in
+// use.
 func startNftables(s *scene) {
 	tier.Needs(s.t, "nft", "nsenter")
 	namespace := exec.Command("sleep", "infinity")
@@ -42,7 +42,7 @@ func startNftables(s *scene) {
 	})
 }
 
-// startHosts follows the file of hosts.
+// startHosts follows the hosts file.
 func startHosts(s *scene) {
 	s.follow(func(context.Context) ([]string, error) {
 		time.Sleep(pollRules)
@@ -51,8 +51,8 @@ func startHosts(s *scene) {
 	})
 }
 
-// The file of hosts has the members in rotation, keepalived accepts the configuration of the
-// page, and its script succeeds as long as the group is ready.
+// The hosts file has the members in rotation, keepalived accepts the configuration of the page, and its script succeeds as long as
+// the group is ready.
 func TestFilesForOthers(t *testing.T) {
 	parallel(t)
 	tier.Needs(t, "keepalived")
@@ -80,8 +80,7 @@ func TestFilesForOthers(t *testing.T) {
 	})
 }
 
-// testKeepalived has keepalived check a configuration, and one with a mistake. It knows the
-// interfaces of this machine.
+// testKeepalived has keepalived check a configuration, and one with a mistake. Keepalived checks the interfaces of this machine.
 func testKeepalived(s *scene, config string) {
 	s.t.Helper()
 	all, err := net.Interfaces()

@@ -16,31 +16,31 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// kind is a gateway of the lab: it follows the Sonde beside it, or has an engine itself.
+// kind is a gateway of the lab: it follows a separate Sonde, or embeds an engine.
 type kind struct {
-	name    string // in the table
+	name    string // name in the table
 	targets string // page of docs/gateways with the targets and the group
-	page    string // page with the block gateway; empty for a gateway that follows Sonde by its API, at scene.client.Base
+	page    string // page with the gateway block; empty for a gateway that follows Sonde by its API, at scene.client.Base
 	block   string // text in that block
 
-	limit time.Duration // from verdict to effect: its interval if it polls, and 50 ms; Prometheus waits 5 s more
+	limit time.Duration // maximum from verdict to effect: 50 ms, plus its interval if it polls; Prometheus waits 5 s more
 
-	// start starts it, beside a Sonde that has just started. One that takes requests does so at
-	// scene.edge when start returns; another one sets scene.view.
+	// start starts the gateway, next to a Sonde that has just started. A gateway that accepts requests does so at scene.edge when
+	// start returns; other gateways set scene.view.
 	start func(s *scene)
 
-	inside       *goProgram     // that has an engine itself, and sets scene.gateway; nil if a Sonde is beside it
-	withoutPanic func(s *scene) // like start, for that: each verdict is taken at its word, and probes wait for late answers
+	inside       *goProgram     // the program with the embedded engine, which sets scene.gateway; nil if a separate Sonde runs
+	withoutPanic func(s *scene) // like start, but each verdict is applied, and probes wait for late responses
 
-	forwards    bool // it sends requests of HTTP to backends
-	calls       bool // it sends calls of gRPC to backends, and reports itself which it repeats
+	forwards    bool // it sends HTTP requests to backends
+	calls       bool // it sends gRPC calls to backends, and reports the calls that it repeats
 	failsClosed bool // without Sonde it uses no backend
-	slow        bool // an event takes seconds: it is for the long form
+	slow        bool // an event takes seconds: it is only for the long form
 }
 
 const push = 50 * time.Millisecond
 
-// all are the gateways.
+// all are all gateways.
 var all = []kind{
 	{name: "HAProxy, agent checks", forwards: true, targets: "haproxy.md", page: "haproxy.md", block: "agent {", limit: 500*time.Millisecond + push,
 		start: haproxyOf("haproxy.md", "agent-check", "")},
@@ -63,10 +63,10 @@ var all = []kind{
 	{name: "Prometheus, http_sd", targets: "nginx.md", page: "prometheus.md", block: "prometheus {", limit: 10*time.Second + push, start: startPrometheus, slow: true},
 }
 
-// engine is the program that has the engine.
+// engine returns the program with the engine.
 func (g kind) engine() *goProgram { return cmp.Or(g.inside, sonde) }
 
-// played returns the gateways of the present form that have a property.
+// played returns the gateways of the current form that have a property.
 func played(has func(kind) bool) (some []kind) {
 	for _, g := range all {
 		if has(g) && (tier.IsLong() || !g.slow) {
@@ -76,7 +76,7 @@ func played(has func(kind) bool) (some []kind) {
 	return some
 }
 
-// haproxyOf starts HAProxy with a configuration of a page, and further servers.
+// haproxyOf starts HAProxy with a configuration of a page, and more servers.
 func haproxyOf(page, containing, further string) func(s *scene) {
 	return func(s *scene) { s.startHAProxy(page, containing, further) }
 }
@@ -87,7 +87,7 @@ func (s *scene) startHAProxy(page, containing, further string) *gatewaytest.Proc
 	return gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "haproxy", "-db", "-f", file)
 }
 
-// startCaddy starts Caddy with the Caddyfile of a page, in which further texts are replaced.
+// startCaddy starts Caddy with the Caddyfile of a page, after replacing more texts.
 func (s *scene) startCaddy(path, page, containing string, replace ...string) *gatewaytest.Process {
 	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, page), "caddyfile", containing))
 	own := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage file_system %s\n}\n\n", s.dir)
@@ -95,7 +95,7 @@ func (s *scene) startCaddy(path, page, containing string, replace ...string) *ga
 	return gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), path, "run", "--config", file, "--adapter", "caddyfile")
 }
 
-// caddyInside starts Caddy with an engine.
+// caddyInside starts Caddy with an embedded engine.
 func caddyInside(panics bool) func(s *scene) {
 	return func(s *scene) {
 		replace := []string{"http /ready", "http /ready {\n\t\t\t\tport " + s.health + "\n\t\t\t}"}
@@ -116,7 +116,7 @@ func startCheckingCaddy(s *scene) {
 	s.startCaddy(caddy.build(s.t), "oracle.md", "health_upstream", third, fmt.Sprintf("%s:%s %s:%[2]s {", s.at("8"), s.port, s.at("9")))
 }
 
-// exampleOf starts examples/gateway with further arguments.
+// exampleOf starts examples/gateway with additional arguments.
 func exampleOf(further ...string) func(s *scene) {
 	return func(s *scene) {
 		s.edge = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(s.at("12"), gatewaytest.FreePort(s.t))))
@@ -131,7 +131,7 @@ func exampleOf(further ...string) func(s *scene) {
 	}
 }
 
-// takesConnections returns a function that reports whether a TCP address does.
+// takesConnections returns a function that reports whether a TCP address accepts connections.
 func takesConnections(address string) func() bool {
 	return func() bool {
 		conn, err := net.Dial("tcp", address)
@@ -156,11 +156,11 @@ func startNginx(s *scene) {
 	s.settled = func() bool { return s.nginxProcesses() == nginxWorkers }
 }
 
-// nginxWorkers is worker_processes of the page. Those from before a reload go on until they
-// have heard of it, and have answered what is under way.
+// nginxWorkers is worker_processes of the page. Workers from before a reload continue until they have noticed it, and have finished
+// the requests in progress.
 const nginxWorkers = 2
 
-// nginxProcesses returns how many workers nginx has.
+// nginxProcesses returns the number of nginx workers.
 func (s *scene) nginxProcesses() int {
 	s.t.Helper()
 	pid, err := os.ReadFile(filepath.Join(s.dir, "pid"))
@@ -183,8 +183,8 @@ func startVarnish(s *scene) {
 	s.settled = s.scriptHasRun
 }
 
-// scriptHasRun reports whether Sonde's command has succeeded since the latest verdict. Varnish
-// itself leaves a backend alone for a while that has refused a connection.
+// scriptHasRun reports whether Sonde's command has succeeded since the latest verdict. Varnish itself avoids a backend for a while
+// after a refused connection.
 func (s *scene) scriptHasRun() bool {
 	s.verdictsMu.Lock()
 	latest := s.verdicts[len(s.verdicts)-1].since

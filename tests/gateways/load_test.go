@@ -17,14 +17,13 @@ import (
 	"time"
 )
 
-// Bounds of a load.
+// Limits of a load.
 const (
-	maxUnderWay    = 2000             // requests; more wait
+	maxUnderWay    = 2000             // requests in progress; more wait
 	requestTimeout = 90 * time.Second // longer than any gateway lets a request wait
 )
 
-// load makes requests at a steady rate, whether earlier ones were answered or not, each on a
-// connection of its own.
+// load sends requests at a steady rate, whether or not earlier ones were answered, each on its own connection.
 type load struct {
 	client *http.Client
 	stop   context.CancelFunc
@@ -32,14 +31,14 @@ type load struct {
 
 	mu       sync.Mutex // guards all below
 	done     int
-	by       map[string]int // answers, by backend
+	by       map[string]int // responses, by backend
 	from     time.Time      // failures of requests that began earlier do not count
 	failed   int            // since the last take
-	resent   int            // requests that this client has made again: they could not be sent
-	repeated int            // sendings again that the gateway reports, in the header Repeated
-	failure  string         // one of them
+	resent   int            // requests that this client has resent: they could not be sent
+	repeated int            // repetitions that the gateway reports, in the header Repeated
+	failure  string         // one of the failures
 	mark     time.Time
-	first    map[string]time.Time // first answers to requests that began after mark, by backend
+	first    map[string]time.Time // first responses to requests that began after begin, by backend
 }
 
 func newLoad(to net.Addr, perSecond int) *load {
@@ -65,7 +64,7 @@ func newLoad(to net.Addr, perSecond int) *load {
 	return l
 }
 
-// request makes a request, which no cache has an answer to.
+// request sends a request for which no cache has a response.
 func (l *load) request(n int) {
 	began := time.Now()
 	by, err := l.get(fmt.Sprint("/?", n))
@@ -86,19 +85,18 @@ func (l *load) request(n int) {
 	}
 }
 
-// forgive forgets what has failed, and what will of the requests that are under way: there was
-// no gateway.
+// forgive discards failures, including future ones of the requests in progress: there was no gateway.
 func (l *load) forgive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.from, l.failed = time.Now(), 0
 }
 
-// maxUnsent is how often a request is made again that could not be sent: a busy machine may let
-// seconds pass after the connection, and gateways close those on which they hear nothing.
+// maxUnsent is how many times a request that could not be sent is resent: on a busy machine, seconds may pass after the connection
+// was opened, and gateways close silent connections.
 const maxUnsent = 5
 
-// get makes a request, and returns who has answered it.
+// get sends a request, and returns the backend that has responded.
 func (l *load) get(path string) (by string, err error) {
 	answer, err := l.client.Get("http://localhost" + path)
 	for n := 0; n < maxUnsent && err != nil && (errors.Is(err, syscall.EPIPE) || strings.HasSuffix(err.Error(), "server closed idle connection")); n++ {
@@ -126,29 +124,28 @@ func (l *load) count(counter *int, n int) {
 	*counter += n
 }
 
-// again returns how many requests were made again so far, by this client, and by the gateway if it
-// reports that.
+// again returns the numbers of requests that were resent so far, by this client, and by the gateway if it reports that.
 func (l *load) again() (byClient, byGateway int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.resent, l.repeated
 }
 
-// total returns how many requests have ended.
+// total returns the number of finished requests.
 func (l *load) total() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.done
 }
 
-// pass waits until so many further requests have ended.
+// pass waits until n more requests have finished.
 func (l *load) pass(t *testing.T, n int) {
 	t.Helper()
 	upTo := l.total() + n
 	until(t, fmt.Sprint(n, " requests"), func() bool { return l.total() >= upTo })
 }
 
-// answers returns how many requests backends have answered.
+// answers returns the number of responses by backend.
 func (l *load) answers() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +156,7 @@ func (l *load) answers() map[string]int {
 	return all
 }
 
-// begin forgets the first answers: those to requests that begin from now on count.
+// begin discards the first responses: requests that begin from now on count.
 func (l *load) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,15 +164,14 @@ func (l *load) begin() {
 	clear(l.first)
 }
 
-// firstOf returns when a backend answered a request that began after begin; zero if it has
-// not.
+// firstOf returns when a backend first responded to a request that began after begin; zero if it has not.
 func (l *load) firstOf(name string) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first[name]
 }
 
-// take returns how many requests have failed since the last call, and how one of them has.
+// take returns the number of failed requests since the last call, and the error of one of them.
 func (l *load) take() (failed int, failure string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +180,7 @@ func (l *load) take() (failed int, failure string) {
 	return failed, failure
 }
 
-// end ends the load, and waits for what is under way.
+// end stops the load, and waits for the requests in progress.
 func (l *load) end() {
 	l.stop()
 	l.ended.Wait()

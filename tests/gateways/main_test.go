@@ -20,14 +20,14 @@ var (
 	rate     = flag.Int("rate", 500, "requests per second in make long")
 )
 
-// What the short form plays, which has to end within a minute.
+// The size of the short form, which must finish within a minute.
 const (
 	shortRequests = 300
 	shortRate     = 60
-	shortScenes   = "8" // at once, which mostly wait
+	shortScenes   = "8" // concurrent scenes, which mostly wait
 )
 
-// patience is when a test gives up waiting. It is long, since the scenes are many processes.
+// patience is when a test gives up waiting. It is long, since the scenes run many processes.
 const patience = 3 * time.Minute
 
 // until calls a condition until it is true. What completes "timed out waiting for".
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// parallel makes a test run beside others in the short form. What is measured is alone.
+// parallel makes a test run in parallel in the short form. Measurements run alone.
 func parallel(t *testing.T) {
 	if !tier.IsLong() {
 		t.Parallel()
@@ -59,11 +59,11 @@ var root = filepath.Join("..", "..")
 
 // goProgram is a program that scenes run.
 type goProgram struct {
-	module string // its folder, from the root of the repository
+	module string // its folder, relative to the root of the repository
 	pkg    string
 }
 
-// The programs. Those with large dependencies are in modules of their own.
+// The programs. Those with large dependencies are in separate modules.
 var (
 	sonde     = &goProgram{".", program.Sonde}
 	example   = &goProgram{".", "examples/gateway"}
@@ -79,7 +79,7 @@ func (p *goProgram) build(t *testing.T) string {
 	return program.BuildOf(t, p.module, p.pkg)
 }
 
-// needLong skips a test with Caddy or gRPC outside make long: they take minutes to compile.
+// needLong skips a test with Caddy or gRPC except in make long: they take minutes to compile.
 func (p *goProgram) needLong(t *testing.T) {
 	t.Helper()
 	if p.module == caddy.module || p.module == sondeXDS.module {
@@ -87,7 +87,7 @@ func (p *goProgram) needLong(t *testing.T) {
 	}
 }
 
-// with returns the path of the program with a fault of the product.
+// with returns the path of the program, built with a fault of the product.
 func (p *goProgram) with(t *testing.T, f plant.Fault) string {
 	t.Helper()
 	p.needLong(t)

@@ -18,17 +18,17 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// ways are the outputs for HAProxy that fail static.
+// ways returns the HAProxy outputs that fail static.
 func ways() []kind {
 	return played(func(g kind) bool { return g.page == "haproxy.md" })
 }
 
-// forwarding are the gateways that send requests of HTTP to backends, and fail static.
+// forwarding returns the gateways that send HTTP requests to backends, and fail static.
 func forwarding() []kind {
 	return played(func(g kind) bool { return g.forwards && !g.failsClosed })
 }
 
-// allFail makes no backend ready.
+// allFail makes all backends fail.
 func (s *scene) allFail() {
 	s.t.Helper()
 	mark := s.mark()
@@ -40,7 +40,7 @@ func (s *scene) allFail() {
 	}
 }
 
-// With panic no request fails when no backend is ready, and without it some do.
+// With panic, no request fails when no backend is ready; without it, some do.
 func TestPanic(t *testing.T) {
 	parallel(t)
 	for _, g := range forwarding() {
@@ -66,7 +66,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// A degraded backend gets a quarter of what the others get.
+// A degraded backend gets a quarter of the requests of the others.
 func TestADegradedBackendGetsItsShare(t *testing.T) {
 	parallel(t)
 	const want, tolerance, samples = 25.0 / 225, 0.03, 5
@@ -75,13 +75,13 @@ func TestADegradedBackendGetsItsShare(t *testing.T) {
 			parallel(t)
 			noSlowStart := func(hcl string) string { return regexp.MustCompile(`(?m)^ *slow_start .*\n`).ReplaceAllString(hcl, "") }
 			play(t, g, sonde.build(t), noSlowStart, func(s *scene) {
-				s.backends[0].set("ready=302") // to another host, which is a warning
+				s.backends[0].set("ready=302") // a redirect to another host, which is a warning
 				until(t, "a degraded backend", func() bool {
 					g, err := s.client.Group(t.Context(), "web", "")
 					return err == nil && g.Counts.Degraded == 1
 				})
 				var share float64
-				for range samples { // HAProxy may not have heard of it yet
+				for range samples { // HAProxy may not have been notified yet
 					before := s.load.answers()
 					s.load.pass(t, 2*shortRequests)
 					after := s.load.answers()
@@ -99,8 +99,8 @@ func TestADegradedBackendGetsItsShare(t *testing.T) {
 	}
 }
 
-// A HAProxy that takes the place of another one uses all servers, until it hears otherwise: the
-// one that is not ready gets requests for a second at most.
+// A HAProxy that replaces another one uses all servers until it is notified: the one that is not ready gets requests for at most a
+// second.
 func TestANewHAProxyHears(t *testing.T) {
 	parallel(t)
 	const most = time.Second
@@ -133,8 +133,7 @@ func TestANewHAProxyHears(t *testing.T) {
 	}
 }
 
-// supervised returns a configuration in which backends are processes of Sonde, whose liveness
-// is probed, too.
+// supervised returns a configuration in which backends are processes of Sonde, with liveness probes as well.
 func supervised(hcl string) string {
 	self, _ := os.Executable()
 	process := fmt.Sprintf(`
@@ -173,20 +172,20 @@ func supervised(hcl string) string {
 	return strings.Replace(hcl, found[0], found[0]+process, 1)
 }
 
-// A backend that Sonde restarts answers what is under way, and gets no new requests: it exits
-// only when none has arrived for a while.
+// A backend that Sonde restarts finishes the requests in progress, and gets no new ones: it exits only when none has arrived for a
+// while.
 func TestDrainLosesNoRequest(t *testing.T) {
 	parallel(t)
-	const slow = 9 // requests; the backends take turns
+	const slow = 9 // number of requests; the backends take turns
 	for _, g := range forwarding() {
 		if g.inside != nil {
-			continue // Sonde restarts no backends of theirs
+			continue // Sonde does not restart their backends
 		}
 		t.Run(g.name, func(t *testing.T) {
 			parallel(t)
 			play(t, g, sonde.build(t), supervised, func(s *scene) {
 				b, answers := s.backends[0], make(chan error, slow)
-				for n := range slow { // each another one for caches
+				for n := range slow { // each is different for caches
 					go func() { _, err := s.load.get(fmt.Sprint("/slow?", n)); answers <- err }()
 				}
 				until(t, "slow requests", func() bool { return b.number("slow") > 0 })

@@ -29,8 +29,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// scene is a gateway in front of three backends, with Sonde beside it. All listen at loopback
-// addresses of the scene's own: no client's port can be one of theirs.
+// scene is a gateway in front of three backends, with a separate Sonde. All listen at the scene's own loopback addresses: no
+// client's port can conflict with theirs.
 type scene struct {
 	t        *testing.T
 	kind     kind
@@ -39,23 +39,23 @@ type scene struct {
 	port     string     // of backends, for requests
 	health   string     // of backends, for probes
 	listen   string     // address and port of Sonde's output
-	edge     net.Addr   // at which the gateway takes requests
-	program  string     // that has the engine
+	edge     net.Addr   // where the gateway accepts requests
+	program  string     // the program with the engine
 	backends []*backend
 	wire     *wire
 
-	gateway *gatewaytest.Process // that has an engine itself; nil if Sonde is beside it
+	gateway *gatewaytest.Process // the gateway with an embedded engine; nil if there is a separate Sonde
 
-	sonde  *exec.Cmd // nil while it is away
+	sonde  *exec.Cmd // nil while it is not running
 	log    testsync.Buffer
 	client api.Client
 
-	view    *view       // what the gateway says whom it uses; nil if it takes requests
-	load    *load       // nil if it takes none
-	settled func() bool // reports whether all of the gateway has what it was given last; nil if it always has
+	view    *view       // backends that the gateway reports to use; nil if it accepts requests
+	load    *load       // nil if it accepts no requests
+	settled func() bool // reports whether every part of the gateway has the latest state; nil if it always has
 
 	verdictsMu sync.Mutex // guards verdicts
-	verdicts   []verdict  // that Sonde has published, in their order
+	verdicts   []verdict  // published by Sonde, in order
 }
 
 // verdict is the verdict of a backend's readiness.
@@ -65,10 +65,10 @@ type verdict struct {
 	since   time.Time
 }
 
-// Backends, by the addresses that they have on the pages.
+// Backends, by the last number of their addresses on the pages.
 var backendNames = map[string]string{"web-1": "7", "web-2": "8", "web-3": "9"}
 
-// front is the Unix socket at which most gateways take requests.
+// front returns the Unix socket at which most gateways accept requests.
 func (s *scene) front() string { return filepath.Join(s.dir, "edge.sock") }
 
 // at returns an address of the scene.
@@ -76,8 +76,8 @@ func (s *scene) at(host string) string {
 	return strings.TrimSuffix(s.network.String(), "0") + host
 }
 
-// play starts a scene, and plays it when the gateway sends requests to all backends. An edit of
-// Sonde's configuration can be nil.
+// play starts a scene, and plays it once the gateway sends requests to all backends. Edit changes Sonde's configuration, and may be
+// nil.
 func play(t *testing.T, g kind, program string, edit func(hcl string) string, act func(*scene)) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -117,7 +117,7 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	}
 	s.upToDate()
 	if s.load != nil {
-		s.load.take() // the gateway may have begun before the first answers
+		s.load.take() // the gateway may have started before the first responses
 	}
 	act(s)
 }
@@ -150,8 +150,7 @@ func (s *scene) begin(edit func(hcl string) string) {
 	}
 }
 
-// configuration returns Sonde's configuration, as the pages have it: the targets and the group
-// of one, and the gateway of another.
+// configuration returns Sonde's configuration from the pages: the targets and the group of one page, and the gateway of another.
 func (s *scene) configuration(g kind) string {
 	targets, _, ok := strings.Cut(gatewaytest.CodeBlock(s.t, filepath.Join(pages, g.targets), "hcl", `path = "/ready"`), "\ngateway ")
 	if !ok {
@@ -166,7 +165,7 @@ func (s *scene) configuration(g kind) string {
 		targets += "\n" + block[at:]
 	}
 	text := s.adapt(targets)
-	if !tier.IsLong() { // a busy machine is no reason for a verdict
+	if !tier.IsLong() { // verdicts must not change because the machine is busy
 		text = strings.ReplaceAll(text, `timeout           = "500ms"`, `timeout           = "2s"`)
 	}
 	return text
@@ -175,10 +174,10 @@ func (s *scene) configuration(g kind) string {
 // pages is the folder of the pages.
 var pages = filepath.Join(root, "docs", "gateways")
 
-// listener matches what pages listen at for gateways.
+// listener matches the addresses at which the pages listen for gateways.
 var listener = regexp.MustCompile(`127\.0\.0\.1:97\d\d|127\.0\.0\.1:8500`)
 
-// adapt replaces addresses and files of pages by those of the scene.
+// adapt replaces the addresses and files of the pages by those of the scene.
 func (s *scene) adapt(text string) string {
 	text = listener.ReplaceAllString(text, s.listen)
 	listenHost, listenPort, _ := net.SplitHostPort(s.listen)
@@ -211,7 +210,7 @@ func (s *scene) startSonde() {
 	}
 }
 
-// killSonde ends Sonde with SIGKILL, if it runs.
+// killSonde kills Sonde with SIGKILL, if it is running.
 func (s *scene) killSonde() {
 	if s.sonde != nil {
 		_ = s.sonde.Process.Kill()
@@ -260,8 +259,7 @@ func (s *scene) followLog() {
 	s.t.Cleanup(func() { cancel(); ended.Wait() })
 }
 
-// logged returns the verdict that a line of a log is about, if it is. Caddy writes its time as
-// seconds.
+// logged returns the verdict in a line of a log, if there is one. Caddy writes the time in seconds.
 func (s *scene) logged(line string) (v verdict, ok bool) {
 	var l struct {
 		Time    time.Time
@@ -283,15 +281,14 @@ func (s *scene) logged(line string) (v verdict, ok bool) {
 	return v, false
 }
 
-// mark returns how many verdicts there are so far.
+// mark returns the number of verdicts so far.
 func (s *scene) mark() int {
 	s.verdictsMu.Lock()
 	defer s.verdictsMu.Unlock()
 	return len(s.verdicts)
 }
 
-// verdict waits until a backend's verdict after a mark is a certain one, and returns since when
-// it is.
+// verdict waits until the latest verdict of a backend after a mark is the given one, and returns since when it is.
 func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time) {
 	s.t.Helper()
 	until(s.t, fmt.Sprint(b.name, " ", is), func() bool {
@@ -308,7 +305,7 @@ func (s *scene) verdict(mark int, b *backend, is probe.Verdict) (since time.Time
 	return since
 }
 
-// upToDate waits until Sonde has given the gateway what it needs, without an error.
+// upToDate waits until Sonde has updated the gateway without an error.
 func (s *scene) upToDate() {
 	s.t.Helper()
 	if s.kind.inside != nil {
@@ -321,12 +318,12 @@ func (s *scene) upToDate() {
 	})
 }
 
-// quietRequests is for how many requests a backend has got none when it is taken for out of
-// use. It would have got some also with the smallest share.
+// quietRequests is the number of requests without one for a backend after which that backend counts as out of use. Even with the
+// smallest share, it would have received some of them.
 const quietRequests = 60
 
-// effect waits until the gateway uses a backend, or uses it no longer, and returns since when:
-// the first request after a time, or the last one.
+// effect waits until the gateway uses a backend, or no longer uses it, and returns since when: the time of the first request after
+// a time, or of the last one.
 func (s *scene) effect(b *backend, used bool, after time.Time) (at time.Time) {
 	s.t.Helper()
 	if s.view != nil {

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire sees on the loopback interface when gateways begin connections to backends, and send
-// them requests, and which of these are repeated. It needs root. A backend that was killed, or stopped, cannot tell.
+// wire observes on the loopback interface when gateways open connections to backends and send them requests, and which requests are
+// repeated. It needs root. A backend that was killed or stopped cannot report this.
 type wire struct {
 	port  uint16
 	mu    sync.Mutex // guards all below
 	times map[netip.Addr][]time.Time
 
-	sent     map[uint32]connection // where each request of the load was sent last, by its number
-	repeated int                   // requests that were sent on a further connection
-	refused  int                   // connections that no backend has accepted
+	sent     map[uint32]connection // where each request of the load was last sent, by its number
+	repeated int                   // requests that were sent again on another connection
+	refused  int                   // connections that no backend accepted
 }
 
 // connection is the gateway's port, and the backend.
@@ -34,19 +34,19 @@ type connection struct {
 	to   netip.Addr
 }
 
-// packet is what matters of one.
+// packet has the relevant fields of a packet.
 type packet struct {
 	connection
-	begins  bool // it begins a connection, or carries a request
-	request int  // the number of that; -1 if it is another packet, or not one of HTTP/1
-	refuses bool // the backend does not accept the connection
+	begins  bool // it opens a connection, or carries a request
+	request int  // number of that request; -1 for another packet, or another protocol than HTTP/1
+	refuses bool // the backend refuses the connection
 }
 
-// snapLength covers the headers of IP and TCP.
+// snapLength covers the IP and TCP headers.
 const snapLength = 120
 
-// watchWire watches what is sent to a port in the network of an address, which is an IPv4 one
-// with 24 bits. It returns nil without permission.
+// watchWire watches the packets to a port in the network of an address, an IPv4 network of 24 bits. It returns nil without
+// permission.
 func watchWire(t *testing.T, network netip.Addr, port uint16) *wire {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_IP)))
@@ -59,7 +59,7 @@ func watchWire(t *testing.T, network netip.Addr, port uint16) *wire {
 	bytes := network.As4()
 	bytes[3] = 0
 	inNetwork := binary.BigEndian.Uint32(bytes[:])
-	filter := []unix.SockFilter{ // the destination of IP is in the network, or the source
+	filter := []unix.SockFilter{ // the destination or the source of the IP packet is in the network
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xffffff00},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: inNetwork, Jt: 3},
@@ -92,7 +92,7 @@ func watchWire(t *testing.T, network netip.Addr, port uint16) *wire {
 
 func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
-// read notes packets until end is closed.
+// read records packets until end is closed.
 func (w *wire) read(fd int, end <-chan struct{}) {
 	bytes, control := make([]byte, snapLength), make([]byte, 128)
 	for {
@@ -103,13 +103,13 @@ func (w *wire) read(fd int, end <-chan struct{}) {
 		}
 		n, m, _, from, err := unix.Recvmsg(fd, bytes, control, 0)
 		if link, ok := from.(*unix.SockaddrLinklayer); err != nil || !ok || link.Pkttype == unix.PACKET_OUTGOING {
-			continue // each packet of this interface is seen when it is sent, and when it is received
+			continue // each packet of this interface is captured when it is sent, and when it is received
 		}
 		w.note(w.parse(bytes[:n]), stamp(control[:m]))
 	}
 }
 
-// parse reads a packet between gateways and backends.
+// parse parses a packet between gateways and backends.
 func (w *wire) parse(bytes []byte) packet {
 	const minHeaders = 20 + 20
 	p := packet{request: -1}
@@ -127,15 +127,15 @@ func (w *wire) parse(bytes []byte) packet {
 		p.connection = connection{from, netip.AddrFrom4([4]byte(bytes[16:20]))}
 		data := segment[min(int(segment[12]>>4)*4, len(segment)):]
 		p.begins, p.request = flags&syn != 0 || isRequest(data), numberOf(data)
-	case from: // the answer to the first packet of a connection has the number 0
+	case from: // the response to the first packet of a connection has the sequence number 0
 		p.connection = connection{to, netip.AddrFrom4([4]byte(bytes[12:16]))}
 		p.refuses = flags&(rst|ack) == rst|ack && binary.BigEndian.Uint32(segment[4:]) == 0
 	}
 	return p
 }
 
-// isRequest reports whether data sent to a backend carries a request: any data of HTTP/1, and
-// the frames HEADERS of HTTP/2, by which clients of gRPC also end what is under way.
+// isRequest reports whether data sent to a backend carries a request: any data of HTTP/1, and HEADERS frames of HTTP/2, with which
+// gRPC clients also end calls in progress.
 func isRequest(data []byte) bool {
 	const frameHeader, headers, maxType = 9, 1, 9
 	isFrame := len(data) >= frameHeader && data[0] == 0 && data[3] <= maxType
@@ -151,7 +151,7 @@ func isRequest(data []byte) bool {
 	return false
 }
 
-// numberOf returns the number of a request of the load; -1 if data does not begin one.
+// numberOf returns the number of a request of the load; -1 if data does not begin with one.
 func numberOf(data []byte) int {
 	if query, ok := strings.CutPrefix(string(data), "GET /?"); ok {
 		number, _, _ := strings.Cut(query, " ")
@@ -188,7 +188,7 @@ func TestRequestsAreRecognized(t *testing.T) {
 	}
 }
 
-// stamp returns the kernel's time of a packet.
+// stamp returns the kernel's timestamp of a packet.
 func stamp(control []byte) time.Time {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err == nil {
@@ -219,22 +219,22 @@ func (w *wire) note(p packet, at time.Time) {
 	}
 }
 
-// again returns how many requests gateways have sent to a further backend so far, and how many
-// connections backends have refused, after which gateways try others.
+// again returns how many requests gateways have sent to another backend so far, and how many connections backends have refused,
+// after which gateways try others.
 func (w *wire) again() (repeated, refused int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.repeated, w.refused
 }
 
-// forget forgets what was seen.
+// forget discards all observations.
 func (w *wire) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.times)
 }
 
-// seen returns how many packets went to an address, and when the last one did.
+// seen returns the number of packets to an address, and the time of the last one.
 func (w *wire) seen(to netip.Addr) (n int, last time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +244,7 @@ func (w *wire) seen(to netip.Addr) (n int, last time.Time) {
 	return n, last
 }
 
-// firstAfter returns when the first packet went to an address after a time; zero if none did.
+// firstAfter returns the time of the first packet to an address after a time; zero if there was none.
 func (w *wire) firstAfter(to netip.Addr, after time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

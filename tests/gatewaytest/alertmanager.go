@@ -18,7 +18,7 @@ type Alertmanager struct {
 	t   testing.TB
 }
 
-// Alert is an alert as Alertmanager answers with it.
+// Alert is an alert as returned by Alertmanager.
 type Alert struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
@@ -27,8 +27,8 @@ type Alert struct {
 	GeneratorURL string            `json:"generatorURL"`
 }
 
-// StartAlertmanager starts an Alertmanager on a free port of this machine, which ends with the test,
-// with more of its configuration, such as receivers. The test stands in .ci/run.
+// StartAlertmanager starts an Alertmanager on a free port of this machine, with a configuration, by default without receivers. It
+// is killed when the test ends. The test runs only in .ci/run.
 func StartAlertmanager(t testing.TB, config string) *Alertmanager {
 	t.Helper()
 	tier.Needs(t, "prometheus-alertmanager")
@@ -51,7 +51,7 @@ func StartAlertmanager(t testing.TB, config string) *Alertmanager {
 	return a
 }
 
-// Active returns the alerts that last, by the label target or, of a group, group.
+// Active returns the active alerts, by their label target or, for a group, group.
 func (a *Alertmanager) Active() map[string]Alert {
 	a.t.Helper()
 	response, err := http.Get(a.URL + "/api/v2/alerts")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Backend is a server behind a gateway. Its answers are its name.
+// Backend is a server behind a gateway. It responds with its name.
 type Backend struct {
 	Name    string
 	Address string
@@ -20,7 +20,7 @@ type Backend struct {
 	release func()
 }
 
-// Backends starts servers. They end with the test.
+// Backends starts servers. They are stopped when the test ends.
 func Backends(t testing.TB, names ...string) []*Backend {
 	t.Helper()
 	var all []*Backend
@@ -33,7 +33,7 @@ func Backends(t testing.TB, names ...string) []*Backend {
 	return all
 }
 
-// Start starts the server at its address, again after Kill.
+// Start starts the server, at the same address after Kill.
 func (b *Backend) Start(t testing.TB) {
 	t.Helper()
 	l, err := net.Listen("tcp", b.Address)
@@ -47,14 +47,14 @@ func (b *Backend) Start(t testing.TB) {
 	go func(s *http.Server) { _ = s.Serve(l) }(b.server)
 }
 
-// Kill ends the server and its connections, without answers to what is under way.
+// Kill stops the server and closes its connections, without responding to requests in progress.
 func (b *Backend) Kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.server.Close()
 }
 
-// Hang makes the server accept requests and answer none, until it is false.
+// Hang makes the server accept requests without responding, until it is called with false.
 func (b *Backend) Hang(hangs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Repository is where the pages say that the repository is.
+// Repository is the address of the repository in the pages.
 const Repository = "https://github.com/sonde-probe/sonde"
 
-// Build runs the commands by which a page builds a program, in a clone of the committed tree
-// whose top is given, and returns the path of the program in that clone. The test stands in
-// .ci/run.
+// Build runs the commands with which a page builds a program, in a clone of the committed tree at top, and returns the path of the
+// program in that clone. The test runs only in .ci/run.
 func Build(t testing.TB, top, page, program string) string {
 	t.Helper()
 	tier.CI(t)

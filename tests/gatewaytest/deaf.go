@@ -14,18 +14,17 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Deaf are clients of a gateway that read no more of an answer than its first byte.
+// Deaf are clients of a gateway that read only the beginning of a response.
 type Deaf struct {
 	t     testing.TB
 	conns []net.Conn
 }
 
-// Ask makes n clients send a request, in the form of HTTP/1.1, to a gateway at a URL. They end with
-// the test.
+// Ask makes n clients send a request, in HTTP/1.1 format, to a gateway at a URL. Their connections are closed when the test ends.
 func Ask(t testing.TB, n int, url, request string) *Deaf {
 	t.Helper()
 	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		// The system holds little of an answer, so that the gateway has the rest of it.
+		// With a small receive buffer, the rest of the response stays in the gateway.
 		if failed := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }); failed != nil {
 			return failed
 		}
@@ -46,8 +45,7 @@ func Ask(t testing.TB, n int, url, request string) *Deaf {
 	return d
 }
 
-// Answered waits until all have the first byte of an answer, and returns those who have another
-// first line than that of the status 200.
+// Answered waits until all clients have the status of a response, and returns the number of those whose status is not 200.
 func (d *Deaf) Answered() (others int) {
 	d.t.Helper()
 	var mu sync.Mutex
@@ -71,10 +69,10 @@ func (d *Deaf) Answered() (others int) {
 	return others
 }
 
-// LiveHeap returns how many bytes of the heap are in use.
+// LiveHeap returns the number of heap bytes in use.
 func LiveHeap() int64 {
 	runtime.GC()
-	runtime.GC() // what pools keep for one collection
+	runtime.GC() // pools keep objects for one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

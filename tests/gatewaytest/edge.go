@@ -7,12 +7,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Edge is a gateway in front of Servers, with clients.
+// Edge is a gateway in front of Servers, with a load of requests.
 type Edge struct {
 	T       testing.TB
 	Servers []*Server
 	Load    *Load
-	State   func(*Server) probe.GatewayState // what the gateway takes a server for
+	State   func(*Server) probe.GatewayState // the state of a server as the gateway sees it
 }
 
 // Await waits until servers are in a state.
@@ -23,7 +23,7 @@ func (e *Edge) Await(want probe.GatewayState, all ...*Server) {
 	}
 }
 
-// Whole checks that no request has failed since it was called last, and that there were enough.
+// Whole checks that no request has failed since the last check, while enough requests were made.
 func (e *Edge) Whole(during string) {
 	e.T.Helper()
 	e.Load.Pass(e.T, 2500)
@@ -32,10 +32,10 @@ func (e *Edge) Whole(during string) {
 	}
 }
 
-// Without checks that servers get no requests, and the others do.
+// Without checks that some servers get no requests, and all others do.
 func (e *Edge) Without(down ...*Server) {
 	e.T.Helper()
-	e.Load.Pass(e.T, 50) // those under way
+	e.Load.Pass(e.T, 50) // let requests in progress finish
 	_, failedBefore, how := e.Load.Take()
 	e.Load.Pass(e.T, 250)
 	served, failed, howThen := e.Load.Take()
@@ -49,8 +49,8 @@ func (e *Edge) Without(down ...*Server) {
 	}
 }
 
-// LoseServers checks that no request fails while the first of three servers is killed, the
-// second one hangs, and the third one drains and exits. The others are ready again then.
+// LoseServers checks that no request fails while the first of three servers is killed, the second one hangs, and the third one
+// drains and exits. The first two become ready again.
 func (e *Edge) LoseServers() {
 	e.T.Helper()
 	killed, hung, drained := e.Servers[0], e.Servers[1], e.Servers[2]

@@ -24,13 +24,13 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The ports of FreeAddress: as many as ports, from firstPort, beginning with a random one.
+// The ports of FreeAddress are a range of that many ports, from firstPort, beginning with a random one.
 const firstPort, ports = 10_000, 20_000
 
 var (
 	begin   = rand.Uint32N(ports)
-	claimed atomic.Uint32 // how many were tried
-	claims  sync.Map      // abstract sockets, by address: while this program runs, no other program of tests has the address
+	claimed atomic.Uint32 // number of ports that were tried
+	claims  sync.Map      // abstract sockets by address: they reserve it among test programs while this one runs
 )
 
 // FreeAddress is FindAddress for a test.
@@ -50,15 +50,15 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// FindAddress returns an address of this machine without a listener, another one each time, also in other programs of tests. Its port
-// is none of those that the system gives to others, for connections and for listeners on port 0: it stays free for a while.
+// FindAddress returns an address of this machine without a listener, a new one each time, also across test programs. Its port is
+// not in the range that the system assigns to connections and to listeners on port 0, so it stays free for a while.
 func FindAddress() (address string, err error) {
 	for range 100 {
 		address = fmt.Sprint("127.0.0.1:", firstPort+(begin+claimed.Add(1))%ports)
 		var l net.Listener
 		if runtime.GOOS == "linux" {
 			claim, err := net.Listen("unix", "@sonde-test-"+address)
-			if err != nil { // it is another program's
+			if err != nil { // another program has claimed it
 				continue
 			}
 			claims.Store(address, claim)
@@ -79,8 +79,8 @@ type Process struct {
 	out   testsync.Buffer
 }
 
-// Start starts a gateway, which ends with the test. A test whose gateway is a program on PATH,
-// and not a path, stands in .ci/run.
+// Start starts a gateway, which is killed when the test ends. If the gateway is a program in PATH, and not a path, the test runs
+// only in .ci/run.
 func Start(t testing.TB, ready func() bool, words ...string) *Process {
 	t.Helper()
 	if filepath.Base(words[0]) == words[0] {
@@ -107,16 +107,16 @@ func (p *Process) Start() {
 	}
 }
 
-// Output returns what the gateway has written so far.
+// Output returns the output of the gateway so far.
 func (p *Process) Output() string { return p.out.String() }
 
-// Kill ends the gateway with SIGKILL.
+// Kill kills the gateway with SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 }
 
-// Stop ends the gateway with SIGTERM, which also ends its workers.
+// Stop stops the gateway with SIGTERM, which also stops its workers.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	_ = p.cmd.Wait()
@@ -133,7 +133,7 @@ func Accepts(path string) func() bool {
 	}
 }
 
-// CodeBlock returns the code block of a page that has a language and contains a text.
+// CodeBlock returns the first code block of a page that has a given language and contains a text.
 func CodeBlock(t testing.TB, page, language, containing string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -159,27 +159,27 @@ func WriteFile(t testing.TB, dir, name, text string) string {
 	return path
 }
 
-// Load makes requests until Stop.
+// Load sends requests until Stop.
 type Load struct {
 	stop    context.CancelFunc
 	keep    bool // clients keep their connections
 	ended   sync.WaitGroup
 	done    atomic.Int64
-	each    [clients]atomic.Int64 // done, by client
+	each    [clients]atomic.Int64 // finished requests, by client
 	mu      sync.Mutex
 	served  map[string]int
 	failed  int
 	failure string
 }
 
-// clients are how many requests there are at once.
+// clients is the number of concurrent requests.
 const clients = 8
 
-// NewLoad makes requests to the gateway at a Unix socket, each on a connection of its own.
+// NewLoad sends requests to the gateway at a Unix socket, each on its own connection.
 func NewLoad(path string) *Load { return newLoad(path, false) }
 
-// NewKeptLoad is like NewLoad for clients that keep their connections. They try again if the gateway closes one without an
-// answer, also a new one: Caddy may do that when it is loaded again.
+// NewKeptLoad is like NewLoad for clients that keep their connections. They retry once if the gateway closes a connection without a
+// response, even a new one: Caddy may do that when it is reloaded.
 func NewKeptLoad(path string) *Load { return newLoad(path, true) }
 
 func newLoad(path string, keep bool) *Load {
@@ -230,8 +230,7 @@ func (l *Load) request(client *http.Client) {
 	l.served[by]++
 }
 
-// Pass waits until so many further requests have ended. However slow the machine is, they take
-// their time as long as some end.
+// Pass waits until that many more requests have finished. It waits as long as any of them finish, however slow the machine.
 func (l *Load) Pass(t testing.TB, requests int) {
 	t.Helper()
 	for last := l.done.Load() + int64(requests); l.done.Load() < last; {
@@ -240,8 +239,7 @@ func (l *Load) Pass(t testing.TB, requests int) {
 	}
 }
 
-// Settle waits until each client has made a request from its beginning to its end: those that
-// keep connections have one then.
+// Settle waits until each client has made a complete request: clients that keep connections then have one.
 func (l *Load) Settle(t testing.TB) {
 	t.Helper()
 	for i := range l.each {
@@ -250,8 +248,8 @@ func (l *Load) Settle(t testing.TB) {
 	}
 }
 
-// Take returns who has answered since it was called last, how many requests have failed, and
-// how one of them has.
+// Take returns how many requests each backend has served and how many have failed since the last call, and the error of one of
+// them.
 func (l *Load) Take() (served map[string]int, failed int, failure string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,7 +258,7 @@ func (l *Load) Take() (served map[string]int, failed int, failure string) {
 	return served, failed, failure
 }
 
-// Stop ends the requests.
+// Stop stops the requests.
 func (l *Load) Stop() {
 	l.stop()
 	l.ended.Wait()

@@ -11,15 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Output is an output that runs.
+// Output is a running output.
 type Output struct {
 	Gateways *gateway.Gateways
 	URL      string // of its listener; empty if it has none
 	Log      *testsync.Buffer
 }
 
-// Serve runs an output for the group of a scene until the test ends, and waits until it
-// listens.
+// Serve runs an output for the group of a scene until the test ends, and waits until it listens.
 func (s *Scene) Serve(make func() gateway.Output) *Output {
 	s.t.Helper()
 	o := s.RunOutput(make)
@@ -43,8 +42,8 @@ func (s *Scene) RunOutput(make func() gateway.Output) *Output {
 	return o
 }
 
-// Get makes a request, and returns the status and the body of its answer, without white
-// space around it. Headers are written "Name: value"; Host is among them.
+// Get sends a request, and returns the status and the body of the response, without surrounding white space. Headers are written
+// "Name: value"; Host is one of them.
 func Get(t testing.TB, url string, headers ...string) (status int, body string) {
 	t.Helper()
 	return Do(t, http.MethodGet, url, "", headers...)

@@ -1,5 +1,5 @@
-// Package gatewaytest has what tests of gateways share: an engine with a group whose members
-// are as a test says, and the gateways themselves.
+// Package gatewaytest has helpers for tests of gateways: an engine with a group whose members have states set by the test, and the
+// gateways themselves.
 package gatewaytest
 
 import (
@@ -22,14 +22,14 @@ type Scene struct {
 	t      testing.TB
 	Engine *engine.Engine
 	Groups *group.Groups
-	Stop   func() // ends the engine
+	Stop   func() // stops the engine
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Result
 }
 
-// New starts an engine whose targets have addresses, by name, with ports named http, or none,
-// and a group "web" of them all. Their probes are unknown at first. It ends with the test.
+// New starts an engine with targets by name, each with an address and a port named http, or no address, and a group "web" of all of
+// them. Their probes are unknown at first. The engine is stopped when the test ends.
 func New(t testing.TB, rule group.Rule, addresses map[string]string) *Scene {
 	t.Helper()
 	s := &Scene{t: t, Engine: engine.New(engine.Config{}), outcomes: map[string]probe.Result{}}
@@ -71,15 +71,15 @@ func (s *Scene) outcome(target string) probe.Result {
 	return s.outcomes[target]
 }
 
-// Say makes the probe of each target find something from now on, and waits until the group
-// says so. An unknown one is not waited for.
+// Say sets the outcomes of targets' probes from now on, and waits until the states of the group's members match. It does not wait
+// for an unknown outcome.
 func (s *Scene) Say(outcomes map[string]probe.Outcome) {
 	s.t.Helper()
 	s.mu.Lock()
 	for name, o := range outcomes {
 		s.outcomes[name] = probe.Result{Outcome: o}
 		if o == probe.Failure {
-			s.outcomes[name] = probe.Result{Outcome: o, Reason: probe.ReasonExecExit} // the engine does not doubt it
+			s.outcomes[name] = probe.Result{Outcome: o, Reason: probe.ReasonExecExit} // an outcome that the engine does not doubt
 		}
 	}
 	s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Scene) Leave(target string) {
 // LoseTargets removes all targets and waits until the group's view is frozen.
 func (s *Scene) LoseTargets() {
 	s.t.Helper()
-	release := s.Groups.Hold() // the group loses its members at once
+	release := s.Groups.Hold() // so that the group loses all members together
 	_, err := s.Engine.Apply(nil)
 	release()
 	if err != nil {

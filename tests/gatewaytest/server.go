@@ -18,11 +18,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// serverEnv holds the name of the Server that a process is to be, and its address.
+// serverEnv holds the name and the address of the Server that a process should run.
 const serverEnv = "GATEWAYTEST_SERVER"
 
-// Main is the TestMain of packages that use Servers: they run in processes of the test's own
-// program.
+// Main is the TestMain of packages that use Servers: each server is a process of the test's own program.
 func Main(m *testing.M) {
 	if is, ok := os.LookupEnv(serverEnv); ok {
 		name, address, _ := strings.Cut(is, " ")
@@ -35,8 +34,8 @@ func Main(m *testing.M) {
 	m.Run() // its return value is the exit status
 }
 
-// Server is a server behind a gateway, in a process of its own. It answers requests with its
-// name, and those of /ready with 200 until it drains, then with 503.
+// Server is a server behind a gateway, in its own process. It responds to requests with its name, and to /ready with 200 until it
+// drains, then with 503.
 type Server struct {
 	Name    string
 	Address string
@@ -44,10 +43,10 @@ type Server struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	input io.WriteCloser
-	ended chan struct{} // closed when the process has ended
+	ended chan struct{} // closed when the process has exited
 }
 
-// Servers starts servers. They end with the test.
+// Servers starts servers. They are killed when the test ends.
 func Servers(t testing.TB, names ...string) []*Server {
 	t.Helper()
 	var all []*Server
@@ -60,8 +59,8 @@ func Servers(t testing.TB, names ...string) []*Server {
 	return all
 }
 
-// Start starts the server, at its address again after Kill or Drain. It waits until that is
-// free: another process may have it for a connection.
+// Start starts the server, at the same address after Kill or Drain. It waits until the address is free: another process may use it
+// for a connection.
 func (s *Server) Start() {
 	s.t.Helper()
 	testsync.Until(s.t, "a server at "+s.Address, func() bool {
@@ -93,16 +92,16 @@ func (s *Server) Start() {
 	})
 }
 
-// Kill ends the server with SIGKILL.
+// Kill kills the server with SIGKILL.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
 }
 
-// Hang stops the process: the system goes on accepting connections for it.
+// Hang stops the process: the system continues to accept connections for it.
 func (s *Server) Hang() { s.signal(syscall.SIGSTOP) }
 
-// Continue ends Hang.
+// Continue resumes the process after Hang.
 func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -112,7 +111,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Drain makes the server say that it is not ready, while it answers requests as before.
+// Drain makes the server report that it is not ready, while it responds to requests as before.
 func (s *Server) Drain() {
 	s.t.Helper()
 	if _, err := io.WriteString(s.input, "drain\n"); err != nil {
@@ -120,13 +119,13 @@ func (s *Server) Drain() {
 	}
 }
 
-// Exit ends the server when the requests under way have ended.
+// Exit stops the server after the requests in progress.
 func (s *Server) Exit() {
 	s.input.Close()
 	testsync.Receive(s.t, "the end of "+s.Name, s.ended)
 }
 
-// serve is the process of a Server. It ends when its standard input does.
+// serve runs the process of a Server. It returns at the end of its standard input.
 func serve(name, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package golden compares what a test gets with a file that was reviewed.
+// Package golden compares the output of a test with a reviewed file.
 package golden
 
 import (
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Check fails the test if got is not the content of a file. With rewrite it writes the file, whose difference is to be reviewed.
+// Check fails the test if got is not the content of a file. With rewrite, it first writes the file; the diff must then be reviewed.
 func Check(t testing.TB, file, got string, rewrite bool) {
 	t.Helper()
 	if rewrite {

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package gray plays the fifteen faults of docs/gray.md against real servers, each with a healthy twin, and
-// measures how soon sonde names them. `make gray` plays all. The tests need root and a network namespace.
+// measures how soon sonde names them. `make gray` plays all of them. The tests need root and a network namespace.
 //
 //	gray_test.go     the test, and its table
 //	rows_test.go     the faults and their configurations
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(faulttest.Main(m))
 }
 
-// minVisible is the share of looks, in percent, in which the reason is visible while the fault lasts.
+// minVisible is the minimum percentage of looks in which the reason is visible while the fault lasts.
 const minVisible = 95
 
 // Each fault is named in time and stays named, and its healthy twin is never in trouble.
@@ -42,7 +42,7 @@ func TestPartialFailuresAreNamed(t *testing.T) {
 	healthy, faulty := tier.Pick(5*time.Second, 5*time.Second, 30*time.Second), tier.Pick(15*time.Second, 15*time.Second, 90*time.Second)
 	atLength := tier.IsLong()
 	silence := useNames(t)
-	root := dialtest.NewAuthority(t).Intermediate(t, "root", 365*24*time.Hour) // which ends later than what is to be found
+	root := dialtest.NewAuthority(t).Intermediate(t, "root", 365*24*time.Hour) // it expires later than the certificate of the fault
 	rows := slices.DeleteFunc(allRows(root, silence), func(r *row) bool { return !r.short && !atLength })
 	w := newWatch(t, rows, root)
 	w.look(t, healthy)
@@ -61,8 +61,8 @@ func TestPartialFailuresAreNamed(t *testing.T) {
 	}
 }
 
-// check fails the test if the fault was not named, or falsely, and at length if that was too late or not visible enough: .ci/run has
-// other work meanwhile.
+// check fails the test if the fault was not named, or was named falsely; at length, also if it was named too late or not visible
+// enough: .ci/run has other work meanwhile.
 func (r *row) check(t *testing.T, atLength bool) {
 	s := &r.result
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-// hosts are the names with several addresses: of targets and twins.
+// hosts maps names with several addresses, of targets and twins.
 const hosts = `127.0.0.1 localhost
 127.1.5.1 two1.test
 127.1.5.11 two1.test
@@ -26,10 +26,10 @@ fd00::6:1 both1.test
 fd00::6:2 both2.test
 `
 
-// nameServers are the addresses of the name servers. The first becomes silent.
+// nameServers are the addresses of the name servers. The first one becomes silent.
 var nameServers = [...]string{"127.1.10.11", "127.1.10.12"}
 
-// useNames replaces the names of this machine and its name servers until the test ends.
+// useNames replaces the hosts file and the name servers of this machine until the test ends.
 func useNames(t *testing.T) (silence func()) {
 	faulttest.Replace(t, "/etc/hosts", hosts)
 	faulttest.Replace(t, "/etc/resolv.conf", "nameserver "+strings.Join(nameServers[:], "\nnameserver ")+"\n")
@@ -51,10 +51,10 @@ func useNames(t *testing.T) (silence func()) {
 	return func() { silent.Store(true) }
 }
 
-// plain serves HTTP on port 80, always well.
+// plain serves HTTP on port 80, always healthy.
 func plain(t *testing.T, ip string) { serveHTTP(t, listen(t, ip, 80), ok) }
 
-// twoAddresses serves HTTP on two addresses. After the fault the second drops all packets.
+// twoAddresses serves HTTP on two addresses. After the fault, packets to the second one are dropped.
 func twoAddresses(t *testing.T, ip string) (fail func()) {
 	second := ip[:len(ip)-1] + "1" + ip[len(ip)-1:]
 	plain(t, ip)
@@ -62,7 +62,7 @@ func twoAddresses(t *testing.T, ip string) (fail func()) {
 	return func() { drop(t, "ip daddr "+second) }
 }
 
-// bothFamilies serves HTTP on an IPv4 and an IPv6 address. After the fault the second drops all packets.
+// bothFamilies serves HTTP on an IPv4 and an IPv6 address. After the fault, packets to the second one are dropped.
 func bothFamilies(t *testing.T, ip string) (fail func()) {
 	second := "fd00::6:" + ip[len(ip)-1:]
 	if out, err := exec.Command("ip", "-6", "addr", "add", second+"/128", "dev", "lo", "nodad").CombinedOutput(); err != nil {
@@ -73,7 +73,7 @@ func bothFamilies(t *testing.T, ip string) (fail func()) {
 	return func() { drop(t, "ip6 daddr "+second) }
 }
 
-// dropping returns a function that serves HTTP. After the fault, packets to the server are dropped that match.
+// dropping returns a function that serves HTTP. After the fault, packets to the server that match are dropped.
 func dropping(match string) func(t *testing.T, ip string) (fail func()) {
 	return func(t *testing.T, ip string) func() {
 		plain(t, ip)
@@ -81,7 +81,7 @@ func dropping(match string) func(t *testing.T, ip string) (fail func()) {
 	}
 }
 
-// drop drops packets that match, on their way in, until the test ends.
+// drop drops incoming packets that match, until the test ends.
 func drop(t *testing.T, match string) {
 	faulttest.Filter(t, "chain c { type filter hook input priority 0; "+match+" drop; }")
 }

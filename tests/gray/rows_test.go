@@ -17,21 +17,21 @@ import (
 type row struct {
 	number int
 	what   string
-	short  bool          // it is played in .ci/run, too
-	within time.Duration // how soon it is to be named
-	named  string        // a regular expression of what names the fault: reason and detail
+	short  bool          // also played in .ci/run
+	within time.Duration // how soon it must be named
+	named  string        // regular expression for the reason and detail that name the fault
 	probe  string        // the probe of target and twin
-	host   string        // the address of both, with N for the last number, in place of its IP address
+	host   string        // the address of both, with N for the last number; replaces its IP address
 
 	serve  func(t *testing.T, ip string) (fail func()) // starts a healthy server
-	fail   func()                                      // of the server of the target
+	fail   func()                                      // injects the fault into the target's server
 	result result
 }
 
-// soon is how soon most faults are to be named.
+// soon is how soon most faults must be named.
 const soon = 7 * time.Second
 
-// maxLines is how many lines the configuration of a target may have.
+// maxLines is the maximum number of lines in the configuration of a target.
 const maxLines = 10
 
 // allRows returns the faults, in the order of docs/gray.md.
@@ -41,7 +41,7 @@ func allRows(root *dialtest.Authority, silence func()) []*row {
 	return rows
 }
 
-// ofServers returns the faults of servers that have a program of their own: the answer is wrong, or late.
+// ofServers returns the faults of servers with their own program: wrong or late responses.
 func ofServers() []*row {
 	return []*row{
 		{
@@ -101,7 +101,7 @@ func ofServers() []*row {
 	}
 }
 
-// ofNetworks returns the faults of the way to a server, and of its certificate.
+// ofNetworks returns the faults of the path to a server, and of its certificate.
 func ofNetworks(root *dialtest.Authority, silence func()) []*row {
 	return []*row{
 		{

@@ -34,11 +34,11 @@ func listen(t *testing.T, ip string, port int) net.Listener {
 // serveHTTP serves HTTP until the test ends.
 func serveHTTP(t *testing.T, l net.Listener, handler http.Handler) {
 	s := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = s.Serve(l) }() // it ends with an error, always
+	go func() { _ = s.Serve(l) }() // always returns an error
 	t.Cleanup(func() { s.Close() })
 }
 
-// web serves HTTP on port 80: as healthy does, and after the fault as faulty does.
+// web serves HTTP on port 80, with the handler healthy, and with faulty after the fault.
 func web(healthy, faulty http.HandlerFunc) func(t *testing.T, ip string) (fail func()) {
 	return func(t *testing.T, ip string) func() {
 		var broken atomic.Bool
@@ -53,7 +53,7 @@ func web(healthy, faulty http.HandlerFunc) func(t *testing.T, ip string) (fail f
 	}
 }
 
-// body returns a handler that answers with a body.
+// body returns a handler that responds with a body.
 func body(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
@@ -61,14 +61,14 @@ func body(text string) http.HandlerFunc {
 // ok is a healthy handler.
 var ok = body(`{"status": "ok", "lag_seconds": 2}`)
 
-// pathFails answers with 500 except on /health.
+// pathFails responds with 500 except on /health.
 func pathFails(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/health" {
 		http.Error(w, "no connection to the store", http.StatusInternalServerError)
 	}
 }
 
-// someFail returns a handler that answers three of ten requests with 500.
+// someFail returns a handler that responds to three of ten requests with 500.
 func someFail() http.HandlerFunc {
 	var requests atomic.Int64
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -78,7 +78,7 @@ func someFail() http.HandlerFunc {
 	}
 }
 
-// slow returns a handler that takes a time.
+// slow returns a handler that takes a time to respond.
 func slow(d time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(d)
@@ -86,7 +86,7 @@ func slow(d time.Duration) http.HandlerFunc {
 	}
 }
 
-// behind returns a handler whose lag grows by 10 seconds in each second, from the first request on.
+// behind returns a handler whose lag grows by 10 seconds per second, from the first request on.
 func behind() http.HandlerFunc {
 	start := sync.OnceValue(time.Now)
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -94,13 +94,13 @@ func behind() http.HandlerFunc {
 	}
 }
 
-// late answers with a Date an hour ago.
+// late responds with a Date one hour in the past.
 func late(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 	ok(w, r)
 }
 
-// encrypted serves HTTPS. After the fault the certificate of the authority between root and the server ends in 20 hours.
+// encrypted serves HTTPS. After the fault, the certificate of the authority between root and the server expires in 20 hours.
 func encrypted(t *testing.T, ip string, root *dialtest.Authority) (fail func()) {
 	const long = 90 * 24 * time.Hour
 	var current atomic.Pointer[tls.Certificate]
@@ -116,7 +116,7 @@ func encrypted(t *testing.T, ip string, root *dialtest.Authority) (fail func()) 
 	return func() { use(20 * time.Hour) }
 }
 
-// redis runs Redis, which after the fault refuses to write: it wants a replica.
+// redis runs Redis. After the fault it refuses to write, because it requires a replica.
 func redis(t *testing.T, ip string) (fail func()) {
 	c := exec.Command("redis-server", "--bind", ip, "--port", "6379", "--save", "", "--protected-mode", "no", "--dir", t.TempDir())
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -141,8 +141,8 @@ func redis(t *testing.T, ip string) (fail func()) {
 	}
 }
 
-// crashing accepts connections. After the fault all of them end every 20 seconds, and none is accepted for 200 ms. fail
-// returns at the second crash.
+// crashing accepts connections. After the fault, all of them are closed every 20 seconds, and none is accepted for 200 ms. The
+// function fail returns at the second crash.
 func crashing(t *testing.T, ip string) (fail func()) {
 	const every, down = 20 * time.Second, 200 * time.Millisecond
 	stop := serve(t, ip)

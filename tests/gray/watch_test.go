@@ -88,7 +88,7 @@ func (w *watch) start(t *testing.T, config string, root *dialtest.Authority) {
 // interval is the time between two looks.
 const interval = 100 * time.Millisecond
 
-// look looks at what sonde shows for a time.
+// look checks the output of sonde repeatedly for a time.
 func (w *watch) look(t *testing.T, lasting time.Duration) {
 	t.Helper()
 	ticker := time.NewTicker(interval)
@@ -105,10 +105,10 @@ func (w *watch) look(t *testing.T, lasting time.Duration) {
 	}
 }
 
-// ofNameServers is the target that has a name to look up.
+// ofNameServers is the target whose name must be looked up.
 const ofNameServers = "target/10"
 
-// causes returns why targets are in trouble, by their names: reason and detail.
+// causes returns why targets are in trouble, by name: reason and detail.
 func (w *watch) causes(ctx context.Context) (map[string]string, error) {
 	list, err := w.client.Targets(ctx, api.Query{})
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *watch) causes(ctx context.Context) (map[string]string, error) {
 	}
 	causes := map[string]string{}
 	for _, s := range stats.Health.SilentNameServers {
-		causes[ofNameServers] = s.String() // a target that is in trouble by them has a cause of its own, below
+		causes[ofNameServers] = s.String() // a target in trouble because of them has its own cause, below
 	}
 	for _, target := range list.Targets {
 		switch {
@@ -134,19 +134,19 @@ func (w *watch) causes(ctx context.Context) (map[string]string, error) {
 	return causes, nil
 }
 
-// result is what was seen of a row.
+// result is the observed behaviour of a row.
 type result struct {
 	mu    sync.Mutex // guards began
-	began time.Time  // when the fault was there; zero before
+	began time.Time  // when the fault was injected; zero before
 
 	named       time.Time // when it was first named
-	looks, seen int       // since then, and in which it was named
-	shown       string    // what named it first
-	other       string    // the last cause that does not name it
-	early       string    // a cause before the fault
-	falseAlarms int       // how often the twin got into trouble
+	looks, seen int       // looks since then, and those in which it was named
+	shown       string    // the cause that first named it
+	other       string    // the last cause that did not name it
+	early       string    // a cause shown before the fault
+	falseAlarms int       // how many times the twin got into trouble
 	twin        string    // the last cause of the twin, empty if it is ready now
-	inTrouble   bool      // the twin, at the last look
+	inTrouble   bool      // state of the twin at the last look
 }
 
 func (s *result) begin(now time.Time) {
@@ -155,7 +155,7 @@ func (s *result) begin(now time.Time) {
 	s.began = now
 }
 
-// add adds a look.
+// add records a look.
 func (s *result) add(now time.Time, r *row, cause, twin string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +184,8 @@ func (s *result) add(now time.Time, r *row, cause, twin string) {
 	}
 }
 
-// delay is the time until the fault was named.
+// delay returns the time until the fault was named.
 func (s *result) delay() time.Duration { return s.named.Sub(s.began) }
 
-// visible is the share of looks in which the fault was named, in percent.
+// visible returns the percentage of looks in which the fault was named.
 func (s *result) visible() float64 { return 100 * float64(s.seen) / float64(max(s.looks, 1)) }

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// FullListener listens at an IPv4 address of this machine, with a backlog that is
-// full: the system answers no more handshakes there.
+// FullListener listens at an IPv4 address of this machine, with a full backlog: the system completes no more handshakes there.
 func FullListener(t testing.TB, address string) netip.AddrPort {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -29,7 +28,7 @@ func FullListener(t testing.TB, address string) netip.AddrPort {
 		t.Fatal(err)
 	}
 	to := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(name.(*syscall.SockaddrInet4).Port))
-	for range 10 { // without waiting, so that it is full however late the system answers
+	for range 10 { // without waiting, so that it is full however late the system responds
 		client, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package nonblocktest makes the non-blocking attempts of handlers as the engine does, for
-// tests of the built-in handlers, and has a handler that blocks the engine.
+// Package nonblocktest makes the non-blocking attempts of handlers in the same way as the engine, for tests of the built-in
+// handlers, and provides a handler that blocks the engine.
 package nonblocktest
 
 import (
@@ -17,9 +17,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// Probe makes an attempt in steps, and by h.Probe if the steps return StepBlock. It reports
-// whether the steps returned the result. Where the system has no nonblock.Set, h.Probe
-// makes every attempt.
+// Probe makes an attempt in steps, or by h.Probe if a step returns StepBlock. It reports whether the steps returned the result. If
+// the system has no nonblock.Set, h.Probe makes every attempt.
 func Probe(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Result, stepped bool) {
 	spares := new(nonblock.Spares)
 	defer Close(spares)
@@ -39,7 +38,7 @@ func InTime(t testing.TB, timeout time.Duration, h nonblock.Stepper, target prob
 	return Probe(ctx, h, target)
 }
 
-// WantNoSteps makes an attempt that must not be made in steps. It repeats one that ended at its timeout with a longer timeout.
+// WantNoSteps makes an attempt that must not be made in steps. It repeats an attempt that timed out with a longer timeout.
 func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target probe.Target) {
 	t.Helper()
 	testsync.Longer(t, "an attempt without steps", timeout, testsync.Timeout, func(timeout time.Duration) bool {
@@ -51,7 +50,7 @@ func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target
 	})
 }
 
-// steps makes an attempt in steps, and reports whether they have led to a result.
+// steps makes an attempt in steps, and reports whether they returned a result.
 func steps(ctx context.Context, h nonblock.Stepper, a nonblock.Attempt, set *nonblock.Set) (r probe.Result, ok bool) {
 	defer context.AfterFunc(ctx, set.Wake)()
 	watched := -1
@@ -91,13 +90,13 @@ func next(ctx context.Context, set *nonblock.Set) nonblock.Event {
 	}
 }
 
-// Step makes an attempt with spare sockets, whose steps must lead to a result.
+// Step makes an attempt with spare sockets; its steps must return a result.
 func Step(t testing.TB, h nonblock.Stepper, target probe.Target, spares *nonblock.Spares) probe.Result {
 	t.Helper()
 	return step(t, h, nonblock.Attempt{Target: target, Spares: spares})
 }
 
-// StepWaking makes an attempt whose steps must lead to a result, and which asks for another by wake.
+// StepWaking makes an attempt that requests another one by wake; its steps must return a result.
 func StepWaking(t testing.TB, h nonblock.Stepper, target probe.Target, wake func()) probe.Result {
 	t.Helper()
 	return step(t, h, nonblock.Attempt{Target: target, Wake: wake})
@@ -119,15 +118,14 @@ func step(t testing.TB, h nonblock.Stepper, a nonblock.Attempt) probe.Result {
 	return r
 }
 
-// Close closes what attempts have left.
+// Close closes the sockets that attempts have left.
 func Close(s *nonblock.Spares) {
 	for fd, ok := s.Take(); ok; fd, ok = s.Take() {
-		_ = nonblock.CloseDescriptor(fd) // it is closed even if that fails
+		_ = nonblock.CloseDescriptor(fd) // it is closed even after an error
 	}
 }
 
-// Normalize returns a result without what differs between equal attempts: the length of
-// each timing that there is, and the local port.
+// Normalize returns a result without the parts that differ between equal attempts: the values of its timings, and the local port.
 func Normalize(r probe.Result) probe.Result {
 	for _, timing := range []*time.Duration{&r.Timings.Resolve, &r.Timings.Connect, &r.Timings.TLS, &r.Timings.FirstByte} {
 		if *timing > 0 {
@@ -141,7 +139,7 @@ func Normalize(r probe.Result) probe.Result {
 // localPort is the port before the arrow between both addresses in an error of package net.
 var localPort = regexp.MustCompile(`:\d+->`)
 
-// Descriptors returns how many files and sockets this process has open.
+// Descriptors returns the number of open files and sockets of this process.
 func Descriptors(t testing.TB) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -151,8 +149,7 @@ func Descriptors(t testing.TB) int {
 	return len(open)
 }
 
-// WaitForDescriptors waits until there are at most n open: a server closes its own
-// soon after an attempt has ended.
+// WaitForDescriptors waits until at most n descriptors are open: a server closes its own soon after an attempt has finished.
 func WaitForDescriptors(t testing.TB, n int) {
 	t.Helper()
 	testsync.Until(t, "descriptors to be closed", func() bool { return Descriptors(t) <= n })

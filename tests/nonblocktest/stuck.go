@@ -12,7 +12,7 @@ type Stuck struct {
 	Release chan struct{}
 }
 
-// Step blocks, and succeeds then.
+// Step blocks until Release is closed, and then succeeds.
 func (s Stuck) Step(a *nonblock.Attempt) nonblock.Progress {
 	<-s.Release
 	a.Result = probe.Succeed("")

@@ -1,4 +1,4 @@
-// Package notifytest makes the senders of notifications for tests.
+// Package notifytest creates the senders of notifications for tests.
 package notifytest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/notify"
 )
 
-// Sensitive is what the senders of SenderOf must not show: they replace it by "(sensitive)".
+// Sensitive is a text that the senders of SenderOf must not show: they replace it by "(sensitive)".
 const Sensitive = "hunter22hunter22"
 
 // Output is the configuration of an output of notify.
@@ -17,8 +17,8 @@ type Output interface {
 	Fill(spec *notify.Spec)
 }
 
-// SenderOf returns the sender for the first receiver of an output, and the name of the receiver. The test
-// fails if the configuration does not pass Check.
+// SenderOf returns the sender for the first receiver of an output, and the receiver's name. The test fails if the configuration is
+// invalid.
 func SenderOf(t testing.TB, output Output) (sender notify.Sender, receiver string) {
 	t.Helper()
 	if err := output.Check(); err != nil {

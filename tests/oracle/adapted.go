@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// adapted is the side of kube: an engine with pods and their statuses, through
-// the methods of the kubelet's prober manager.
+// adapted is the side of package kube: an engine with pods and their statuses, used through the methods of the kubelet's prober
+// manager.
 type adapted struct {
 	*sonde
 	manager *kube.Manager
@@ -23,7 +23,7 @@ type adapted struct {
 	pods map[string]*adaptedPod
 }
 
-// newAdapted returns the side of kube. It ends with the test.
+// newAdapted returns the side of package kube. It is stopped when the test ends.
 func newAdapted(t testing.TB) *adapted {
 	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
 	a.manager = kube.NewManager(a.engine, kube.Handlers{
@@ -93,13 +93,13 @@ func (a *adapted) probeKeyOfPort(port string) (probeKey, bool) {
 	return probeKey{}, false
 }
 
-// adaptedPod is one script on this side.
+// adaptedPod is one script on the side of package kube.
 type adaptedPod struct {
 	*sondePod
 	side *adapted
 	spec *v1.Pod
 
-	syncing sync.Mutex // guards what follows, and instances
+	syncing sync.Mutex // guards the fields below, and instances
 	status  v1.PodStatus
 }
 
@@ -153,8 +153,7 @@ func (p *adaptedPod) sync() {
 	p.update()
 }
 
-// update computes the pod's status from its containers and the engine's results. The
-// caller holds syncing.
+// update computes the pod's status from its containers and the engine's results. The caller must hold syncing.
 func (p *adaptedPod) update() {
 	st := podStatus(p.play.script, p.instances, p.status)
 	p.side.manager.UpdatePodStatus(p.spec, &st)

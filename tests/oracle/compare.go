@@ -12,8 +12,8 @@ import (
 type Difference struct {
 	Script    *Script
 	Container string
-	Kind      probe.Kind // 0: what the container adds up to
-	Step      int        // the first in which they differ
+	Kind      probe.Kind // 0: the container's flags
+	Step      int        // the first step in which they differ
 	Field     string     // notes, text, flags, timing
 	Kubelet   string
 	Sonde     string
@@ -29,8 +29,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s of %s, step %d:\n  kubelet: %s\n  sonde:   %s", d.Script.Name, d.Field, subject, d.Step, d.Kubelet, d.Sonde)
 }
 
-// compare returns the first difference of each probe between two plays of a script,
-// without those that a row of Wanted covers. Texts are compared when both sides have one.
+// compare returns the first difference of each probe between two plays of a script, except those that a row of Wanted covers. Texts
+// are compared if both sides have one.
 func compare(a, b *play) []Difference {
 	var all []Difference
 	for _, at := range a.probeKeys() {
@@ -43,8 +43,7 @@ func compare(a, b *play) []Difference {
 	return append(all, compareFlags(a, b)...)
 }
 
-// firstDifference compares notes. When the kernel answers, the step of a verdict does
-// not matter.
+// firstDifference compares notes. If the kernel answers, the step of a verdict does not matter.
 func firstDifference(x, y []note, anyStep bool) (Difference, bool) {
 	for i := range max(len(x), len(y)) {
 		m, n := at(x, i), at(y, i)
@@ -88,9 +87,8 @@ func notesText(notes []note, i int) string {
 	return b.String()
 }
 
-// counted returns the notes of a probe that are compared. Of several verdicts published
-// in one pass of a worker only the last one is (K60). When the kernel answers, the number
-// of attempts is not.
+// counted returns the notes of a probe that are compared. Of several verdicts published in one pass of a worker, only the last one
+// is compared (K60). If the kernel answers, the number of attempts is not compared.
 func (p *play) counted(at probeKey) []note {
 	l := p.lines[at]
 	var counted []note
@@ -108,9 +106,8 @@ func (p *play) counted(at probeKey) []note {
 	return counted
 }
 
-// oneLook reports whether two notes are from a single pass of a worker: the initial
-// verdict of a new instance, and the one because it is not running or the pod is being
-// deleted.
+// oneLook reports whether two notes are from a single pass of a worker: the initial verdict of a new instance, and the verdict for
+// an instance that is not running or whose pod is being deleted.
 func oneLook(s *Script, k probe.Kind, a, b note) bool {
 	if a.step != b.step || a.step < 0 || !strings.HasPrefix(a.what, "publish") || !strings.HasPrefix(b.what, "publish") {
 		return false

@@ -25,10 +25,10 @@ type contained struct {
 
 	unitsMu sync.Mutex
 	units   map[string]restart.Unit
-	seen    map[string][]string // the IDs of the instances of each script, in their order
+	seen    map[string][]string // the IDs of each script's instances, in order
 }
 
-// newContained returns Sonde's side at a container runtime. It ends with the test.
+// newContained returns Sonde's side with a container runtime. It is stopped when the test ends.
 func newContained(t testing.TB, r *dockertest.Runtime) *contained {
 	c := &contained{sonde: newSonde(t, probe.Kubelet), runtime: r, runtimes: new(docker.Runtimes), units: map[string]restart.Unit{}, seen: map[string][]string{}}
 	c.inside, c.numberOf = c.command, c.number
@@ -46,9 +46,9 @@ func newContained(t testing.TB, r *dockertest.Runtime) *contained {
 	return c
 }
 
-// number returns which instance of its script an instance is, from 1; 0 for none.
+// number returns the number of an instance within its script, from 1; 0 if it is not a container.
 func (c *contained) number(script, instance string) int {
-	if !strings.Contains(instance, "-") { // of a container: "3fa0c1d2e3f4-kx92"
+	if !strings.Contains(instance, "-") { // the ID of a container's instance, "3fa0c1d2e3f4-kx92", has one
 		return 0
 	}
 	c.unitsMu.Lock()
@@ -62,7 +62,7 @@ func (c *contained) number(script, instance string) int {
 	return len(c.seen[script])
 }
 
-// command returns a handler that runs a command inside the container, which gives the answer.
+// command returns a handler that runs a command inside the container, whose exit status is the answer.
 func (c *contained) command(letter func() byte) (probe.Handler, error) {
 	handlers := map[byte]probe.Handler{}
 	for answer, status := range map[byte]string{Success: "0", Failure: "1"} {
@@ -74,14 +74,14 @@ func (c *contained) command(letter func() byte) (probe.Handler, error) {
 	}
 	return probe.HandlerFunc(func(ctx context.Context, t probe.Target) probe.Result {
 		res := handlers[letter()].Probe(ctx, t)
-		if res.Reason == probe.ReasonExecExit { // whose output is that of the kubelet's side
+		if res.Reason == probe.ReasonExecExit { // return the output of the kubelet's side
 			return execute(ctx, Failure)
 		}
 		return res
 	}), nil
 }
 
-// apply sets or removes the unit of a target.
+// setUnit sets the unit of a target, or removes it if d is nil.
 func (c *contained) setUnit(target string, d restart.Driver) error {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
@@ -92,7 +92,7 @@ func (c *contained) setUnit(target string, d restart.Driver) error {
 	return c.control.Apply(c.units)
 }
 
-// newSide adds a script to the engine. Its one container is made by the first step that starts it.
+// newSide adds a script to the engine. Its only container is created by the first step that starts it.
 func (c *contained) newSide(t testing.TB, script *Script) side {
 	pod := c.sonde.newSide(t, script).(*sondePod)
 	target := targetOf(script.Name, "web")
@@ -106,7 +106,7 @@ func (c *contained) newSide(t testing.TB, script *Script) side {
 	return &containedPod{sondePod: pod, side: c, target: target, gate: newGate(d)}
 }
 
-// containedPod is one script on the side of containers.
+// containedPod is one script on the side with containers.
 type containedPod struct {
 	*sondePod
 	side   *contained
@@ -147,7 +147,7 @@ func (p *containedPod) do(step Step) error {
 	return nil
 }
 
-// record records what an engine says, and a restart that the kubelet would not make.
+// record records the engine's state, and a restart that the kubelet would not make.
 func (p *containedPod) record(step Step) {
 	p.sondePod.record(step)
 	if next := p.play.step + 1; len(p.gate.asked) > 0 && (next == len(p.play.script.Steps) || p.play.script.Steps[next].Do != Exit) {
@@ -155,7 +155,7 @@ func (p *containedPod) record(step Step) {
 	}
 }
 
-// gate is a driver that starts and ends instances when the script says so.
+// gate is a driver that starts and ends instances when the script requests it.
 type gate struct {
 	restart.Driver
 	start, asked, exit chan struct{} // of capacity 1
@@ -166,7 +166,7 @@ func newGate(d restart.Driver) *gate {
 	return &gate{d, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})}
 }
 
-// open makes requests to end pass.
+// open lets all requests to end pass.
 func (g *gate) open() { close(g.opened) }
 
 // Run implements restart.Driver.
@@ -196,7 +196,8 @@ func (g *gate) Run(ctx context.Context, began func(restart.Begun), end <-chan ti
 	return g.Driver.Run(ctx, began, inner)
 }
 
-// generateContained returns the script of a seed, of one container that is restarted whenever a startup or liveness probe fails, and only then.
+// generateContained returns the script for a seed, with one container that is restarted if and only if a startup or liveness probe
+// fails.
 func generateContained(seed uint64) *Script {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), instances: map[string]instance{}}
 	g.script = &Script{Name: fmt.Sprintf("contained-%d", seed), Policy: "Always", Containers: []Container{{Name: "web"}}}
@@ -222,7 +223,7 @@ func generateContained(seed uint64) *Script {
 	return g.script
 }
 
-// life adds the answers of one instance, and reports whether they end it.
+// life adds the answers for one instance, and reports whether they end it.
 func (g *generator) life(c *Container) (fails bool) {
 	if k := c.check(probe.Startup); k != nil {
 		n := g.IntN(k.Failure + 1)

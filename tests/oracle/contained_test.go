@@ -9,7 +9,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// The kubelet's prober and Sonde with real containers publish the same verdicts, and a container is restarted where the kubelet would.
+// The kubelet's prober and Sonde with real containers publish the same verdicts, and a container is restarted exactly when the
+// kubelet would restart it.
 func TestContainersAgree(t *testing.T) {
 	tier.CI(t)
 	r := dockertest.Docker(t)
@@ -17,7 +18,7 @@ func TestContainersAgree(t *testing.T) {
 	c := &comparison{time: new(metronome)}
 	go c.time.keep(t.Context())
 	time.Sleep(settling)
-	const batch = 10 // containers at once
+	const batch = 10 // concurrent containers
 	var left []*Script
 	for n := range uint64(tier.Pick(2, 6, 100)) {
 		left = append(left, generateContained(*seed+n))

@@ -15,7 +15,7 @@ import (
 type side interface {
 	played() *play
 	do(Step) error
-	settled() bool // whether the step has had its effects
+	settled() bool // whether all effects of the step have occurred
 	record(Step)   // records the results of the step
 }
 
@@ -43,8 +43,8 @@ func playScript(pod side) error {
 	return nil
 }
 
-// await polls until done returns true for a while, and reports whether that was in time.
-// The sides offer no event to wait for, and publish changes one after the other.
+// await polls until done has returned true for a while, and reports whether that was in time. The sides offer no event to wait for,
+// and publish changes one by one.
 func await(done func() bool, most time.Duration) bool {
 	const (
 		pause = 20 * time.Millisecond
@@ -95,7 +95,7 @@ func playAll(t testing.TB, scripts []*Script, sides ...newSide) [][]*play {
 	return plays
 }
 
-// makePorts makes a port for each tcp probe of a script.
+// makePorts opens a port for each tcp probe of a script.
 func makePorts(t testing.TB, s *Script, entered func(probeKey)) map[probeKey]*tcpPort {
 	ports := map[probeKey]*tcpPort{}
 	for _, c := range s.Containers {
@@ -135,13 +135,13 @@ func (p *play) current(at probeKey) byte {
 	return p.lines[at].now
 }
 
-// missed records that verdicts of a side were missed.
+// missed records that n verdicts of a side were missed.
 func (p *play) missed(at probeKey, n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines[at].note(p.step, fmt.Sprintf("missed %d", n))
 }
 
-// settling is the age of a kubelet's prober before it gets a pod. With a younger one
-// each first attempt has a random delay of up to a period (K22).
+// settling is the minimum age of a kubelet's prober before it gets a pod. With a younger prober, each first attempt has a random
+// delay of up to a period (K22).
 const settling = 3 * time.Second

@@ -23,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// execCase is an exec probe. Its command may have variables of Env.
+// execCase is an exec probe. Its command may refer to variables of Env.
 type execCase struct {
 	name    string
 	command []string
@@ -68,8 +68,8 @@ func execCases() []execCase {
 
 const execTimeout = time.Second
 
-// container runs commands like a container runtime: it returns standard output followed
-// by standard error, and kills the command at the timeout (K77, K79).
+// container runs commands like a container runtime: it returns standard output followed by standard error, and kills the command at
+// the timeout (K77, K79).
 type container struct {
 	command []string
 	output  io.Writer

@@ -13,19 +13,18 @@ import (
 	"github.com/sonde-probe/sonde/tests/plant"
 )
 
-// fault is a bug that is planted into the product: a text that occurs once in a file,
-// and its replacement.
+// fault is a bug to plant in the product: a text that occurs once in a file, and its replacement.
 type fault struct {
 	name string
 	file string
 	old  string
 	new  string
-	by   string // the test that finds it: empty for TestRegressions, otherwise one of ./times
-	main bool   // is planted in a short run too
+	by   string // the test that detects it: empty for TestRegressions, otherwise one of ./times
+	main bool   // also planted in a short run
 }
 
-// faults are the bugs to plant, among them an off-by-one in a threshold, a hold that is
-// never lifted, a run that is not reset, and a wrong initial verdict.
+// faults returns the bugs to plant, among them an off-by-one in a threshold, a hold that is never lifted, a run that is not reset,
+// and a wrong initial verdict.
 func faults() []fault {
 	const (
 		judge     = "engine/verdict/verdict.go"
@@ -147,9 +146,8 @@ func faults() []fault {
 	}
 }
 
-// TestPlantedFaultsAreFound builds this package, or ./times, for each fault against a
-// product with the fault: the test that the fault names must find it. A short run plants
-// only a few faults, because each one takes a build.
+// TestPlantedFaultsAreFound builds this package, or ./times, for each fault against a product with the fault: the test that the
+// fault names must detect it. A short run plants only a few faults, because each one takes a build.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	binaries := map[fault]string{}
 	for _, f := range faults() {
@@ -157,7 +155,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			binaries[f] = f.source().Build(t, root, f.pkg())
 		}
 	}
-	t.Parallel() // from here on there is much to wait for and little to do
+	t.Parallel() // from here on, the test mostly waits
 	const atOnce = 5
 	room := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
@@ -175,9 +173,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	summarise("planted faults: %d, found: %d", len(binaries), found.Load())
 }
 
-// isFound runs the test that must find the fault against a product with it. The
-// regression scripts must fail because of a recurring difference, and for no other
-// reason.
+// isFound runs the test that must detect the fault against a product with it. The regression scripts must fail because of a
+// recurring difference, and for no other reason.
 func (f fault) isFound(t *testing.T, binary string) bool {
 	test, args := f.by, []string(nil)
 	if test == "" {
@@ -196,15 +193,14 @@ func (f fault) isFound(t *testing.T, binary string) bool {
 	return true
 }
 
-// TestFaultsCanBePlanted checks that all faults match the current source, in a short
-// run too.
+// TestFaultsCanBePlanted checks that all faults match the current source, even in a short run.
 func TestFaultsCanBePlanted(t *testing.T) {
 	for _, f := range faults() {
 		f.source().Source(t, root)
 	}
 }
 
-// source is the fault as package plant takes it.
+// source returns the fault as a plant.Fault.
 func (f fault) source() plant.Fault {
 	return plant.Fault{Name: f.name, File: f.file, Old: f.old, New: f.new}
 }

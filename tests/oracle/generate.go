@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Generate returns the script of a seed: a valid, but unusual pod.
+// Generate returns the script for a seed: a valid but unusual pod.
 func Generate(seed uint64) *Script {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), instances: map[string]instance{}}
 	g.script = &Script{Name: fmt.Sprintf("seed-%d", seed), Policy: g.pick("Always", "Always", "OnFailure", "Never")}
@@ -49,7 +49,7 @@ func (g *generator) check(kind probe.Kind) Check {
 	k := Check{Kind: kind, Via: Via(g.pick("exec", "exec", "exec", "exec", "http", "http", "http", "tcp"))}
 	k.Period, k.Timeout = 1+g.IntN(5)/4, 1
 	if k.Via == ViaHTTP || g.chance(15) {
-		k.Timeout = 3 // a machine that stumbles must not be taken for a server that is late
+		k.Timeout = 3 // a brief delay of the machine must not be taken for a late server
 	}
 	if g.chance(25) {
 		k.Delay = 1 + g.IntN(3)
@@ -136,8 +136,7 @@ func (g *generator) outage(container string) {
 	}
 }
 
-// someGone reports whether the probes of a container have ended. In the kubelet a sync
-// brings them back for one attempt.
+// someGone reports whether the probes of a container have ended. In the kubelet, a sync revives them for one attempt.
 func (g *generator) someGone() bool {
 	for _, l := range g.instances {
 		if l.phase == probe.Gone {

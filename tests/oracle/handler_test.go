@@ -44,7 +44,7 @@ func (r handlerRow) covers(kubelet, ours found) bool {
 // handlerCase is an attempt by the kubelet's handler and by Sonde's.
 type handlerCase struct {
 	name   string // unique
-	wanted string // the K number of a difference that is wanted, if one is
+	wanted string // the K number of an intended difference, if there is one
 	agrees func(*testing.T)
 }
 
@@ -84,10 +84,10 @@ func TestHandlersAgree(t *testing.T) {
 	summarise("%d handler cases: %d expected differences, %d unexpected", len(names), wanted, differ.Load())
 }
 
-// summarise prints a line of the summary, with and without go test -v.
+// summarise prints a line of the summary, even without go test -v.
 func summarise(format string, args ...any) { fmt.Printf("oracle: "+format+"\n", args...) }
 
-// found is the result of one attempt, and what the server has received.
+// found is the result of one attempt, and the requests that the server has received.
 type found struct {
 	outcome  string
 	why      string
@@ -102,7 +102,7 @@ func (f found) equal(o found) bool {
 	return f.outcome == o.outcome && f.why == o.why && slices.Equal(f.requests, o.requests)
 }
 
-// tried makes an attempt with retries, as the kubelet's runProbeWithRetries (K69).
+// tried makes an attempt with retries, like the kubelet's runProbeWithRetries (K69).
 func tried(attempt func() (kubeprobe.Result, string, error)) (result kubeprobe.Result, output string, err error) {
 	for range maxTries {
 		if result, output, err = attempt(); err == nil {
@@ -125,7 +125,7 @@ func kubeletFound(result kubeprobe.Result, output string, err error, requests []
 	return found{probe.Failure.String(), meaning("probe failed: " + output), requests}
 }
 
-// agree compares both findings; where a difference is intended, it must exist.
+// agree compares both findings; an intended difference must exist.
 func agree(t *testing.T, how, wanted string, kubelet, ours found) {
 	t.Helper()
 	row, isRow := handlerRows()[wanted]

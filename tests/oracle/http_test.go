@@ -27,8 +27,8 @@ type httpCase struct {
 	headers []v1.HTTPHeader
 	timeout int // seconds, default 2
 
-	wanted string // the K number of a difference that is wanted always
-	mended string // ... of one that is wanted by default only
+	wanted string // the K number of a difference that is always intended
+	mended string // the K number of a difference that is intended only by default
 }
 
 func (c httpCase) withDefaults() httpCase {
@@ -50,7 +50,7 @@ func (c httpCase) withDefaults() httpCase {
 	return c
 }
 
-// kubelet makes the attempt with the kubelet's handler, with up to three tries.
+// kubelet makes the attempt with the kubelet's handler, in up to three tries.
 func (c httpCase) kubelet() found {
 	site := newWebsite(c.server)
 	defer site.close()
@@ -113,8 +113,7 @@ func (c httpCase) agrees(t *testing.T) {
 	}
 }
 
-// compare compares Sonde's handler with the kubelet's; where a difference is intended,
-// it must exist.
+// compare compares Sonde's handler with the kubelet's; an intended difference must exist.
 func (c httpCase) compare(t *testing.T, by way, kubelet found, compat probe.Compatibility, wanted string) {
 	t.Helper()
 	ours, err := c.sonde(t, by, compat)

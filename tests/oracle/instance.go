@@ -13,16 +13,16 @@ type instance struct {
 	phase  probe.Phase
 	since  time.Time
 	exit   int
-	lost   bool // nothing is known of it now
-	ended  bool // an exit code is known
+	lost   bool // its state is currently unknown
+	ended  bool // its exit code is known
 }
 
-// id is the ID of the instance on both sides.
+// id returns the ID of the instance on both sides.
 func (l instance) id(script, container string) string {
 	return fmt.Sprintf("oracle://%s.%s.%d", script, container, l.number)
 }
 
-// after returns the instance after a step of its container.
+// after returns the instance after a step of its container; follows says whether an exited container is restarted.
 func (l instance) after(step Step, follows bool) instance {
 	next := instance{number: l.number, since: time.Now()}
 	switch step.Do {

@@ -42,7 +42,7 @@ func (c *cache) Remove(id kubecontainer.ContainerID) {
 	p.unlook()
 }
 
-// unlook forgets that the calling worker has read the status: it may be about to end.
+// unlook clears the calling worker's recorded look at the status: the worker may be about to stop.
 func (p *kubePod) unlook() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// kubelet is the kubelet's side: its prober manager, and the parts of the kubelet that
-// the prober uses.
+// kubelet is the kubelet's side: its prober manager, and the parts of the kubelet that the prober uses.
 type kubelet struct {
 	status.Manager // only GetPodStatus is ever called
 
@@ -33,7 +32,7 @@ type kubelet struct {
 	prober  prober.Manager
 	metrics metrics.KubeRegistry
 	web     int         // the port of the http server
-	updated chan update // large enough to be never full
+	updated chan update // large enough to never be full
 
 	mu   sync.Mutex
 	pods map[types.UID]*kubePod
@@ -49,17 +48,17 @@ type kubePod struct {
 
 	mu      sync.Mutex
 	status  v1.PodStatus
-	known   bool // the status manager knows a status
+	known   bool // the status manager has a status
 	looks   map[int]int
-	delayed time.Time         // until then a look says nothing: some probe waits for its initial delay
+	delayed time.Time         // calls before this time do not count: some probe waits for its initial delay
 	ended   bool              // its phase is Succeeded
-	leaving map[probeKey]bool // workers that were stopped, or leave when they look
-	cached  map[probeKey]bool // probes with a result in the cache; a worker that has left has none
+	leaving map[probeKey]bool // workers that were stopped, or stop at their next look
+	cached  map[probeKey]bool // probes with a result in the cache; none for a worker that has stopped
 }
 
-// newKubelet returns the kubelet's side. It ends with the test.
+// newKubelet returns the kubelet's side. It is stopped when the test ends.
 func newKubelet(t testing.TB) *kubelet {
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // one that says nothing
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // a logger that logs nothing
 	k := &kubelet{
 		ctx: ctx, pods: map[types.UID]*kubePod{}, updated: make(chan update, 1<<16),
 		metrics: metrics.NewKubeRegistry(),
@@ -78,7 +77,7 @@ func newKubelet(t testing.TB) *kubelet {
 		working.Wait()
 	})
 	k.prober = prober.NewManager(k, caches[probe.Liveness], caches[probe.Readiness], caches[probe.Startup], runner{k}, recorder{k})
-	t.Cleanup(func() { k.prober.CleanupPods(nil) }) // its workers end for nothing else
+	t.Cleanup(func() { k.prober.CleanupPods(nil) }) // nothing else stops its workers
 	k.web = serve(t, func(at probeKey) byte { return k.pod(at.script).play.try(at, unnumbered) })
 	return k
 }
@@ -104,8 +103,7 @@ func (k *kubelet) pod(script string) *kubePod {
 	return k.pods[types.UID(script)]
 }
 
-// GetPodStatus is called by the workers. It records which worker has called it since
-// the last change.
+// GetPodStatus is called by the workers. It records which workers have called it since the last change.
 func (k *kubelet) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	pod := k.pod(string(uid))
 	pod.mu.Lock()
@@ -124,7 +122,7 @@ func goroutine() int {
 	return n
 }
 
-// stir forgets the recorded calls after a change.
+// stir clears the recorded calls after a change.
 func (p *kubePod) stir() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +190,8 @@ func (p *kubePod) settled() bool {
 	return done >= p.workers() && p.startsDeleted()
 }
 
-// startsDeleted reports whether each running container of a pod that was added while it was deleted has started: its startup
-// worker ends at its first look (K38). The caller holds mu.
+// startsDeleted reports whether each running container has started, in a pod that was added while it was being deleted: its startup
+// worker stops at its first look (K38). The caller holds mu.
 func (p *kubePod) startsDeleted() bool {
 	for _, s := range slices.Concat(p.status.ContainerStatuses, p.status.InitContainerStatuses) {
 		if p.play.script.Deleting && !p.ended && s.State.Running != nil && (s.Started == nil || !*s.Started) {
@@ -288,7 +286,7 @@ func (p *kubePod) come() {
 	clear(p.looks)
 }
 
-// leave records which workers end.
+// leave records which workers stop.
 func (p *kubePod) leave(leaves func(probeKey, *Container) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -312,7 +310,7 @@ func (k *kubelet) others(p *kubePod) map[types.UID]sets.Empty {
 	return wanted
 }
 
-// succeed ends the pod.
+// succeed sets the pod's phase to Succeeded.
 func (p *kubePod) succeed() {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
@@ -323,7 +321,7 @@ func (p *kubePod) succeed() {
 	clear(p.looks)
 }
 
-// record records started and ready of the pod's containers, and the counters.
+// record records started and ready of the pod's containers, and the counters of its probes.
 func (s *kubeSide) record(step Step) {
 	p := s.pod
 	s.kubelet.sync(p)

@@ -40,7 +40,7 @@ func podSpec(s *Script, web int, ports map[probeKey]*tcpPort) *v1.Pod {
 	return pod
 }
 
-// command is the command of a scripted exec probe: it has the name of the probe.
+// command returns the command of a scripted exec probe, which identifies the probe.
 func command(at probeKey) []string { return []string{at.script, at.container, at.kind.String()} }
 
 func probeKeyOfCommand(words []string) (at probeKey, ok bool) {
@@ -78,11 +78,10 @@ func probeSpec(k Check, at probeKey, web int, d *tcpPort) *v1.Probe {
 	return p
 }
 
-// startTime returns the startTime of a pod whose images took an hour to pull: initial delays are not measured from it (K39).
+// startTime returns the startTime of a pod whose images took an hour to pull: initial delays are not measured from startTime (K39).
 func startTime() *metav1.Time { return &metav1.Time{Time: time.Now().Add(-time.Hour)} }
 
-// podStatus returns the pod's status from the states of its containers. Started is kept
-// while the same instance runs.
+// podStatus returns the pod's status from the states of its containers. It keeps Started while the same instance runs.
 func podStatus(s *Script, instances map[string]instance, before v1.PodStatus) v1.PodStatus {
 	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1", StartTime: startTime()}
 	if before.Phase != "" {
@@ -120,7 +119,7 @@ func statusOf(st v1.PodStatus, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// state truncates times to whole seconds, like the status manager (K118).
+// state returns the state of a container, with times truncated to whole seconds like the status manager's (K118).
 func state(l instance) v1.ContainerState {
 	since := metav1.NewTime(l.since.Truncate(time.Second))
 	switch {
@@ -132,7 +131,7 @@ func state(l instance) v1.ContainerState {
 	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
-// flagsOf returns started and ready of a container, and whether it is known to have ended for good (K37).
+// flagsOf returns started and ready of a container as text, and whether it is known to have ended for good (K37).
 func flagsOf(started, ready, gone bool) string {
 	text := fmt.Sprintf("started=%v ready=%v", started, ready)
 	if gone {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// runner is a fake container runtime: the script named in a command has the answer.
+// runner is a fake container runtime: the script named in a command supplies the answer.
 type runner struct{ kubelet *kubelet }
 
 // complaint is the output of a failing command.

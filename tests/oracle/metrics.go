@@ -60,8 +60,7 @@ func seriesName(f *dto.MetricFamily, m *dto.Metric) string {
 	return fmt.Sprint(f.GetName(), " ", f.GetType(), labels, bounds)
 }
 
-// leastBound is the lowest bucket of the kubelet's histogram, in seconds (K179). Sonde's
-// has lower buckets too.
+// leastBound is the lowest bucket of the kubelet's histogram, in seconds (K179). Sonde also has lower buckets.
 const leastBound = 0.005
 
 // compareMetrics compares the metrics of two sides at the end of a script.
@@ -92,8 +91,8 @@ func (all series) of(at probeKey) string {
 	return strings.Join(found, "\n           ")
 }
 
-// keepsSeries reports whether a probe has a worker at the end of the script, and so its
-// series (K180), and whether the script determines the number of attempts.
+// keepsSeries reports whether a probe has a worker, and so its series (K180), at the end of the script, and whether the script
+// determines the number of attempts.
 func (s *Script) keepsSeries(c *Container, k Check) bool {
 	last := len(s.Steps) - 1
 	l := s.instanceAt(c, last)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// metronome measures how late the machine wakes a sleeping goroutine, and whether its
-// clock was set. The kubelet takes a container that has started before it was created,
-// by the clock, for one from before a restart (K163).
+// metronome measures how late the machine wakes a sleeping goroutine, and whether its clock was set. If a container has started
+// before it was created, by the clock, the kubelet takes it for one from before a restart (K163).
 type metronome struct {
 	mu     sync.Mutex
 	stalls []stall

@@ -6,12 +6,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Accidents are undocumented behaviors of the kubelet that show in published results.
-// The engine has them only with the kubelet's compatibility.
+// Accidents are undocumented behaviors of the kubelet that affect published results. The engine has them only with the kubelet's
+// compatibility.
 type Accidents struct {
 	CarriesRuns    bool // K48: a run continues with the next instance
 	FailsIdle      bool // K37: liveness fails while a container is not running, and until the next success
-	ForgivesBodies bool // K71: a response body that is cut short or stalls counts for nothing
+	ForgivesBodies bool // K71: a response body that is cut short or stalls does not count
 	StartsStopped  bool // K99: a container whose startup probe was stopped has started
 }
 
@@ -36,9 +36,9 @@ func Mended() []MendedRow {
 	}
 }
 
-// model is a third, minimal implementation of the rules, which plays scripts without
-// waiting. With all accidents it must agree with the kubelet, and without any with the
-// engine by default: every difference between those two is one of the accidents.
+// model is a third, minimal implementation of the rules, which plays scripts without waiting. With all accidents it must agree with
+// the kubelet, and without any it must agree with the engine's default: every difference between those two must be one of the
+// accidents.
 type model struct {
 	play      *play
 	accidents Accidents
@@ -61,7 +61,7 @@ type judged struct {
 	passed, failed uint64 // attempts
 }
 
-// foretell returns the play that a script leads to.
+// foretell returns the play that a script must lead to.
 func foretell(s *Script, a Accidents) *play {
 	m := &model{play: newPlay(s), accidents: a, instances: map[string]instance{}, lines: map[probeKey]*judged{}, open: map[probeKey]bool{}}
 	for n, step := range s.Steps {
@@ -98,7 +98,7 @@ func (m *model) do(step Step) {
 	}
 }
 
-// settle lets each probe look, and attempt for as long as it has answers.
+// settle lets each probe look once, and then make attempts as long as it has answers.
 func (m *model) settle() {
 	if m.gone {
 		return
@@ -117,7 +117,7 @@ func (m *model) settle() {
 	}
 }
 
-// look judges the container's instance by what it is.
+// look publishes the verdict that follows from the state of the container's instance.
 func (m *model) look(at probeKey) {
 	j, l := m.lines[at], m.instances[at.container]
 	if l.number == 0 || l.lost {
@@ -151,7 +151,7 @@ func initial(k probe.Kind) probe.Verdict {
 	return map[probe.Kind]probe.Verdict{probe.Readiness: probe.Failing, probe.Liveness: probe.Passing}[k]
 }
 
-// idle is what is published about an instance that does not run.
+// idle returns the verdict that is published for an instance that does not run.
 func (m *model) idle(k probe.Kind) probe.Verdict {
 	if k == probe.Liveness && !m.accidents.FailsIdle {
 		return probe.Undecided
@@ -166,8 +166,7 @@ func (m *model) publish(at probeKey, v probe.Verdict) {
 	}
 }
 
-// attempt makes the attempts of a probe that may be made, and reports whether
-// there was one.
+// attempt makes at most one attempt of a probe, if permitted, and reports whether it made one.
 func (m *model) attempt(at probeKey) bool {
 	l := m.play.lines[at]
 	if !m.may(at) {
@@ -194,10 +193,10 @@ func (m *model) attempt(at probeKey) bool {
 	return true
 }
 
-// forgives reports whether a probe's broken answers count for nothing.
+// forgives reports whether broken answers to a probe do not count.
 func (m *model) forgives(l *line) bool { return l.check.Via != ViaHTTP || m.accidents.ForgivesBodies }
 
-// kernel lets the kernel answer as often as it takes to decide.
+// kernel makes one attempt that the kernel answers, unless enough were made to decide.
 func (m *model) kernel(at probeKey) bool {
 	l := m.play.lines[at]
 	if l.seen >= l.enough() {
@@ -218,8 +217,7 @@ func (m *model) may(at probeKey) bool {
 	return m.started(at.container) != (at.kind == probe.Startup)
 }
 
-// started reports whether a container runs and its startup probe has passed, or it has
-// none, or none any more.
+// started reports whether a container runs and its startup probe has passed, or it has no startup probe, or no longer has one.
 func (m *model) started(container string) bool {
 	j := m.lines[probeKey{m.play.script.Name, container, probe.Startup}]
 	l := m.instances[container]

@@ -23,8 +23,8 @@ var (
 	lasting = flag.Duration("lasting", 0, "for how long more random scripts are played")
 )
 
-// comparison has all sides: the kubelet, our engine as it is compatible with it, our
-// engine as it is by default, and our engine by kube.
+// comparison has all sides: the kubelet, our engine with the kubelet's compatibility, our engine with its default, and our engine
+// used through package kube.
 type comparison struct {
 	sides   []newSide
 	kubelet *kubelet
@@ -48,11 +48,11 @@ func newComparison(t *testing.T) *comparison {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { c.time.keep(t.Context()) })
 	t.Cleanup(keeping.Wait)
-	time.Sleep(settling) // a kubelet so old adds no random delay; no event reports its age
+	time.Sleep(settling) // the kubelet adds a random delay until it is that old; no event reports its age
 	return c
 }
 
-// differences plays scripts and returns what is unexplained.
+// differences plays scripts and returns the unexplained differences.
 func (c *comparison) differences(t *testing.T, scripts []*Script) []Difference {
 	t.Helper()
 	var all []Difference
@@ -70,8 +70,7 @@ func (c *comparison) differences(t *testing.T, scripts []*Script) []Difference {
 	return all
 }
 
-// wasLate reports whether the machine was so late while a script was played that attempts
-// may have had other outcomes.
+// wasLate reports whether the machine was so late during a script that attempts may have had other outcomes.
 func (c *comparison) wasLate(plays []*play) bool {
 	return slices.ContainsFunc(plays, func(p *play) bool {
 		return p.late || len(p.began) > 0 && c.time.worst(p.began[0]) > Tolerance
@@ -88,8 +87,7 @@ func unexplained(s *Script, plays []*play) []Difference {
 	)
 }
 
-// counters compares the metrics of the kubelet and of the engine that is
-// compatible with it.
+// counters compares the metrics of the kubelet and of the engine with its compatibility.
 func (c *comparison) counters(t *testing.T, scripts []*Script) (all []Difference) {
 	kubelet, err := gather(c.kubelet.metrics)
 	if err != nil {
@@ -125,7 +123,7 @@ func (c *comparison) latenesses(plays []*play) []Difference {
 	)
 }
 
-// shed reports whether an engine has given up turns since the machine was late.
+// shed reports whether an engine has skipped attempts because the machine was late.
 func (c *comparison) shed() bool {
 	return slices.ContainsFunc(c.engines, func(o *sonde) bool {
 		st := o.engine.Stats()
@@ -133,8 +131,7 @@ func (c *comparison) shed() bool {
 	})
 }
 
-// TestRandomScripts plays the scripts of many seeds. For a long run, it does so
-// again and again.
+// TestRandomScripts plays the scripts of many seeds; in a long run, repeatedly.
 func TestRandomScripts(t *testing.T) {
 	t.Parallel()
 	first, last, unexplained := *seed, *seed, 0
@@ -154,8 +151,7 @@ func TestRandomScripts(t *testing.T) {
 	summarise("%d random scripts (seeds %d to %d): %d unexpected differences", last-first, first, last-1, unexplained)
 }
 
-// TestRegressions plays the scripts of testdata: one for each behaviour, and for
-// each difference that was found.
+// TestRegressions plays the scripts of testdata: one for each behaviour, and one for each difference that was found.
 func TestRegressions(t *testing.T) {
 	t.Parallel()
 	all := regressions(t)
@@ -182,13 +178,12 @@ func regressions(t *testing.T) (all []*Script) {
 	return all
 }
 
-// confirmed begins what is said of a difference that counts.
+// confirmed is the prefix of the report of a difference that counts.
 const confirmed = "unexplained: "
 
-// hold plays scripts. A difference fails the test, and its script is reduced. If the
-// machine was late, which may be the cause, the script is played again, and the difference
-// counts when it recurs in each trial, or without that cause. It returns the number of
-// differences that count.
+// hold plays scripts. A difference fails the test, and its script is reduced. If the machine was late, which may be the cause, the
+// script is played again, and the difference counts only if it recurs in each trial, or without that cause. It returns the number
+// of differences that count.
 func (c *comparison) hold(t *testing.T, scripts []*Script) int {
 	t.Helper()
 	var counted []Difference
@@ -226,7 +221,7 @@ func scriptsOf(all []Difference) []*Script {
 	return scripts
 }
 
-// again returns copies of scripts with other names, by which the sides identify them.
+// again returns copies of scripts with other names, which identify scripts on the sides.
 func again(scripts []*Script) []*Script {
 	var all []*Script
 	for _, s := range scripts {
@@ -237,8 +232,7 @@ func again(scripts []*Script) []*Script {
 	return all
 }
 
-// shrink returns a smaller script with a difference. It plays all slightly smaller
-// scripts at once.
+// shrink returns a smaller script with a difference. It plays all slightly smaller scripts together.
 func (c *comparison) shrink(t *testing.T, guilty *Script) *Script {
 	for range 8 {
 		found := c.differences(t, smaller(guilty))

@@ -17,30 +17,30 @@ type probeKey struct {
 	kind      probe.Kind
 }
 
-// play is one side's run of a script: it has the next answers, and records what the side
-// does. Its methods are safe for concurrent use by multiple goroutines.
+// play is one side's run of a script: it supplies the next answers, and records the actions of the side. Its methods are safe for
+// concurrent use by multiple goroutines.
 type play struct {
 	script *Script
 
 	mu    sync.Mutex
 	step  int
-	began []time.Time // each step
+	began []time.Time // start of each step
 	lines map[probeKey]*line
 	flags []sum
-	moved func() // an answer was used; called with mu held
-	late  bool   // an attempt counted for nothing, since the engine says that it was stalled
+	moved func() // called with mu held when an answer was used
+	late  bool   // an attempt did not count, because the engine reports that it was stalled
 }
 
 // line is the part of one probe in a play.
 type line struct {
 	check    Check
-	left     string // answers of this step that are not used yet
+	left     string // unused answers of this step
 	now      byte   // the answer of the latest attempt
-	tries    int    // it has had so far; 0 once it needs no more
-	of       int    // its number
-	seen     int    // tcp: how many attempts of this step have found the same in a row
-	same     byte   // what they have found
-	instance int    // the instance of which something was published last
+	tries    int    // tries of the attempt so far; 0 once it needs no more
+	of       int    // number of the attempt
+	seen     int    // tcp: how many attempts of this step in a row have had the same result
+	same     byte   // that result
+	instance int    // the instance of the last published verdict
 
 	notes    []note
 	attempts []begun
@@ -53,11 +53,11 @@ type sum struct {
 	text      string
 }
 
-// note is a record of one thing that a side has done.
+// note records one action of a side.
 type note struct {
 	step int
 	what string // "answer F", "publish web#2 failing"
-	text string // of an answer: how the side calls what it found
+	text string // of an answer: the side's text for it
 	at   time.Time
 }
 
@@ -92,7 +92,7 @@ func (p *play) copy() *play {
 	return c
 }
 
-// stalled records that an attempt counted for nothing because of the machine.
+// stalled records that an attempt did not count because of the machine.
 func (p *play) stalled() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *play) begin(n int) {
 		if l.now != Nothing {
 			l.finish(p.step)
 			l.now = Nothing
-		} // else an attempt without an answer may be under way: it stays one
+		} // otherwise an attempt without an answer may be in progress: it stays without one
 		l.left, l.seen = "", 0
 	}
 	p.step = n
@@ -118,15 +118,14 @@ func (p *play) begin(n int) {
 	p.moved()
 }
 
-// try returns the answer to one try. Attempt is the number of its attempt, or unnumbered
-// on a side that does not have numbers: there an attempt with an error counts as maxTries
-// tries.
+// try returns the answer to one try. Attempt is the number of its attempt, or unnumbered on a side without numbers: there, an
+// attempt with an error counts as maxTries tries.
 func (p *play) try(at probeKey, attempt int) byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
 	if attempt != unnumbered && attempt == l.of && !triedAgain(l.now) {
-		p.late = true // the engine has not used what it found: it was stalled
+		p.late = true // the engine has not used the result: it was stalled
 	}
 	if l.tries > 0 && attempt == l.of {
 		l.tries++
@@ -154,8 +153,8 @@ func (p *play) succeeds(at probeKey) bool {
 // successes are the answers that are successes.
 const successes = string(Success) + string(Warning) + string(Slow)
 
-// show makes the next answer that of an attempt without using it, if it is a plain
-// failure.
+// show makes the next answer the answer of the current attempt, without using it up, if it is a plain failure; it reports whether
+// it is.
 func (p *play) show(at probeKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +212,7 @@ func (p *play) kernel(at probeKey, letter byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[at]
-	if l.same != letter { // an attempt can begin just before the step changes what it finds
+	if l.same != letter { // an attempt can begin just before the step changes its result
 		l.seen, l.same = 0, letter
 	}
 	l.seen++
@@ -262,8 +261,8 @@ func (p *play) count(at probeKey, step Step, good, bad uint64) {
 	}
 }
 
-// used reports whether a probe has used all answers of the step. When the kernel
-// answers, it has after enough equal answers for a verdict.
+// used reports whether a probe has used all answers of the step. If the kernel answers, that is the case after enough equal answers
+// for a verdict.
 func (p *play) used(at probeKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,5 +273,5 @@ func (p *play) used(at probeKey) bool {
 	return l.left == ""
 }
 
-// enough is the number of equal answers that decide in any state.
+// enough returns the number of equal answers that decide in any state.
 func (l *line) enough() int { return max(l.check.Success, l.check.Failure) }

@@ -28,7 +28,7 @@ func TestReadmeListsTheIntendedDifferences(t *testing.T) {
 			t.Errorf("README.md lacks the row\n%s", row)
 		}
 	}
-	if n := strings.Count(string(text), "\n| K"); n != len(rows)+3 { // and three heads
+	if n := strings.Count(string(text), "\n| K"); n != len(rows)+3 { // plus three headers
 		t.Errorf("README.md has %d rows and heads about a K number, want %d", n, len(rows)+3)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Script is what happens to one pod.
+// Script describes the events of one pod.
 type Script struct {
 	Name       string // unique in a run: "seed-17"
 	Policy     string // the pod's restart policy: Always, OnFailure or Never
-	Deleting   bool   // its deletion was asked for before it was added (K38)
+	Deleting   bool   // its deletion was requested before it was added (K38)
 	Containers []Container
 	Steps      []Step
 }
@@ -37,8 +37,7 @@ type Check struct {
 // Via is the handler of a probe.
 type Via string
 
-// The handlers. The kernel answers tcp probes: one letter stands for as many attempts as
-// it takes to decide.
+// The handlers. The kernel answers tcp probes: one letter stands for as many attempts as needed to decide.
 const (
 	ViaExec Via = "exec"
 	ViaHTTP Via = "http"
@@ -48,9 +47,9 @@ const (
 // Step is one event.
 type Step struct {
 	Do        Verb
-	Container string    // for the verbs about one container
+	Container string    // for verbs that concern one container
 	Exit      int       // Exit: the exit code
-	Answers   []Answers // Answer: one for each probe that gets some
+	Answers   []Answers // Answer: one for each probe that gets answers
 }
 
 // Answers are the answers to one probe, a letter for each attempt.
@@ -63,24 +62,24 @@ type Answers struct {
 // Verb is the kind of a step.
 type Verb string
 
-// The verbs.
+// Verbs.
 const (
-	Add       Verb = "add"       // the pod comes, with no container yet
+	Add       Verb = "add"       // the pod is added, without containers
 	Sync      Verb = "sync"      // the pod is added again, as at each of the kubelet's syncs (K4)
 	Wait      Verb = "wait"      // a container has a new instance, which does not run yet
-	Start     Verb = "start"     // the instance that waits runs, or else a new one
-	Stall     Verb = "stall"     // the instance that runs waits
+	Start     Verb = "start"     // the waiting instance, or else a new one, runs
+	Stall     Verb = "stall"     // the running instance waits
 	Resume    Verb = "resume"    // the instance that waited or ended runs again
 	Exit      Verb = "exit"      // the instance ends with an exit code
-	Lose      Verb = "lose"      // nothing is known of the container
+	Lose      Verb = "lose"      // the container's state is unknown
 	Answer    Verb = "answer"    // answers are handed out
-	Terminate Verb = "terminate" // the pod's deletion is asked for (K7)
+	Terminate Verb = "terminate" // the pod's deletion is requested (K7)
 	Succeed   Verb = "succeed"   // the pod's phase is Succeeded (K32)
 	Remove    Verb = "remove"    // the pod is removed
-	Cleanup   Verb = "cleanup"   // the pod is not among those that are wanted
+	Cleanup   Verb = "cleanup"   // the pod is not among the wanted ones
 )
 
-// The letters of answers.
+// Letters of answers.
 const (
 	Success  = 'S' // exit code 0, status 200, an open port
 	Failure  = 'F' // exit code 1, status 503, a closed port
@@ -89,9 +88,9 @@ const (
 	Broken   = 'E' // an attempt that could not be made: no exit code, a body that breaks off
 	Stalled  = 'B' // a body that does not end before the timeout; http only
 	Closed   = 'C' // the connection is closed without an answer; http only
-	Slow     = 'Z' // a success that takes longer than the period, not than the timeout
+	Slow     = 'Z' // a success that takes longer than the period, but not than the timeout
 	Nothing  = 0   // the script has no answer
-	maxTries = 3   // of an attempt that could not be made (K69)
+	maxTries = 3   // tries of an attempt that could not be made (K69)
 )
 
 // rule returns the rule of a check.
@@ -103,7 +102,7 @@ func (c Check) rule() probe.Rule {
 	}
 }
 
-// container returns the container of a name, or nil.
+// container returns the container with a name, or nil.
 func (s *Script) container(name string) *Container {
 	for i := range s.Containers {
 		if s.Containers[i].Name == name {
@@ -122,7 +121,7 @@ func (c *Container) check(k probe.Kind) *Check {
 	return nil
 }
 
-// follows reports whether a container that ended with a code is restarted (K37).
+// follows reports whether a container that exited with a code is restarted (K37).
 func (s *Script) follows(c *Container, code int) bool {
 	switch {
 	case c.Sidecar || s.Policy == "Always":
@@ -143,8 +142,8 @@ func (s *Script) instanceAt(c *Container, n int) (l instance) {
 	return l
 }
 
-// showsEnd reports whether the kubelet shows that a container has ended for good: its readiness worker ends. One of another
-// kind may be held, and stays; those of a pod that is deleted end anyway.
+// showsEnd reports whether the kubelet shows that a container has ended for good: its readiness worker stops. Workers of other
+// kinds may be held, and stay; those of a pod that is being deleted stop anyway.
 func (s *Script) showsEnd(c *Container, l instance) bool {
 	return c.check(probe.Readiness) != nil && !s.isLeft() && !l.lost
 }
@@ -154,7 +153,7 @@ func (s *Script) isLeft() bool {
 	return s.Deleting || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Terminate })
 }
 
-// exists reports whether the pod exists, with no terminal phase, after a step.
+// exists reports whether the pod exists, without a terminal phase, after step n.
 func (s *Script) exists(n int) (there bool) {
 	for _, step := range s.Steps[:n+1] {
 		switch step.Do {

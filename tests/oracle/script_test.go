@@ -112,7 +112,7 @@ func observationsOf(s *Script, step int) (all []observation) {
 	return all
 }
 
-// Only what is generated is compared.
+// Only generated behaviour is compared.
 func TestGeneratorCoversEverything(t *testing.T) {
 	var all strings.Builder
 	for seed := range uint64(someSeeds) {

@@ -8,15 +8,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// scriptedHandler is the handler of a scripted probe: for each try it takes the script's
-// answer, and lets the real handler get it, non-blocking where the handler can.
+// scriptedHandler is the handler of a scripted probe. For each try it takes the script's answer, and has the real handler receive
+// it, without blocking if that handler supports it.
 type scriptedHandler struct {
 	pod     *sondePod
 	at      probeKey
 	check   Check
 	handler probe.Handler
-	given   atomic.Bool // this try has its answer, though it has to be made again by Probe
-	extra   atomic.Bool // this try is part of an extra attempt of a startup probe, whose failure must not count
+	given   atomic.Bool // this try has its answer, but must be repeated by Probe
+	extra   atomic.Bool // this try belongs to an extra attempt of a startup probe, whose failure must not count
 }
 
 var _ nonblock.Stepper = (*scriptedHandler)(nil)
@@ -55,9 +55,9 @@ func (h *scriptedHandler) Step(attempt *nonblock.Attempt) nonblock.Progress {
 	return progress
 }
 
-// begin takes the answer of a try, if there is one. An extra attempt of a startup probe,
-// which the kubelet does not make, uses an answer only if it is a success. A failure is
-// shown to it as well: if it counted, the verdict would change too early.
+// begin takes the answer of a try, and reports whether there is one. An extra attempt of a startup probe, which the kubelet does
+// not make, uses up an answer only if that is a success. A failure is shown to it without using it up: if it counted, the verdict
+// would change too early.
 func (h *scriptedHandler) begin() bool {
 	st := h.pod.sample(h.at)
 	h.extra.Store(false)

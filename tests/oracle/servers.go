@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// path is the path of a scripted http probe: it has the name of the probe.
+// path returns the path of a scripted http probe, which identifies the probe.
 func path(at probeKey) string {
 	return fmt.Sprintf("/%s/%s/%v", at.script, at.container, at.kind)
 }
@@ -28,8 +28,7 @@ func probeKeyOf(path string) (at probeKey, ok bool) {
 	return at, true
 }
 
-// serve starts a server that responds with the letters of answer, and returns its port.
-// It ends with the test.
+// serve starts a server that responds according to the letters of answer, and returns its port. It is stopped when the test ends.
 func serve(t testing.TB, answer func(probeKey) byte) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,8 +48,8 @@ func serve(t testing.TB, answer func(probeKey) byte) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// reply responds to a request according to a letter. Without a letter the body is cut
-// short, which the kubelet does not count (K71).
+// reply responds to a request according to a letter. Without a letter, it cuts the body short, which the kubelet does not count
+// (K71).
 func reply(w http.ResponseWriter, r *http.Request, letter byte) {
 	switch letter {
 	case Success:
@@ -96,10 +95,10 @@ type tcpPort struct {
 	mu       sync.Mutex
 	listener net.Listener // nil: closed
 	serving  sync.WaitGroup
-	entered  func() // is called for each connection
+	entered  func() // called for each connection
 }
 
-// newPort returns a closed port. It ends with the test.
+// newPort returns a closed port. It is released when the test ends.
 func newPort(t testing.TB, entered func()) *tcpPort {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

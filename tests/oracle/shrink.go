@@ -38,7 +38,7 @@ func smaller(s *Script) []*Script {
 	return all
 }
 
-// regularWithout reports whether the pod has a regular container besides one.
+// regularWithout reports whether the pod has a regular container other than name.
 func (s *Script) regularWithout(name string) bool {
 	return slices.ContainsFunc(s.Containers, func(c Container) bool { return !c.Sidecar && c.Name != name })
 }

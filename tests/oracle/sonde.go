@@ -23,7 +23,8 @@ type sonde struct {
 	compat probe.Compatibility
 	web    int // the port of the http server
 
-	// inside returns the handler of an exec probe, and numberOf counts the instances of a script; nil where no container runs.
+	// inside returns the handler of an exec probe, and numberOf numbers the instances of a script; both are nil without real
+	// containers.
 	inside   func(letter func() byte) (probe.Handler, error)
 	numberOf func(script, instance string) int
 
@@ -32,7 +33,7 @@ type sonde struct {
 	plays map[string]*play
 }
 
-// newSonde returns Sonde's side. It ends with the test.
+// newSonde returns Sonde's side. It is stopped when the test ends.
 func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
 	s := &sonde{engine: engine.New(engine.Config{Compatibility: compat}), compat: compat, set: probe.Set{}, plays: map[string]*play{}}
 	s.web = serve(t, func(at probeKey) byte { return s.play(at.script).current(at) })
@@ -94,8 +95,8 @@ type sondePod struct {
 	leaving   bool
 
 	mu    sync.Mutex
-	seen  map[probeKey]uint64 // the Changes that were noted
-	shown map[probeKey]uint64 // the failures that attempts have found without using them
+	seen  map[probeKey]uint64 // the value of Changes that was last recorded
+	shown map[probeKey]uint64 // failures that attempts have found without using them up
 }
 
 func (p *sondePod) makeProbes(t testing.TB) map[probeKey]probe.Probe {
@@ -134,7 +135,7 @@ func (p *sondePod) handler(at probeKey, k Check) (probe.Handler, error) {
 // targetOf returns the name of a target for api/metrics.
 func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
 
-// scriptOf is the reverse of targetOf.
+// scriptOf returns the script of an ID; it is the inverse of targetOf.
 func scriptOf(id probe.ID) string {
 	parts := strings.Split(id.Target, "/")
 	return parts[1]
@@ -144,9 +145,8 @@ func (p *sondePod) id(at probeKey) probe.ID {
 	return probe.ID{Target: targetOf(at.script, at.container), Kind: at.kind}
 }
 
-// sample records the verdicts that the engine has published about a probe since the
-// previous call. It is called before each attempt and after each step, so that it misses
-// none; it records if it does.
+// sample records the verdict that the engine has published about a probe since the previous call. It is called before each attempt
+// and after each step, so that it misses none; if it does, it records the number.
 func (p *sondePod) sample(at probeKey) engine.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *sondePod) sample(at probeKey) engine.Status {
 	return st
 }
 
-// show shows an attempt the next answer if it is a plain failure, which stays the next.
+// show shows the next answer to an attempt if it is a plain failure, without using it up.
 func (p *sondePod) show(at probeKey) bool {
 	if !p.play.show(at) {
 		return false
@@ -236,8 +236,7 @@ func (p *sondePod) remove() error {
 	return err
 }
 
-// forget resets the count of changes, as the engine does for a probe that is added
-// again.
+// forget resets the counts of changes, as the engine does for a probe that is added again.
 func (p *sondePod) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,9 +263,8 @@ func (p *sondePod) report(container string) {
 	p.sonde.engine.Report(in)
 }
 
-// settled reports whether each probe has used its answers or waits, and no attempt is in
-// progress. Startup probes come first: with the last of their answers the others stop
-// waiting.
+// settled reports whether each probe has used its answers or waits, and no attempt is in progress. Startup probes are checked
+// first: with the last of their answers, the others stop waiting.
 func (p *sondePod) settled() bool {
 	for _, at := range p.play.probeKeys() {
 		st, ok := p.sonde.engine.Status(p.id(at))
@@ -291,7 +289,7 @@ func (p *sondePod) recordProbes(step Step) {
 	}
 }
 
-// record records what recordProbes does, and started and ready of the containers.
+// record records the results of recordProbes, and started and ready of the containers.
 func (p *sondePod) record(step Step) {
 	p.recordProbes(step)
 	for _, c := range p.play.script.Containers {

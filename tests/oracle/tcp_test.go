@@ -23,7 +23,7 @@ type tcpCase struct {
 	listen func(t *testing.T) int // returns the port
 	host   string
 	port   string // default: the number
-	wanted string // the K number of a difference that is wanted
+	wanted string // the K number of an intended difference
 }
 
 func tcpCases() []tcpCase {

@@ -7,10 +7,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Timing is the limits of the times of attempts. The first attempt of an instance starts
-// between Early before and, of a probe that is not gated, Late after the end of the
-// initial delay. The time between two attempts is from Least to Most. All but Early are
-// in periods; the durations of attempts and a tolerance for a late machine are added.
+// Timing has the limits for the times of attempts. The first attempt of an instance starts at most Early before the end of the
+// initial delay and, if the probe is not gated, at most Late after it. The time between two attempts is between Least and Most. All
+// fields but Early are in periods; the durations of attempts and a tolerance for a late machine are added.
 type Timing struct {
 	Early time.Duration
 	Late  float64
@@ -18,10 +17,9 @@ type Timing struct {
 	Most  float64
 }
 
-// The limits of the sides. The kubelet attempts only at its ticks (K25, K27), truncates
-// times to whole seconds (K39), and triggers readiness while it fails (K96), which can
-// cost a tick (K97). Sonde's regular times are like ticks; readiness also gets an extra
-// attempt at the end of the delay, and then one at the next regular time.
+// The limits of each side. The kubelet makes attempts only at its ticks (K25, K27), truncates times to whole seconds (K39), and
+// triggers readiness while it fails (K96), which can cost a tick (K97). Sonde's regular times are like ticks; readiness also gets
+// an extra attempt at the end of the delay, and then one at the next regular time.
 func kubeletTiming(kind probe.Kind) Timing {
 	t := Timing{Early: time.Second, Late: 1, Least: 1, Most: 1}
 	if kind == probe.Readiness {
@@ -38,8 +36,8 @@ func sondeTiming(kind probe.Kind) Timing {
 	return t
 }
 
-// podTiming is for Sonde with pods: the status has the start of a container in whole
-// seconds, and readiness is triggered while it fails (K96).
+// podTiming is the timing of Sonde with pods: the status has the start of a container in whole seconds, and readiness is triggered
+// while it fails (K96).
 func podTiming(kind probe.Kind) Timing {
 	t := sondeTiming(kind)
 	t.Early = time.Second
@@ -59,7 +57,7 @@ func shedding(timing func(probe.Kind) Timing) func(probe.Kind) Timing {
 	}
 }
 
-// Tolerance is the tolerance for a machine that is not late.
+// Tolerance is the tolerance on a machine that is not late.
 const Tolerance = 300 * time.Millisecond
 
 // punctual returns the attempts of a play outside the limits.
@@ -91,7 +89,7 @@ type watch struct {
 
 func (w *watch) period() time.Duration { return time.Duration(w.line.check.Period) * time.Second }
 
-// problem returns what is wrong with the time of the i-th attempt.
+// problem describes what is wrong with the time of the i-th attempt.
 func (w *watch) problem(i int) string {
 	if i > 0 && w.line.attempts[i-1].instance == w.line.attempts[i].instance {
 		return w.gap(i)
@@ -99,8 +97,7 @@ func (w *watch) problem(i int) string {
 	return w.first(i)
 }
 
-// gap checks the time between two attempts of an instance, with only answers in
-// between.
+// gap checks the time between two attempts of an instance if there were only answers in between.
 func (w *watch) gap(i int) string {
 	before, a := w.line.attempts[i-1], w.line.attempts[i]
 	if !w.play.quiet(before.step, a.step) {
@@ -132,8 +129,7 @@ func (w *watch) first(i int) string {
 	return ""
 }
 
-// within reports whether the i-th attempt was in time, given the machine's lateness
-// since one period before the previous attempts.
+// within reports whether the i-th attempt was in time, given the machine's lateness since one period before the preceding attempts.
 func (w *watch) within(i int, least, most, got time.Duration) bool {
 	from := w.line.attempts[max(0, i-2)].at.Add(-w.period())
 	if delay := time.Duration(w.line.check.Delay) * time.Second; i == 0 {

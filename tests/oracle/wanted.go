@@ -15,7 +15,7 @@ type Row struct {
 	covers func(observation) bool
 }
 
-// observation is what a side did, where a difference can be.
+// observation is one action of a side, where the sides can differ.
 type observation struct {
 	script    *Script
 	container *Container
@@ -24,8 +24,7 @@ type observation struct {
 	what      string // the note
 }
 
-// Wanted returns the intended differences from the kubelet with any compatibility.
-// What a row covers is not compared.
+// Wanted returns the intended differences from the kubelet with any compatibility. Observations that a row covers are not compared.
 func Wanted() []Row {
 	return []Row{
 		{"K7", "the kubelet keeps probing sidecars for liveness and startup while the pod is deleted; Sonde stops", func(p observation) bool {
@@ -70,7 +69,7 @@ func (p observation) hasFailedToStart() bool {
 	return strings.HasPrefix(published, fmt.Sprintf("publish %v ", probe.Failing))
 }
 
-// after reports whether an observation is in or after a step with the verb.
+// after reports whether an observation is in or after a step with verb v.
 func (p observation) after(v Verb) bool {
 	return slices.ContainsFunc(p.script.Steps[:p.step+1], func(s Step) bool { return s.Do == v })
 }

@@ -18,7 +18,7 @@ type way struct {
 	attempt func(*testing.T, probe.Probe) probe.Result
 }
 
-// ways are both: by Probe, and non-blocking where the handler can.
+// ways returns both ways: by Probe, and non-blocking if the handler supports it.
 func ways() []way {
 	return []way{
 		{"by Probe", false, func(_ *testing.T, p probe.Probe) probe.Result { return engine.Once(context.Background(), p) }},
@@ -52,8 +52,8 @@ func inSteps(t *testing.T, p probe.Probe) (result probe.Result) {
 	return result
 }
 
-// lessOne removes the first request when there is one more than expected: a response
-// that a non-blocking attempt cannot handle is requested again by Probe.
+// lessOne removes the first request if there is one more than expected: Probe repeats a request whose response a non-blocking
+// attempt cannot handle.
 func lessOne(requests []string, wanted int) []string {
 	if len(requests) == wanted+1 && len(requests) > 1 && requests[0] == requests[1] {
 		return requests[1:]

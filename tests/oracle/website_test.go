@@ -46,7 +46,7 @@ func newWebsite(how scheme) *website {
 	switch how {
 	case plain:
 		w.server.Start()
-	case mute: // the kernel takes connections, and that is all
+	case mute: // only the kernel accepts connections
 	case twelve:
 		w.server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12}
 		w.server.StartTLS()
@@ -73,7 +73,7 @@ func (w *website) close() {
 
 func (w *website) port() int { return w.server.Listener.Addr().(*net.TCPAddr).Port }
 
-// ServeHTTP acts on the path. Any other path has status 200.
+// ServeHTTP acts on the path. It responds to any other path with status 200.
 func (w *website) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.note(r)
 	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -105,8 +105,7 @@ func (w *website) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirect responds with a status and the location of the query, in which PORT is
-// replaced by the port of the site.
+// redirect responds with a status and the location in the query, in which PORT is replaced by the port of the site.
 func (w *website) redirect(to http.ResponseWriter, r *http.Request, status int) {
 	if location := r.URL.Query().Get("to"); location != "" {
 		to.Header().Set("Location", strings.ReplaceAll(location, "PORT", strconv.Itoa(w.port())))

@@ -6,7 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// words are the meanings of parts of the kubelet's texts. The first match counts.
+// words maps parts of the kubelet's texts to their meanings. The first match counts.
 var words = []struct{ part, word string }{
 	{"probe errored", "error"},
 	{"probe warning: Probe terminated redirects", "warning"},
@@ -27,7 +27,7 @@ var words = []struct{ part, word string }{
 	{"EOF", "closed"},
 }
 
-// meaning returns the text of a kubelet's event in words that both sides have.
+// meaning translates the text of a kubelet's event into words common to both sides.
 func meaning(message string) string {
 	if code, ok := strings.CutPrefix(message, "probe failed: HTTP probe failed with statuscode: "); ok {
 		return "status " + code
@@ -40,7 +40,7 @@ func meaning(message string) string {
 	return strings.TrimPrefix(message, "probe failed: ")
 }
 
-// meant returns the text of Sonde's result in the same words.
+// meant translates Sonde's result into the same words.
 func meant(r probe.Result) string {
 	if r.Outcome == probe.Success {
 		return "" // the kubelet has no event for it

@@ -1,5 +1,4 @@
-// Package plant builds tests, and programs, with a fault in the product, so that a suite can
-// show which faults it finds.
+// Package plant builds tests and programs with a fault in the product, so that a suite can show which faults it detects.
 package plant
 
 import (
@@ -20,8 +19,8 @@ type Fault struct {
 	New  string
 }
 
-// Source returns the path of the fault's file in the repository at root, and its text with
-// the fault. The test fails if the fault does not match the file.
+// Source returns the path of the fault's file in the repository at root, and its text with the fault. The test fails if the fault
+// does not match the file.
 func (f Fault) Source(t *testing.T, root string) (path, faulty string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, f.File))
@@ -38,8 +37,8 @@ func (f Fault) Source(t *testing.T, root string) (path, faulty string) {
 	return path, strings.Replace(string(source), f.Old, f.New, 1)
 }
 
-// Build builds the tests of a package against the repository at root with the fault, and
-// returns the binary. Overlay has its overlay.
+// Build builds the tests of a package in the repository at root with the fault, and returns the binary. See Overlay for its
+// overlay.
 func (f Fault) Build(t *testing.T, root, pkg string) (binary string) {
 	t.Helper()
 	return f.build(t, root, "suite.test", "test", "-c", "-ldflags=-s -w", "-vet=off", pkg)
@@ -51,7 +50,7 @@ func (f Fault) Program(t *testing.T, root, pkg string) (binary string) {
 	return f.build(t, root, "program", "build", "-C", root, pkg)
 }
 
-// build runs a command of go, whose last word is a package, with the fault.
+// build runs a go command, whose last word is a package, with the fault.
 func (f Fault) build(t *testing.T, root, name string, words ...string) (binary string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,6 +1,5 @@
-// Package program builds the programs and plugins that tests run, each once for all tests:
-// they are in bin/test, and are built again when a source has changed. Tests that run git call
-// OwnRepository.
+// Package program builds the programs and plugins that tests run, each once for all tests: they are in bin/test, and are rebuilt
+// when a source has changed. Tests that run git call OwnRepository.
 package program
 
 import (
@@ -14,21 +13,21 @@ import (
 	"testing"
 )
 
-// The programs that several packages run.
+// Programs that several packages run.
 const (
 	Sonde = "cmd/engine"
 	Demo  = "examples/demo"
 )
 
-// Build returns the path of a program: of the package in a folder of the main module, such
-// as Sonde. It is built without the race detector.
+// Build returns the path of the program built from a package folder of the main module, such as Sonde. It is built without the race
+// detector.
 func Build(t testing.TB, folder string) string {
 	t.Helper()
 	return BuildOf(t, ".", folder)
 }
 
-// BuildOf is Build for a package of another module, whose folder is from the root of the
-// repository, as that of the package is from the module.
+// BuildOf is Build for a package of another module. The module's folder is relative to the root of the repository, the package's
+// folder to the module.
 func BuildOf(t testing.TB, module, folder string) string {
 	t.Helper()
 	name := filepath.Base(filepath.Join(module, folder))
@@ -38,7 +37,7 @@ func BuildOf(t testing.TB, module, folder string) string {
 	return once(t, name, "go", "build", "-C", filepath.Join(Root(t), module), "-o", filepath.Join(output(t), name), "./"+folder)
 }
 
-// Plugin returns the file of an example plugin in Go, by its name.
+// Plugin returns the file of an example plugin in Go.
 func Plugin(t testing.TB, name string) string {
 	t.Helper()
 	folder := filepath.Join(Root(t), "examples", "wasm-probes")
@@ -46,8 +45,8 @@ func Plugin(t testing.TB, name string) string {
 	return filepath.Join(folder, name, name+".wasm")
 }
 
-// Cache returns a folder for what programs keep from one run to the next, such as compiled
-// plugins, for all tests: see os.UserCacheDir.
+// Cache returns a folder, shared by all tests, for data that programs keep between runs, such as compiled plugins: see
+// os.UserCacheDir.
 func Cache(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(output(t), "cache")
@@ -57,14 +56,14 @@ func Cache(t testing.TB) string {
 	return dir
 }
 
-// output is the folder of programs.
+// output returns the folder of built programs.
 func output(t testing.TB) string { return filepath.Join(Root(t), "bin", "test") }
 
-// built has what this process has built, by name.
+// built has the builds of this process, by name.
 var built sync.Map
 
-// once builds a file of output, unless this process has. Another process waits meanwhile:
-// the go command does nothing if the file is what it would build.
+// once builds a file in output, unless this process has already done so. Other processes wait meanwhile: the go command does
+// nothing if the file is up to date.
 func once(t testing.TB, name string, command ...string) string {
 	t.Helper()
 	dir := output(t)
@@ -80,13 +79,13 @@ func buildLocked(dir, name string, command []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// os.Create changes the time of the file: go test therefore caches no result of tests that run a program, whose
+	// os.Create changes the time of the file. As a result, go test does not cache results of tests that run a program, whose
 	// sources it does not know.
 	lock, err := os.Create(filepath.Join(dir, name+".lock"))
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // which unlocks it
+	defer lock.Close() // also unlocks it
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -120,8 +119,7 @@ func Root(t testing.TB) string {
 	return dir
 }
 
-// OwnRepository has git use the repository of its folder: not one that variables of the environment name, as they do
-// in a hook.
+// OwnRepository makes git use the repository of its folder, not one that is set in the environment, as in a hook.
 func OwnRepository(t *testing.T) {
 	t.Helper()
 	for _, variable := range os.Environ() {

@@ -1,4 +1,4 @@
-// Package release checks what make release builds. Its tests stand in make long.
+// Package release checks the results of make release. Its tests run only in make long.
 package release
 
 import (
@@ -21,8 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// release builds the release of the committed tree for this machine, in a folder of its own,
-// and returns the folder with the result.
+// release builds the release of the committed tree for this machine, in its own folder, and returns the folder with the result.
 func release(t *testing.T) string {
 	t.Helper()
 	program.OwnRepository(t)
@@ -54,8 +53,8 @@ func readText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The package is installed into a copy of this machine's root directory, in namespaces of its
-// own, so that the machine stays as it is and no port is taken.
+// The package is installed into a copy of this machine's root directory, in its own namespaces, so that the machine stays unchanged
+// and no port is occupied.
 func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	tier.Long(t)
 	if _, err := os.Stat("../../.git"); err != nil || runtime.GOOS != "linux" {
@@ -78,7 +77,7 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	t.Run("rpm", func(t *testing.T) { installRPM(t, first) })
 }
 
-// checkProgram checks that a program is static, and says its version.
+// checkProgram checks that a program is static, and prints its version.
 func checkProgram(t *testing.T, program string) {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -106,7 +105,7 @@ type image struct {
 	} `json:"config"`
 }
 
-// unpack unpacks the image of a release, as a container runtime does.
+// unpack unpacks the image of a release, like a container runtime.
 func unpack(t *testing.T, release string) (i image) {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,7 +133,7 @@ func unpack(t *testing.T, release string) (i image) {
 	return i
 }
 
-// runImage runs the image of a release, in a root directory that has its files and a configuration only.
+// runImage runs the image of a release, in a root directory with only its files and a configuration.
 func runImage(t *testing.T, release string) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: no other root directory is permitted")
@@ -178,8 +177,8 @@ target "itself" {
 	}
 }
 
-// follow starts a command, calls look with each line of its output, and returns all of it when
-// the command has exited with status 0.
+// follow starts a command, calls look with each line of its output, and returns the whole output when the command has exited with
+// status 0.
 func follow(t *testing.T, c *exec.Cmd, look func(line string)) string {
 	t.Helper()
 	stdout, err := c.StdoutPipe()
@@ -200,8 +199,8 @@ func follow(t *testing.T, c *exec.Cmd, look func(line string)) string {
 	return seen.String()
 }
 
-// packageOf returns the package of a release with a suffix. The test is skipped where it cannot
-// be installed into a copy of the root directory.
+// packageOf returns the package of a release with a suffix. The test is skipped if the package cannot be installed into a copy of
+// the root directory.
 func packageOf(t *testing.T, release, suffix string, programs ...string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -224,7 +223,7 @@ func packageNamed(t *testing.T, release, name, suffix string) string {
 	return packages[0]
 }
 
-// installRPM installs the rpm of a release, runs what it has installed, and removes it.
+// installRPM installs the rpm of a release, runs the installed program, and removes it.
 func installRPM(t *testing.T, release string) {
 	file := packageOf(t, release, ".rpm", "rpm")
 	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installedRPM, "sh", t.TempDir(), file, packageNamed(t, release, "sonde-fleet", ".rpm"))
@@ -233,8 +232,7 @@ func installRPM(t *testing.T, release string) {
 	}
 }
 
-// install installs the deb of a release, runs and reloads the engine with the command lines of
-// its unit, and removes the package.
+// install installs the deb of a release, runs and reloads the engine with the command lines of its unit, and removes the package.
 func install(t *testing.T, release string) {
 	file := packageOf(t, release, ".deb", "dpkg")
 	args := []string{"--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot + installed, "sh", t.TempDir(), file, packageNamed(t, release, "sonde-fleet", ".deb")}
@@ -245,8 +243,8 @@ func install(t *testing.T, release string) {
 	}
 }
 
-// commandLines returns the command lines to start and to reload the engine in a file of dist/systemd. A drop-in takes the
-// former ones away first, by a line without a value.
+// commandLines returns the command lines to start and to reload the engine in a file of dist/systemd. A drop-in first clears the
+// previous ones with a line without a value.
 func commandLines(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text := readText(t, "../../dist/systemd/"+file)
@@ -271,9 +269,9 @@ mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 `
 
-// installed does what a user and systemd do with the package $2, whose unit has the command lines $4 to start and $5 to
-// reload, and then with the package $3 of sonde-fleet, which has the unit run $6 and $7. What both packages ask of systemd
-// when they are upgraded is in $root/calls.
+// installed does the same as a user and systemd with the package $2, whose unit has the command lines $4 to start and $5 to reload,
+// and then with the package $3 of sonde-fleet, which makes the unit run $6 and $7. The calls of systemctl by both packages during
+// upgrades are in $root/calls.
 const installed = `
 as_service="chroot --userspec=sonde:sonde $1/root env -i PATH=/usr/bin:/bin XDG_CACHE_HOME=/var/cache RUNTIME_DIRECTORY=/run/sonde"
 start() {
@@ -330,7 +328,7 @@ test ! -e "$root/var/lib/sonde"
 echo removed
 `
 
-// fakeSystemd has packages find a systemd, whose systemctl notes what it is asked.
+// fakeSystemd makes packages find a systemd whose systemctl records its arguments.
 const fakeSystemd = `
 mkdir -p "$root/run/systemd/system"
 rm -f "$root/usr/bin/systemctl"
@@ -338,8 +336,8 @@ printf '#!/bin/sh\necho "$@" >>/calls\n' >"$root/usr/bin/systemctl"
 chmod 0755 "$root/usr/bin/systemctl"
 `
 
-// installedRPM does what a user does with the rpm $2, and then with the one of sonde-fleet, $3. Rpm knows no package of a
-// Debian system, so that it is told to ask for none.
+// installedRPM does the same as a user with the rpm $2, and then with that of sonde-fleet, $3. Rpm does not know the packages of a
+// Debian system, so dependencies are not checked.
 const installedRPM = `
 root=$1/root
 ip link set lo up

@@ -15,12 +15,12 @@ import (
 
 const (
 	mainModule = "github.com/sonde-probe/sonde"
-	version    = "v1.99.0" // of a release that there is in a test only
+	version    = "v1.99.0" // of a release that exists only in the test
 )
 
-// With the tags of a release, the modules below gateway and fleet can be used without a checkout: go
-// install accepts the command, and Caddy's builder finds the module that it is asked for. Tags
-// are read from the repository in which they were made, as if they had been pushed.
+// With the tags of a release, the modules below gateway and fleet can be used without a checkout: go install accepts the command,
+// and Caddy's builder finds the requested module. Tags are read from the repository in which they were created, as if they had been
+// pushed.
 func TestTaggedModulesCanBeInstalled(t *testing.T) {
 	tier.Long(t)
 	program.OwnRepository(t)
@@ -52,11 +52,11 @@ func TestTaggedModulesCanBeInstalled(t *testing.T) {
 			t.Errorf("%s at %s has this go.mod:\n%s", module, version, text)
 		}
 		runIn(t, checkout, "git", "checkout", "--quiet", module+"/"+version)
-		goIn(t, filepath.Join(checkout, module), env, "list", "-deps", "./...") // go.sum has all that this needs
+		goIn(t, filepath.Join(checkout, module), env, "list", "-deps", "./...") // go.sum has everything that is needed
 	}
 }
 
-// goIn returns what a go command writes to its standard output.
+// goIn returns the standard output of a go command.
 func goIn(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	var stderr bytes.Buffer

@@ -1,6 +1,6 @@
-// Size prints how much code there is to carry: lines of code, exported names, locks, the types with the most
-// methods and the structs with the most fields, and how long functions are. Tests, and the folder tests, do not
-// count; all other modules do.
+// Size prints how much code there is to maintain: lines of code, exported names, locks, the types with the most
+// methods, the structs with the most fields, and the lengths of functions. It excludes tests and the folder tests;
+// it includes all other modules.
 //
 //	go run ./tests/size [DIR]
 //
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// The limits beyond which a type is listed.
+// Limits above which a type is listed.
 const (
 	maxMethods = 40
 	maxFields  = 25
@@ -61,7 +61,7 @@ func measure(root fs.FS) (*house, error) {
 	return h, err
 }
 
-// skip returns fs.SkipDir for a folder whose files do not count.
+// skip returns fs.SkipDir for a folder that is excluded.
 func skip(dir string) error {
 	base := path.Base(dir)
 	if dir == "tests" || base == "testdata" || base == "node_modules" || base != "." && strings.HasPrefix(base, ".") {
@@ -70,7 +70,7 @@ func skip(dir string) error {
 	return nil
 }
 
-// house is all code that was read.
+// house is the result for all code that was read.
 type house struct {
 	rooms     map[string]int // lines of code, by the first folder
 	packages  map[string]*goPackage
@@ -79,7 +79,7 @@ type house struct {
 	functions []int // their lengths, in lines
 }
 
-// locks counts what guards data: mutexes, and channels and atomic pointers that may.
+// locks counts constructs that guard data: mutexes, and channels and atomic pointers that may do so.
 type locks struct {
 	mutexes  int // fields and variables of type sync.Mutex or sync.RWMutex
 	signals  int // channels that are made with capacity 1
@@ -110,7 +110,7 @@ func (h *house) print(w io.Writer) {
 	printAbove(w, "fields", h.fields(), maxFields)
 }
 
-// printAbove prints what is above a limit, the largest first.
+// printAbove prints the counts above a limit, in descending order.
 func printAbove(w io.Writer, of string, counts map[string]int, limit int) {
 	fmt.Fprintf(w, "more than %d %s\n", limit, of)
 	for _, name := range sortedByCount(counts) {
@@ -142,7 +142,7 @@ func quantile(sorted []int, q float64) int {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// room returns the first folder of a file, "." for one in no folder.
+// room returns the first folder in the path of a file, or "." if there is none.
 func room(name string) string {
 	first, _, nested := strings.Cut(filepath.ToSlash(name), "/")
 	if !nested {

@@ -33,7 +33,7 @@ func (h *house) add(name string, source []byte) error {
 	return nil
 }
 
-// linesOfCode counts the lines that hold a token which is no comment.
+// linesOfCode counts the lines with a token other than a comment.
 func linesOfCode(source []byte) int {
 	file := token.NewFileSet().AddFile("", -1, len(source))
 	var s scanner.Scanner
@@ -44,7 +44,7 @@ func linesOfCode(source []byte) int {
 		if kind == token.EOF {
 			return lines
 		}
-		if kind == token.SEMICOLON && text == "\n" { // inserted at the end of a line
+		if kind == token.SEMICOLON && text == "\n" { // the scanner inserts it at the end of a line
 			continue
 		}
 		first := file.Line(at)

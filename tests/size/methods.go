@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// modulePath begins the import paths of all our modules.
+// modulePath is the prefix of the import paths of all our modules.
 const modulePath = "github.com/sonde-probe/sonde/"
 
-// methods counts the methods of each type: its own, those that its fields without a name promote, and the
-// functions whose first parameter is of the type.
+// methods counts the methods of each type: its own, those promoted from embedded fields, and the functions whose first parameter
+// has that type.
 func (h *house) methods() map[string]int {
 	counts := map[string]int{}
 	for dir, p := range h.packages {

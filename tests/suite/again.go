@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// retry is a step with tests that have failed, and are run once more.
+// retry is a step with failed tests that are run once more.
 type retry struct {
 	step  step
 	tests map[string][]string // by package
 }
 
-// maxRetries is how many tests are run once more. If more have failed, it is not for the machine.
+// maxRetries is the maximum number of tests that are run once more. If more have failed, the machine is not to blame.
 const maxRetries = 3
 
-// onlyTests reports whether tests have failed, and nothing else: a data race, a panic, a limit of time or a build is
-// never for the machine.
+// onlyTests reports whether nothing but tests has failed: the machine is never to blame for a data race, a panic, a time limit or a
+// build.
 func (all result) onlyTests() bool { return len(all.tests) > 0 && !all.broken }
 
-// retryLater has tests of a step run once more.
+// retryLater schedules tests of a step to be run once more.
 func (r *report) retryLater(s step, tests map[string][]string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, retry{s, tests})
@@ -41,7 +41,7 @@ func names(tests map[string][]string) (all []string) {
 	return all
 }
 
-// runAgain runs the tests once more that have failed beside others. It is called when all steps have ended.
+// runAgain runs once more the tests that have failed in parallel with others. It is called when all steps have finished.
 func (r *report) runAgain(ctx context.Context) {
 	var all []string
 	for _, a := range r.retries {
@@ -69,7 +69,7 @@ func (r *report) runAgain(ctx context.Context) {
 	}
 }
 
-// has reports whether the last line of a package, as go test prints it, is of one whose tests are run once more.
+// has reports whether the last line of a package, as printed by go test, is of a package whose tests are run once more.
 func (a retry) has(line string) bool {
 	fields := strings.Fields(line) // FAIL, package, seconds
 	return len(fields) > 1 && a.tests[fields[1]] != nil

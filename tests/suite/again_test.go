@@ -15,7 +15,7 @@ func TestFewTestsThatFailAreRunOnceMoreAlone(t *testing.T) {
 	)
 	failed := func(test string) string { return strings.ReplaceAll(bad, "TestA", test) }
 	for name, c := range map[string]struct {
-		first, second string // what go test prints
+		first, second string // output of go test
 		calls, err    string
 		prints        []string
 	}{

@@ -19,17 +19,16 @@ type event struct {
 	Output     string
 }
 
-// result is what a run of go test has found.
+// result is the result of a run of go test.
 type result struct {
-	failed  []string            // packages
-	crashed []string            // those of them in which the race detector has crashed
-	tests   map[string][]string // the tests that have failed, by package
-	broken  bool                // something else has failed: the build, a limit of time, a data race, a panic
+	failed  []string            // packages that have failed
+	crashed []string            // those of failed in which the race detector has crashed
+	tests   map[string][]string // failed tests by package
+	broken  bool                // something else has failed: the build, a time limit, a data race, a panic
 }
 
-// hasDetectorCrashed reports whether a program of tests has crashed by a mistake of the race detector, which
-// counts a goroutine's events on two threads at once if timers of a synctest bubble are due there:
-// golang/go#78156.
+// hasDetectorCrashed reports whether a test program has crashed by a bug of the race detector: it counts a goroutine's events on
+// two threads at the same time if timers of a synctest bubble expire there: golang/go#78156.
 func hasDetectorCrashed(output string) bool {
 	return detectorCrash.MatchString(output) && strings.Contains(output, "synctest") &&
 		!strings.Contains(output, "DATA RACE") && !strings.Contains(output, "panic: ")
@@ -37,14 +36,14 @@ func hasDetectorCrashed(output string) bool {
 
 var detectorCrash = regexp.MustCompile(`(?m)ThreadSanitizer: CHECK failed|^SIGSEGV: segmentation violation|unexpected fault address`)
 
-// stray matches what ends a program of tests. go test may show it as output of a test that has passed: of the last
-// one of which the program has printed anything.
+// stray matches errors that end a test program. go test may attribute them to a test that has passed: the last one whose output it
+// has seen.
 var stray = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|ThreadSanitizer: |unexpected fault address)`)
 
-// read prints the events of go test until they end. It begins the lines of tests that fail with prefix.
+// read prints the events of go test until they end. It prefixes the output of failed tests.
 func (r *report) read(events io.Reader, prefix string) (all result) {
 	all.tests = map[string][]string{}
-	outputs := map[[2]string]*strings.Builder{} // of tests that have not ended, and strays, by package and name
+	outputs := map[[2]string]*strings.Builder{} // of tests that have not finished, and with stray errors, by package and name
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -85,7 +84,7 @@ func (r *report) read(events io.Reader, prefix string) (all result) {
 	return all
 }
 
-// fail notes that a test or a package has failed.
+// fail records that a test or a package has failed.
 func (all *result) fail(e event, outputs map[[2]string]*strings.Builder) {
 	switch {
 	case e.Test == "":
@@ -99,8 +98,8 @@ func (all *result) fail(e event, outputs map[[2]string]*strings.Builder) {
 	}
 }
 
-// endTest prints a test that has failed, or a package that has ended, and reports whether it is one in which the
-// race detector has crashed.
+// endTest prints a test that has failed, or a package that has finished, and reports whether the race detector has crashed in that
+// package.
 func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder, prefix string) (crashed bool) {
 	output := ""
 	if b := outputs[[2]string{e.Package, e.Test}]; b != nil {
@@ -114,7 +113,7 @@ func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder, prefix
 	case e.Test == "" && e.Action == "pass":
 		r.pass(e, output)
 	case e.Test == "" && e.Action == "fail":
-		for key, b := range outputs { // tests that ran when the program of the tests ended
+		for key, b := range outputs { // tests that were running when the test program exited
 			if key[0] == e.Package && key[1] != "" {
 				r.printf("%s", quote(prefix, "--- "+e.Package+"\n"+b.String()))
 				crashed = crashed || hasDetectorCrashed(b.String())
@@ -125,7 +124,7 @@ func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder, prefix
 	return crashed
 }
 
-// quote begins each line with a prefix.
+// quote prefixes each line of a text.
 func quote(prefix, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -57,7 +57,7 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 	}
 }
 
-// A package in which the race detector crashes is told from one that crashes, or has a race.
+// A crash of the race detector is distinguished from a crash of the tests, and from a data race.
 func TestACrashOfTheRaceDetectorIsRecognized(t *testing.T) {
 	for text, want := range map[string]bool{
 		"SIGSEGV: segmentation violation\nPC=0x41cb09 m=0\ngoroutine 7 [select (durable), synctest bubble 9]:":               true,

@@ -1,16 +1,17 @@
-// Command suite runs a tier of the tests, or what changed since the last commit:
+// Command suite runs a tier of the tests, or the tests of changes since the last commit:
 //
 //	go run ./tests/suite check|test|lint|ci|long
 //
-// It prints each step by name, a line for each package as it ends, and at the end the ten
-// slowest packages and what was skipped. It exits with 1 if a step has failed. The first
-// step that fails ends check and test; the other tiers run all, and sum up.
+// It prints each step by name, a line for each package when its tests finish, and at the end
+// the ten slowest packages and the skipped tests. It exits with status 1 if a step has failed.
+// Check and test stop after the first failed step; the other tiers run all steps and
+// summarize the failures.
 //
 //	main.go    runs the steps of a tier, some in parallel
 //	tiers.go   the tables of steps
-//	report.go  what is printed
+//	report.go  the printed output
 //	gotest.go  go test: its events, as lines
-//	again.go   tests that have failed beside others, run once more alone
+//	again.go   tests that have failed in parallel with others, run once more alone
 //	select.go  which packages a step tests: changed ones, and those that start goroutines
 package main
 
@@ -41,10 +42,10 @@ func main() {
 	}
 }
 
-// parallelSteps is how many steps run at a time of those that may run in parallel.
+// parallelSteps is the maximum number of parallel steps that run at the same time.
 const parallelSteps = 3
 
-// run runs the steps of a tier, until a signal ends ctx.
+// run runs the steps of a tier, until a signal cancels ctx.
 func run(ctx context.Context, w io.Writer, tier string) error {
 	steps, err := tiers[tier]()
 	if err != nil {
@@ -88,15 +89,15 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 // step is a command of a tier.
 type step struct {
 	name     string
-	dir      string   // from the root of the repository; empty: there
-	env      []string // beside the environment
+	dir      string   // relative to the root of the repository; empty: the root
+	env      []string // in addition to the environment
 	argv     []string // go test gets -json, and its events are printed as lines
-	parallel bool     // it may run in parallel with other such steps
-	retries  bool     // the few tests that fail are run once more at the end, alone
+	parallel bool     // may run in parallel with other such steps
+	retries  bool     // a few failed tests are run once more at the end, alone
 }
 
-// run runs a step, and reports how it has ended, after how long, and the processor time that it
-// and its children took. Packages in which the race detector has crashed are tested once more.
+// run runs a step, and reports its result, its duration, and the processor time of its command and descendants. Packages in which
+// the race detector has crashed are tested once more.
 func (s step) run(ctx context.Context, r *report) {
 	began := time.Now()
 	var cpu time.Duration
@@ -122,10 +123,10 @@ func isPackage(arg string) bool {
 	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, modulePath)
 }
 
-// killDelay is how long the commands of a step have to end after SIGINT.
+// killDelay is how long the commands of a step may take to exit after SIGINT.
 const killDelay = 10 * time.Second
 
-// once runs the command of a step, and adds the processor time that it took.
+// once runs the command of a step, and adds its processor time to cpu.
 func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all result, err error) {
 	argv := s.argv
 	if s.isTest() {
@@ -133,20 +134,20 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	}
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // go test, and the tests, which it would wait for
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // also signals the tests, for which go test would wait
 	c.WaitDelay = killDelay
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
 	if s.isTest() {
 		prefix := ""
 		if s.retries {
-			prefix = "| " // it may be retracted
+			prefix = "| " // the failure may be retracted
 		}
 		all, err = runTest(c, r, prefix)
 	} else {
 		err = c.Run()
 	}
-	if ctx.Err() != nil && c.Process != nil { // what has not ended by SIGINT, such as a shell's background commands
+	if ctx.Err() != nil && c.Process != nil { // processes that ignored SIGINT, such as a shell's background commands
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
 	if c.ProcessState != nil {
@@ -155,7 +156,7 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	return all, err
 }
 
-// runTest runs go test -json, and begins the lines of tests that fail with prefix.
+// runTest runs go test -json, and prefixes the output of failed tests.
 func runTest(c *exec.Cmd, r *report, prefix string) (all result, err error) {
 	c.Stdout = nil
 	events, err := c.StdoutPipe()

@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// A signal ends what a step has started, too: go test does not end its tests, and a shell has its background commands
-// ignore SIGINT.
+// A signal also ends the processes that a step has started: go test does not kill its tests, and a shell makes its background
+// commands ignore SIGINT.
 func TestASignalEndsAllProcessesOfAStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,26 +13,25 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// report prints what happens in steps that run at once, and keeps what the end of the tier
-// shows.
+// report prints the output of steps that run concurrently, and keeps the data for the summary.
 type report struct {
 	mu      sync.Mutex // guards all below
 	w       io.Writer
-	failed  []string // steps
-	fails   []string // the last lines of packages that have failed
+	failed  []string // names of failed steps
+	fails   []string // last lines of failed packages
 	retries []retry
-	luck    []string // tests that have failed, and passed alone
+	luck    []string // tests that have failed, and then passed alone
 	ended   []ended
-	skipped map[string]int // tests, by reason
+	skipped map[string]int // number of skipped tests, by reason
 }
 
-// ended is a package whose tests have ended.
+// ended is a package whose tests have finished.
 type ended struct {
 	took time.Duration
 	line string // as go test prints it
 }
 
-// slowest is how many packages are shown at the end.
+// slowest is how many packages are listed at the end.
 const slowest = 10
 
 func (r *report) Write(b []byte) (int, error) {
@@ -49,7 +48,7 @@ func (r *report) hasFailed() bool {
 	return len(r.failed) > 0
 }
 
-// endStep prints that a step has ended, and the processor time that it took with its children.
+// endStep prints the result of a step, and the processor time of its command and descendants.
 func (r *report) endStep(name string, err error, took, cpu time.Duration) {
 	result := "done"
 	if err != nil {
@@ -61,7 +60,7 @@ func (r *report) endStep(name string, err error, took, cpu time.Duration) {
 	r.printf("    %s, %s (CPU %s): %s\n", name, took.Round(time.Second), cpu.Round(time.Second), result)
 }
 
-// pass prints the last line of a package that has passed, which says how long that took.
+// pass prints the last line of a package that has passed, which has its duration.
 func (r *report) pass(e event, output string) {
 	for line := range strings.Lines(output) {
 		if strings.HasPrefix(line, "ok  \t") {
@@ -73,7 +72,7 @@ func (r *report) pass(e event, output string) {
 	}
 }
 
-// fail prints what go test has said of a package that has failed, and keeps its last line.
+// fail prints the output of go test for a package that has failed, and keeps its last line.
 func (r *report) fail(output, prefix string) {
 	r.printf("%s", quote(prefix, output))
 	for line := range strings.Lines(output) {
@@ -85,7 +84,7 @@ func (r *report) fail(output, prefix string) {
 	}
 }
 
-// skip counts a test that was skipped, but not for its tier.
+// skip counts a skipped test, unless it belongs to another tier.
 func (r *report) skip(output string) {
 	if strings.Contains(output, tier.Marker) {
 		return
@@ -98,8 +97,7 @@ func (r *report) skip(output string) {
 	r.skipped[cmp.Or(tier.Reason(output), "no reason")]++
 }
 
-// sumUp prints what was skipped, the packages that took longest, the slowest one last, and those that have
-// failed.
+// sumUp prints the skipped tests, the slowest packages, in ascending order, and the failed ones.
 func (r *report) sumUp() {
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
 		r.printf("skipped %d: %s\n", r.skipped[reason], reason)

@@ -28,7 +28,7 @@ type pkg struct {
 
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// list returns the packages of the main module as go list does with flags.
+// list returns the packages of the main module, as listed by go list with flags.
 func list(flags ...string) ([]pkg, error) {
 	args := append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"}, flags...)
 	out, err := output("go", append(args, "./...")...)
@@ -61,7 +61,7 @@ func output(name string, args ...string) ([]byte, error) {
 // concurrent matches the statements that start a goroutine.
 var concurrent = regexp.MustCompile(`\bgo (func\b|[\w.]+\()|\.Go\(`)
 
-// startsGoroutines reports whether a package does, apart from its tests.
+// startsGoroutines reports whether a package starts goroutines, not counting its tests.
 func (p pkg) startsGoroutines() (bool, error) {
 	for _, file := range p.GoFiles {
 		text, err := os.ReadFile(filepath.Join(p.Dir, file))
@@ -72,14 +72,14 @@ func (p pkg) startsGoroutines() (bool, error) {
 	return false, nil
 }
 
-// testName matches the declaration of a test, and noRace that of one that calls tier.NoRace.
+// testName matches the declaration of a test; noRace matches that of a test that calls tier.NoRace.
 var (
 	testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	noRace   = regexp.MustCompile(`(?m)^func (Test\w+)\(.*\n(?:\t.*\n)?\ttier\.NoRace\(`)
 )
 
-// withoutRace returns the tests that do not run with the race detector, since it does not compile
-// their files or they call tier.NoRace, as a pattern for -run, and the packages that have such.
+// withoutRace returns a pattern for -run with the tests that do not run with the race detector, because their files are excluded or
+// they call tier.NoRace, and the packages that have such tests.
 func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	all, err := list("-race")
 	if err != nil {
@@ -114,14 +114,14 @@ func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	return "^(" + strings.Join(names, "|") + ")$", some, nil
 }
 
-// change is what make check looks at: what has changed, and what imports it.
+// change is the scope of make check: changed packages and those that import them, scripts and modules.
 type change struct {
 	packages []string // of the main module
 	scripts  []string // of tests/scripts, by name
 	modules  []string // folders of other modules
 }
 
-// filesSince returns the files that have changed since a revision, or are new.
+// filesSince returns the files that are new or have changed since a revision.
 func filesSince(since string) ([]string, error) {
 	if _, err := output("git", "rev-parse", "--verify", "--quiet", "--end-of-options", since+"^{commit}"); err != nil {
 		return nil, fmt.Errorf("%q is no commit of this checkout: make check compares with SINCE=commit, by default HEAD; make test needs no git (%w)", since, err)
@@ -130,7 +130,7 @@ func filesSince(since string) ([]string, error) {
 	return strings.FieldsFunc(string(files), func(r rune) bool { return r == 0 }), err
 }
 
-// changedSince returns what has changed since a revision.
+// changedSince returns the changes since a revision.
 func changedSince(since string) (c change, err error) {
 	files, err := filesSince(since)
 	if err != nil {
@@ -178,8 +178,8 @@ func changedSince(since string) (c change, err error) {
 	return c, err
 }
 
-// withImporters adds to folders of modules those whose go.mod files replace one of them by its folder, since they
-// import it. It leaves out the one without Go code, which is of a tool.
+// withImporters adds the modules that import one of the given modules, as their go.mod files have a replace directive for its
+// folder. It omits dist/nfpm, which has no Go code.
 func withImporters(folders []string) ([]string, error) {
 	files, err := output("git", "ls-files", "*/go.mod")
 	if err != nil {
@@ -220,8 +220,7 @@ func moduleOf(file string) string {
 	return dir
 }
 
-// readElsewhere are files that tests of other packages read, too: by the beginnings of their paths, the
-// folder of the package.
+// readElsewhere has files that tests of other packages also read: the folders of those packages by path prefix.
 var readElsewhere = map[string]string{
 	"docs/states.md":      "engine/verdict",
 	"docs/configuration/": "cmd/engine/internal/reference",
@@ -231,9 +230,8 @@ var readElsewhere = map[string]string{
 	"guest/":              "cmd/engine/internal/plugindev",
 }
 
-// packageDir returns the directory of the package whose tests read a file: its own, or, of test data and
-// embedded files, the nearest one above. What is in no package, such as a document, tests read all
-// the same.
+// packageDir returns the directory of the package whose tests read a file: its own or, for test data and embedded files, the
+// nearest one above. Files outside of packages, such as documents, are read by package tests.
 func packageDir(all []pkg, root, file string) string {
 	dir := filepath.Join(root, filepath.Dir(file))
 	for dir != root && !slices.ContainsFunc(all, func(p pkg) bool { return p.Dir == dir }) {

@@ -26,7 +26,7 @@ func TestAFileIsTestedByThePackageThatReadsIt(t *testing.T) {
 	}
 }
 
-// make check looks at what a change reaches, in a repository of five packages and three other modules.
+// make check selects everything that a change affects, in a repository of five packages and three other modules.
 func TestWhatAChangeReachesIsSelected(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -100,7 +100,7 @@ func TestWhatAChangeReachesIsSelected(t *testing.T) {
 	}
 }
 
-// The tables of names have no name of something that has been renamed.
+// The tables of names have no outdated names.
 func TestNamesInTablesExist(t *testing.T) {
 	t.Chdir("../..")
 	listed, err := output("go", "test", "-list", floors, "./tests")

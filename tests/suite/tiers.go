@@ -11,23 +11,23 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// tiers are the tables of steps, by the tier's name.
+// tiers are the tables of steps, by name of the tier.
 var tiers = map[string]func() ([]step, error){"check": check, "test": test, "lint": lint, "ci": ci, "long": long}
 
-// sonde is the program that make has built before.
+// sonde is the program, which make has already built.
 const sonde = "bin/sonde"
 
-// modulePath begins the import paths of the main module's packages.
+// modulePath is the prefix of the import paths of the main module's packages.
 const modulePath = "github.com/sonde-probe/sonde/"
 
-// The folders of the modules beside the main one.
+// Folders of the other modules.
 var (
 	light       = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                  // tested by make test
-	withServers = []string{"cmd/engine/fleet", "fleet/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
+	withServers = []string{"cmd/engine/fleet", "fleet/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // their tests need servers
 	heavy       = []string{"gateway/caddy", "gateway/xds", "tests/oracle"}                                     // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 
-// check is what a developer runs at each save.
+// check returns the steps that a developer runs after each save.
 func check() ([]step, error) {
 	c, err := changedSince(cmp.Or(os.Getenv("SINCE"), "HEAD"))
 	if err != nil {
@@ -51,10 +51,10 @@ func check() ([]step, error) {
 	return append(steps, goTest("floors", "-count=1", "-run", floors, "./tests")), nil
 }
 
-// floors matches the tests of which package may import which, and of what packages and locks say.
+// floors matches the tests of imports between packages, and of the comments of packages and locks.
 const floors = "^Test(PackagesImportLowerFloorsOnly|PurePackagesNeverReadTheClock|AnEmbedderLinksNoThirdPartyCode|AGuardLinksLittle|ArchitectureHasASentenceForEachRoom|ArchitectureHasTheFloorsThatAreHeld|EachLockSaysWhatItGuards)$"
 
-// test is README's second command. It needs Go, gcc and make.
+// test returns the steps of README's second command. They need Go, gcc and make.
 func test() ([]step, error) {
 	packages, err := testedPackages()
 	if err != nil {
@@ -67,8 +67,8 @@ func test() ([]step, error) {
 	return steps, nil
 }
 
-// lint vets all modules but the heavy ones, which long vets, and runs staticcheck on the main
-// module. ci vets the main module only.
+// lint vets all modules except the heavy ones, which long vets, and runs staticcheck on the main module. ci vets only the main
+// module.
 func lint() ([]step, error) {
 	steps := []step{format, vet,
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
@@ -80,8 +80,8 @@ func lint() ([]step, error) {
 	return steps, nil
 }
 
-// ci adds to test the race detector, for packages that start goroutines, and the tests that
-// need servers and compilers, which .ci/run installs.
+// ci returns the steps of test, plus the race detector for packages that start goroutines, and the tests that need servers and
+// compilers, which .ci/run installs.
 func ci() ([]step, error) {
 	packages, err := testedPackages()
 	if err != nil {
@@ -113,7 +113,7 @@ func ci() ([]step, error) {
 	return append([]step{format, vet, configuration}, tests...), nil
 }
 
-// long is what takes hours, and lint. The targets of make in it can be run alone.
+// long returns the steps that take hours, and lint. Its make targets can also be run separately.
 func long() ([]step, error) {
 	all, err := testedPackages()
 	if err != nil {
@@ -123,7 +123,7 @@ func long() ([]step, error) {
 		goTest("packages, at length", append([]string{"-count=1", "-timeout", "2h"}, paths(all)...)...).inTier("long"),
 		goTest("releases and benchmarks", "-count=1", "./tests/release", "./tests/bench").inTier("long"),
 		goTest("cost of checks", "-count=1", "-run", "^TestTheCost", "./restart/container", "-costs").inTier("long"),
-		repositoryTests.inTier("ci"), // its long tests are the step above, and targets of make, below
+		repositoryTests.inTier("ci"), // its long tests are covered by steps above and by targets of make below
 		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
 	}
 	for _, module := range append(slices.Clone(light), "gateway/xds", "cmd/engine/fleet") {
@@ -142,7 +142,7 @@ func long() ([]step, error) {
 	return steps, nil
 }
 
-// The steps of several tiers.
+// Steps of several tiers.
 var (
 	format          = command("format", "sh", "-c", `bad=$(gofmt -l .) || exit; [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
 	vet             = command("vet", "go", "vet", "./...")
@@ -154,19 +154,19 @@ func command(name, program string, args ...string) step {
 	return step{name: name, argv: append([]string{program}, args...)}
 }
 
-// parallelism is how many packages are tested in parallel, and how many tests of each: one more than
-// there are processors, since many tests wait.
+// parallelism is the number of packages tested in parallel, and of parallel tests of each: one more than the number of processors,
+// since many tests wait.
 var parallelism = strconv.Itoa(runtime.GOMAXPROCS(0) + 1)
 
-// goTest tests packages, without debugging information, which takes a third of the time of linking,
-// and without go vet, which has steps of its own.
+// goTest tests packages, without debugging information, which would take a third of the linking time, and without go vet, which has
+// its own steps.
 func goTest(name string, args ...string) step {
 	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-vet=off", "-p", parallelism, "-parallel", parallelism, "-timeout", "30m"}, args...)}
 }
 
 func vetOf(module string) step { return command("vet of "+module, "go", "vet", "./...").in(module) }
 
-// testOf tests a module beside the main one.
+// testOf tests a module other than the main one.
 func testOf(module string, flags ...string) step {
 	return goTest(strings.Join(append([]string{module}, flags...), " "), append(flags, "./...")...).in(module)
 }
@@ -179,7 +179,7 @@ func (s step) in(dir string) step {
 	return s
 }
 
-// inParallel has a step run in parallel with its neighbours: its tests wait, for commands or servers.
+// inParallel makes a step run in parallel with its neighbours: its tests wait for commands or servers.
 func (s step) inParallel() step {
 	s.parallel = true
 	return s
@@ -190,12 +190,11 @@ func (s step) with(env ...string) step {
 	return s
 }
 
-// longest are the packages whose tests take longest. They are begun first, so that the
-// others end beside them.
+// longest are the packages whose tests take longest. They are started first, so that the others run in parallel.
 var longest = []string{"fleet", "restart/process", "cmd/engine", "cmd/engine/internal/daemon", "engine", "wasmhost"}
 
-// testedPackages returns the packages of the main module with tests, the longest first, apart
-// from tests/..., which read files that go test does not know of.
+// testedPackages returns the packages of the main module that have tests, the longest first. It excludes tests/..., which read
+// files that go test does not track.
 func testedPackages() ([]pkg, error) {
 	all, err := list()
 	if err != nil {
@@ -221,12 +220,12 @@ func paths(packages []pkg) (all []string) {
 	return all
 }
 
-// noRaceInCI are beginnings of packages that make long tests with the race detector: the command links
-// so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
+// noRaceInCI are prefixes of packages whose tests take minutes with the race detector: the command links a lot of code, and fleets
+// simulate many steps.
 var noRaceInCI = []string{"cmd/engine", "fleet"}
 
-// racingPackages divides packages into those that .ci/run tests with the race detector, which
-// start goroutines and are none of noRaceInCI, and others.
+// racingPackages divides packages into those that .ci/run tests with the race detector, which start goroutines and are not in
+// noRaceInCI, and the others.
 func racingPackages(packages []pkg) (racing, others []pkg, err error) {
 	for _, p := range packages {
 		starts, err := p.startsGoroutines()

@@ -16,24 +16,24 @@ import (
 
 // testRun is a run of go test by make long.
 type testRun struct {
-	dir     string // of a package, or of the folder above all packages
-	all     bool   // with the packages below dir, of the same module
+	dir     string // of a package, or the folder above all packages
+	all     bool   // includes the packages below dir, of the same module
 	pattern string // -run; empty: all tests
 	tier    string // the value of tier.Variable
 }
 
-// ranks are the tiers by the values of tier.Variable.
+// ranks orders the tiers, by the values of tier.Variable.
 var ranks = map[string]int{"": 0, "ci": 1, "long": 2}
 
-// has reports whether a test in a folder runs, of which it needs a tier. The name is empty for what is not a test,
-// such as a function that tests call.
+// has reports whether the run includes a test in a folder that needs a tier. The name is empty for other code, such as a function
+// that tests call.
 func (r testRun) has(dir, name, needed string) bool {
 	in := r.dir == dir || r.all && moduleOf(dir+"/x") == moduleOf(r.dir+"/x") && (r.dir == "." || strings.HasPrefix(dir, r.dir+"/"))
 	return in && ranks[r.tier] >= ranks[needed] &&
 		(r.pattern == "" || name != "" && regexp.MustCompile(r.pattern).MatchString(name))
 }
 
-// Each test runs in make long, in the tier that it needs: what tiers before it run, make long runs too.
+// Each test runs in make long, in the tier that it needs: make long runs everything that the tiers before it run.
 func TestEachTestIsInATier(t *testing.T) {
 	t.Chdir("../..")
 	steps, err := long()
@@ -65,7 +65,7 @@ func TestEachTestIsInATier(t *testing.T) {
 	}
 }
 
-// runsOfSteps returns what steps run that are commands.
+// runsOfSteps returns the runs of the steps that are commands.
 func runsOfSteps(steps []step) (runs []testRun) {
 	for _, s := range steps {
 		if !s.isTest() {
@@ -86,7 +86,7 @@ func runsOfSteps(steps []step) (runs []testRun) {
 	return runs
 }
 
-// of returns the run of a pattern of packages, from a folder.
+// of returns the run for a pattern of packages, relative to a folder.
 func (r testRun) of(dir, packages string) testRun {
 	packages, r.all = strings.CutSuffix(packages, "/...")
 	r.dir = path.Join(dir, packages)
@@ -98,7 +98,7 @@ var (
 	goTestOfMake  = regexp.MustCompile(`(?m)^\t(?:cd (\S+) && )?.*?\$\(GO\) test (.*)$`)
 )
 
-// runsOfTargets returns what steps run that are targets of make.
+// runsOfTargets returns the runs of the steps that are make targets.
 func runsOfTargets(t *testing.T, steps []step, makefile string) (runs []testRun) {
 	t.Helper()
 	tiers := map[string]string{}
@@ -150,8 +150,8 @@ var (
 	callsCI   = regexp.MustCompile(`\btier\.(CI|InCI|Needs)\(`)
 )
 
-// neededTiers returns the tier that each test of a file needs to do all that it can, by its name, and that of its
-// other functions, by none.
+// neededTiers returns the tier that each test of a file needs to run completely, by test name, and that of its other functions
+// under "".
 func neededTiers(text string) map[string]string {
 	needed := map[string]string{}
 	for _, place := range function.FindAllStringSubmatchIndex(text, -1) {
@@ -171,13 +171,13 @@ func neededTiers(text string) map[string]string {
 			needed[name] = tier
 		}
 	}
-	if flags.MatchString(text) { // of a variable, which tests read
+	if flags.MatchString(text) { // a variable's flag, which tests read
 		needed[""] = "long"
 	}
 	return needed
 }
 
-// What a step or a target runs, and what a test needs, is read from their texts.
+// The runs of steps and targets, and the needs of tests, are read from their source texts.
 func TestWhatRunsIsReadFromTheSteps(t *testing.T) {
 	makefile := `
 years caddy: export SONDE_TIER = long

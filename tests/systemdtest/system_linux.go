@@ -2,7 +2,7 @@ package systemdtest
 
 import "syscall"
 
-// attributes are those of the processes of a systemd: they end with the test.
+// attributes returns the attributes of the processes of a systemd: they are killed with the test.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }

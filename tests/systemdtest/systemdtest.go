@@ -1,4 +1,4 @@
-// Package systemdtest starts a real systemd for tests, as PID 1 of namespaces of its own, with a message bus and a journal.
+// Package systemdtest starts a real systemd for tests, as PID 1 in its own namespaces, with a message bus and a journal.
 package systemdtest
 
 import (
@@ -24,14 +24,14 @@ var boot []byte
 
 // Manager is a systemd.
 type Manager struct {
-	Root string // its root directory, as the test sees it
-	Bus  string // the path of the socket of its bus
+	Root string // its root directory, as seen by the test
+	Bus  string // the path of its bus socket
 
-	dir string // that it sees as /test
+	dir string // the directory that it sees as /test
 	pid string
 }
 
-// Start starts a systemd that ends with the test.
+// Start starts a systemd that is killed when the test ends.
 func Start(t testing.TB) *Manager {
 	t.Helper()
 	tier.CI(t)
@@ -59,7 +59,7 @@ func Start(t testing.TB) *Manager {
 		if t.Failed() {
 			t.Logf("systemd: %s\n%s", output.String(), m.journal())
 		}
-		_ = c.Process.Kill() // and with it all in its namespaces
+		_ = c.Process.Kill() // also kills all processes in its namespaces
 		_ = c.Wait()
 		removeGroups(t, name)
 	})
@@ -73,7 +73,7 @@ func Start(t testing.TB) *Manager {
 	return m
 }
 
-// find finds PID 1 of the namespaces, which a process has made.
+// find finds PID 1 of the namespaces, the child of a process.
 func (m *Manager) find(parent int) bool {
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
 	m.pid = strings.TrimSpace(string(children))
@@ -83,7 +83,7 @@ func (m *Manager) find(parent int) bool {
 	return string(name) == "systemd\n"
 }
 
-// removeGroups removes the control groups of a systemd that has ended.
+// removeGroups removes the control groups of a systemd that has exited.
 func removeGroups(t testing.TB, name string) {
 	for _, parent := range []string{"/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
 		root := filepath.Join(parent, name)
@@ -98,7 +98,7 @@ func removeGroups(t testing.TB, name string) {
 				}
 				return nil
 			})
-			for len(groups) > 0 { // those inside first
+			for len(groups) > 0 { // nested ones first
 				_ = syscall.Rmdir(groups[len(groups)-1])
 				groups = groups[:len(groups)-1]
 			}
@@ -112,7 +112,7 @@ func (m *Manager) inside(words ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"--target", m.pid, "--mount", "--pid", "--cgroup", "--root", "--wd", "--"}, words...)...)
 }
 
-// Run runs a command beside the units, and returns its output.
+// Run runs a command inside the namespaces, and returns its output.
 func (m *Manager) Run(t testing.TB, words ...string) string {
 	t.Helper()
 	out, err := m.inside(words...).CombinedOutput()
@@ -122,18 +122,18 @@ func (m *Manager) Run(t testing.TB, words ...string) string {
 	return string(out)
 }
 
-// Install makes a program that units can run, and returns its path for them.
+// Install installs a program that units can run, and returns its path as units see it.
 func (m *Manager) Install(t testing.TB, name string, program []byte) string {
 	t.Helper()
 	path := filepath.Join(m.dir, name)
-	_ = os.Remove(path) // it may run
+	_ = os.Remove(path) // it may be running
 	if err := os.WriteFile(path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return "/test/" + name
 }
 
-// Unit writes a unit with settings of its section Service, and starts it.
+// Unit writes a unit with the given settings in its section Service, and starts it.
 func (m *Manager) Unit(t testing.TB, name string, settings ...string) {
 	t.Helper()
 	text := "[Unit]\nDefaultDependencies=no\nStartLimitIntervalSec=0\n[Service]\nTimeoutStopSec=5\n" + strings.Join(settings, "\n") + "\n"
@@ -150,7 +150,7 @@ func (m *Manager) Property(t testing.TB, name, property string) string {
 	return strings.TrimSpace(m.Run(t, "systemctl", "show", "--value", "--property", property, name))
 }
 
-// Starts returns how often a unit was started since then, by the journal.
+// Starts returns how many times a unit was started since a time, according to the journal.
 func (m *Manager) Starts(t testing.TB, name string, since time.Time) int {
 	t.Helper()
 	lines := m.Run(t, "journalctl", "--unit", name, "--output", "cat", "--since", fmt.Sprintf("@%.6f", float64(max(0, since.UnixMicro()))/1e6))

@@ -40,7 +40,7 @@ func (p *Pipes) Close() error {
 // Addr implements net.Listener.
 func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// Dial opens a connection, whatever the address. It is for http.Transport.DialContext.
+// Dial opens a connection, ignoring the address. It is for http.Transport.DialContext.
 func (p *Pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// maxTemp is the longest folder of temporary files that leaves room for the path of a Unix socket in it: that has
-// at most 103 bytes on macOS, and HAProxy appends a suffix of its own.
+// maxTemp is the maximum length of the folder for temporary files if paths of Unix sockets must fit below it: they have at most 103
+// bytes on macOS, and HAProxy appends its own suffix.
 const maxTemp = 50
 
-// SocketDir returns a folder that the test's end removes. Its path is short enough for Unix sockets; that of TempDir
+// SocketDir returns a folder that is removed when the test ends. Its path is short enough for Unix sockets; that of TempDir
 // contains the test's name.
 func SocketDir(t testing.TB) string {
 	t.Helper()

@@ -1,5 +1,5 @@
-// Package testsync has what tests of concurrent code need: waiting for a condition
-// or a value with a limit, a log that may be read while it is written, and a folder for sockets.
+// Package testsync has helpers for tests of concurrent code: waiting for a condition or a value with a limit, a log that may be
+// read while it is written, and a folder for sockets.
 package testsync
 
 import (
@@ -11,30 +11,29 @@ import (
 	"time"
 )
 
-// Timeout is when a test gives up waiting. It is never reached by a test that
-// passes, however slow the machine.
+// Timeout is how long a test waits before it fails. A test that passes never reaches it, however slow the machine.
 const Timeout = 2 * time.Minute
 
-// The time between two calls of a condition, which grows by a quarter each time: a condition that
-// becomes true soon is seen soon, and one that waits for long takes little processor time.
+// The time between two calls of a condition, which grows by a quarter each time: a condition that becomes true soon is detected
+// soon, and a long wait uses little processor time.
 const (
 	firstInterval = time.Millisecond
 	lastInterval  = 20 * time.Millisecond
 )
 
-// Until calls a condition until it is true. It is for what no channel reports, such
-// as the end of another process. What completes the sentence "timed out waiting for".
+// Until calls a condition until it is true. It is for events that no channel reports, such as the exit of another process. What
+// completes the sentence "timed out waiting for".
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	UntilWithin(t, Timeout, what, condition)
 }
 
-// UntilWithin is Until with another limit than Timeout, for tests of many processes.
+// UntilWithin is Until with a limit other than Timeout, for tests of many processes.
 func UntilWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	interval := firstInterval
 	for end := time.Now().Add(limit); ; interval = min(interval*5/4, lastInterval) {
-		late := time.Now().After(end) // before the condition, which is asked once more if the machine stalled
+		late := time.Now().After(end) // before the condition, which is checked once more if the machine stalled
 		if condition() {
 			return
 		}
@@ -56,8 +55,8 @@ func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	return v
 }
 
-// Deadline returns a context whose deadline passes when a function is called: once what must happen before has
-// happened, however slow the machine. It passes with the end of ctx, too.
+// Deadline returns a context whose deadline passes when pass is called: once the expected events have happened, however slow the
+// machine. It also passes when ctx is done.
 func Deadline(ctx context.Context) (_ context.Context, pass func()) {
 	c := deadline{ctx, make(chan struct{})}
 	pass = sync.OnceFunc(func() { close(c.passed) })
@@ -81,9 +80,9 @@ func (d deadline) Err() error {
 	}
 }
 
-// Longer calls try until it returns true. The timeout doubles with each call, but is never longer than most. Longer gives
-// up when all timeouts together exceed Timeout and three times most. Use it for an operation that always ends at its
-// timeout and must reach a certain state before.
+// Longer calls try until it returns true. The timeout doubles with each call, up to most. Longer fails the test when all timeouts
+// together exceed Timeout and three times most. Use it for an operation that always ends at its timeout and must reach a certain
+// state before.
 func Longer(t testing.TB, what string, timeout, most time.Duration, try func(timeout time.Duration) bool) {
 	t.Helper()
 	for spent := timeout; !try(timeout); spent += timeout {
@@ -112,7 +111,7 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
-// Take returns the text, and empties the Buffer.
+// Take returns and clears the text.
 func (b *Buffer) Take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

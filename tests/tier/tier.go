@@ -1,9 +1,7 @@
-// Package tier says in which tier of the tests a test stands. The tiers are those of
-// CONTRIBUTING.md: make check, make test, .ci/run and make long. A test is of make test
-// unless it calls CI, Needs or Long; `go test` runs that tier.
+// Package tier selects the tests of a tier. The tiers are those of CONTRIBUTING.md: make check, make test, .ci/run and make long. A
+// test belongs to make test, which is also what `go test` runs, unless it calls CI, Needs or Long.
 //
-// A tier runs the tests of the tiers before it. With -short, that is of make check, a test
-// also leaves out what takes seconds.
+// A tier includes the tests of the previous tiers. With -short, as in make check, tests skip parts that take seconds.
 package tier
 
 import (
@@ -20,13 +18,13 @@ import (
 // tests run as in make test.
 const Variable = "SONDE_TIER"
 
-// The values of Variable.
+// Values of Variable.
 const (
 	ciTier   = "ci"
 	longTier = "long"
 )
 
-// Marker begins the reason of each test that is skipped because it is of another tier.
+// Marker begins the reason of each test that is skipped because it belongs to another tier.
 const Marker = "runs only in "
 
 func init() {
@@ -35,14 +33,14 @@ func init() {
 	}
 }
 
-// InCI reports whether the tests of .ci/run are run.
+// InCI reports whether the tests of .ci/run run.
 func InCI() bool { return os.Getenv(Variable) == ciTier || IsLong() }
 
-// IsLong reports whether the tests of make long are run.
+// IsLong reports whether the tests of make long run.
 func IsLong() bool { return os.Getenv(Variable) == longTier }
 
-// Pick returns how much of something a test does in make test, in .ci/run or in make long. With
-// the race detector, which makes a test some times slower, .ci/run does as much as make test.
+// Pick returns the amount for a test in make test, in .ci/run or in make long. With the race detector, which makes a test several
+// times slower, .ci/run uses the amount of make test.
 func Pick[T any](test, ci, long T) T {
 	switch {
 	case IsLong():
@@ -53,15 +51,15 @@ func Pick[T any](test, ci, long T) T {
 	return test
 }
 
-// Flag defines an integer flag. The function that it returns returns the flag's value, or what Pick returns
-// if that is 0. Call it in a test: go test caches a result by the variables that running tests read, not
-// by those that the initialization of packages reads.
+// Flag defines an integer flag. It returns a function that returns the flag's value, or the result of Pick if that is 0. Call that
+// function in a test: go test caches results by the variables that running tests read, not by those that package initialization
+// reads.
 func Flag(name string, test, ci, long int, usage string) func() int {
 	n := flag.Int(name, 0, usage+" (0: as many as the tier has)")
 	return func() int { return cmp.Or(*n, Pick(test, ci, long)) }
 }
 
-// CI skips a test that is of .ci/run, such as one that takes long, in make test.
+// CI skips a test that belongs to .ci/run, such as a slow one, in make test.
 func CI(t testing.TB) {
 	t.Helper()
 	if !InCI() {
@@ -69,7 +67,7 @@ func CI(t testing.TB) {
 	}
 }
 
-// Long skips a test that is of make long elsewhere.
+// Long skips a test that belongs to make long in other tiers.
 func Long(t testing.TB) {
 	t.Helper()
 	if !IsLong() {
@@ -77,9 +75,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// NoRace skips a test with the race detector, which would make it take long: one that computes
-// much on few goroutines. Beside the packages that start goroutines with the race detector, .ci/run
-// runs these tests of them without it. The call is the first or second statement of a test.
+// NoRace skips a test with the race detector if that would make it slow: one that computes much on few goroutines. In addition to
+// its run with the race detector, .ci/run runs these tests without it. The call must be the first or second statement of a test.
 func NoRace(t testing.TB) {
 	t.Helper()
 	if Race {
@@ -87,8 +84,7 @@ func NoRace(t testing.TB) {
 	}
 }
 
-// Needs is CI for a test that runs programs, which .ci/run installs: one that is missing
-// there is an error.
+// Needs is CI for a test that runs programs that .ci/run installs: a missing one is an error there.
 func Needs(t testing.TB, programs ...string) {
 	t.Helper()
 	CI(t)
@@ -99,8 +95,8 @@ func Needs(t testing.TB, programs ...string) {
 	}
 }
 
-// Lacks ends a test of .ci/run that this machine cannot run. It fails as root, for whom
-// .ci/run installs and permits everything, and is skipped otherwise.
+// Lacks ends a test of .ci/run that this machine cannot run. The test fails for root, for whom .ci/run installs and permits
+// everything, and is skipped otherwise.
 func Lacks(t testing.TB, what string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -109,7 +105,7 @@ func Lacks(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// Slow skips a test that takes more than some tenths of a second with -short, as in make check.
+// Slow skips a test that takes more than a few tenths of a second with -short, as in make check.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -117,8 +113,8 @@ func Slow(t testing.TB) {
 	}
 }
 
-// Reason returns why a test was skipped, by its output with -test.v: the text of the last line
-// that it has logged, or of a script's command to skip. It returns "" if there is neither.
+// Reason returns why a test was skipped, from its output with -test.v: the text of the last line that it logged, or of a script's
+// skip command. It returns "" if there is neither.
 func Reason(output string) (reason string) {
 	for line := range strings.Lines(output) {
 		place, text, found := strings.Cut(strings.TrimSpace(line), ": ")

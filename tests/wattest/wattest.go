@@ -1,4 +1,4 @@
-// Package wattest makes modules from a part of WebAssembly's text format, for tests.
+// Package wattest assembles modules from a subset of WebAssembly's text format, for tests.
 package wattest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// node is a word, a string (with its quote in front) or a list.
+// node is a word, a string (with a leading quote) or a list.
 type node struct {
 	word string
 	list []node
@@ -23,7 +23,7 @@ func (n node) head() string {
 	return n.list[0].word
 }
 
-// parse reads the lists of a text.
+// parse parses the lists of a text.
 func parse(text string) []node {
 	var stack [][]node
 	var out []node
@@ -60,20 +60,20 @@ func check(err error) {
 	}
 }
 
-// assembler makes a module.
+// assembler assembles a module.
 type assembler struct {
 	types   []string // "params:results"
 	nImport uint32
 	names   map[string]uint32 // of functions and globals
-	n       map[string]uint32 // how many there are
+	n       map[string]uint32 // number of functions and globals
 	section map[byte][]byte
 	count   map[byte]uint32
 	start   []byte
 	locals  map[string]uint32
 }
 
-// Assemble makes a module from the text of its fields. Instructions are written one after
-// the other, not folded; labels are numbers. What Assemble does not know makes it panic.
+// Assemble assembles a module from the text of its fields. Instructions must not be folded; labels are numbers. It panics on
+// unsupported text.
 func Assemble(text string) []byte {
 	a := &assembler{names: map[string]uint32{}, n: map[string]uint32{}, section: map[byte][]byte{}, count: map[byte]uint32{}}
 	fields := parse(text)
@@ -86,7 +86,7 @@ func Assemble(text string) []byte {
 	return a.module()
 }
 
-// declare numbers functions and globals, which may be used before they stand there.
+// declare numbers functions and globals, which may be used before their definition.
 func (a *assembler) declare(f node) {
 	kind := f.head()
 	if kind == "import" {
@@ -166,7 +166,7 @@ func (a *assembler) importFunc(f node) {
 	a.add(2, body)
 }
 
-// signature splits a function into its locals' names, types, and its code.
+// signature splits a function into the names of its parameters, its types, and its code.
 func signature(words []node) (names []string, params, results string, rest []node) {
 	if len(words) > 0 && strings.HasPrefix(words[0].word, "$") {
 		words = words[1:]
@@ -232,9 +232,8 @@ func (a *assembler) function(f node) {
 	a.add(10, append(uleb(uint32(len(body))), body...))
 }
 
-// ops are the instructions, each with what follows it: b a block type, l a label, f a
-// function, v a local, g a global, m a place in memory, i and j constants, d a float,
-// 0 a zero byte, r a reference type, s a signature, t the labels of a table.
+// ops are the instructions, each with its operands: b a block type, l a label, f a function, v a local, g a global, m a memory
+// offset, i and j constants, d a float, 0 a zero byte, r a reference type, s a signature, t the labels of a table.
 var ops = map[string]struct {
 	code   string
 	follow string
@@ -267,7 +266,7 @@ func (a *assembler) code(words []node) []byte {
 	return b
 }
 
-// operand encodes what follows an instruction, and returns how many words that is.
+// operand encodes an operand of an instruction, and returns the number of words used.
 func (a *assembler) operand(kind rune, words []node) (b []byte, used int) {
 	word := ""
 	if len(words) > 0 {

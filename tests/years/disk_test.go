@@ -11,7 +11,7 @@ import (
 
 func (s *story) path() string { return filepath.Join(s.dir, "state") }
 
-// readState returns the state file as it is now.
+// readState returns the current state file.
 func (s *story) readState() []byte {
 	b, err := os.ReadFile(s.path())
 	if err != nil {
@@ -30,11 +30,10 @@ func (s *story) writeState(b []byte) {
 	}
 }
 
-// frame is where a frame is in a state file: see package journal.
+// frame is the position of a frame in a state file: see package journal.
 type frame struct{ from, to int }
 
-// synced reports whether the frame was on the disk before the engine went on: not one
-// that has only the time.
+// synced reports whether the frame was on disk before the engine continued: frames that only have the time are not synced.
 func (f frame) synced() bool { return f.to-f.from > 12+24 }
 
 // framesOf returns the frames of a state file.
@@ -51,8 +50,8 @@ func framesOf(b []byte) (frames []frame) {
 	return frames
 }
 
-// crash returns what is on the disk after a crash: what was written without being synced
-// in the last seconds may be there in part, and so may be the beginning of another write.
+// crash returns the contents of the disk after a crash: data that was written without being synced in the last seconds may be there
+// in part, and so may the beginning of another write.
 func (s *story) crash(b []byte) []byte {
 	r := s.random
 	frames := framesOf(b)
@@ -79,7 +78,7 @@ func (s *story) crash(b []byte) []byte {
 			b = append(bytes.Clone(b), b[f.from:f.from+r.part(f.to-f.from)]...)
 			s.trace.add("", "torn", "unfinished write", 0)
 		}
-	case 3: // another file had been begun
+	case 3: // the write of another file had begun
 		if err := os.WriteFile(s.path()+".new", b[:r.part(len(b)+1)], 0o600); err != nil {
 			s.Fatal(err)
 		}
@@ -87,8 +86,8 @@ func (s *story) crash(b []byte) []byte {
 	return otherBoot(b)
 }
 
-// otherBoot returns a state file that was written before the machine was started again:
-// then the wall clock tells its age, which is the story's. The time since boot is not.
+// otherBoot returns a state file as written before a restart of the machine: then its age follows from the wall clock, which is the
+// story's, and not from the time since boot.
 func otherBoot(b []byte) []byte {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -107,8 +106,7 @@ func otherBoot(b []byte) []byte {
 	return b
 }
 
-// awaitWrite waits until the engine has just written a change, at most for a time, and
-// returns the size of the file before.
+// awaitWrite waits, for at most a time, until the engine has just written a change, and returns the size of the file before that.
 func (s *story) awaitWrite(most time.Duration) (before int64, ok bool) {
 	info := func() os.FileInfo {
 		i, err := os.Stat(s.path())

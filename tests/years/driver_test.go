@@ -22,12 +22,12 @@ func (h *how) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// driver starts and ends the instances of a target for one life of the engine.
+// driver starts and ends the instances of a target during one life of the engine.
 type driver struct {
 	life *life
 	runs
 	target *target
-	resume string // the ID of the instance to go on with
+	resume string // the ID of the instance to resume
 }
 
 // outliving is a driver whose instances outlive the engine.
@@ -45,7 +45,7 @@ type outside struct{ *driver }
 // SetFailed implements restart.External.
 func (outside) SetFailed(func(error)) {}
 
-// newDriver returns what starts a target.
+// newDriver returns the driver of a target.
 func newDriver(l *life, name string, c runs) restart.Driver {
 	w := l.story.world
 	w.mu.Lock()
@@ -134,7 +134,7 @@ func (d *driver) runOutside(ctx context.Context, in *instance, end <-chan time.D
 	}
 }
 
-// begin starts an instance, or goes on with one.
+// begin starts an instance, or resumes one.
 func (d *driver) begin() (*instance, error) {
 	w, t := d.life.story.world, d.target
 	w.mu.Lock()
@@ -149,10 +149,10 @@ func (d *driver) begin() (*instance, error) {
 	case in != nil && d.How == external && in.id == d.resume:
 		d.resume = ""
 		return in, nil
-	case in != nil && d.How == external: // it runs already, as another instance for the engine
+	case in != nil && d.How == external: // it is already running, as another instance for the engine
 		t.finish(in, 0)
 	case in != nil && in.how == adopted:
-		t.finish(in, 137) // what an engine before has left
+		t.finish(in, 137) // an instance left by an earlier engine
 	case in != nil:
 		w.story.model.broken("once", t.name, "an instance is started while %s runs", in.id)
 	}
@@ -163,7 +163,7 @@ func (d *driver) begin() (*instance, error) {
 	return t.start(d.runs), nil
 }
 
-// start starts an instance. It needs world.mu.
+// start starts an instance. The caller must hold world.mu.
 func (t *target) start(c runs) *instance {
 	now, r := time.Now(), t.random
 	t.starts++
@@ -183,7 +183,7 @@ func (t *target) start(c runs) *instance {
 	return in
 }
 
-// exitLater ends an instance when it exits itself.
+// exitLater ends an instance at the time when it exits by itself.
 func (t *target) exitLater(in *instance) {
 	timer := time.NewTimer(time.Until(in.exitsAt))
 	defer timer.Stop()
@@ -195,14 +195,14 @@ func (t *target) exitLater(in *instance) {
 	}
 }
 
-// end ends an instance, if it runs.
+// end ends an instance if it is running.
 func (t *target) end(in *instance, code int) {
 	t.world.mu.Lock()
 	defer t.world.mu.Unlock()
 	t.finish(in, code)
 }
 
-// finish is end. It needs world.mu.
+// finish is end for callers that hold world.mu.
 func (t *target) finish(in *instance, code int) {
 	if t.instance != in {
 		return

@@ -13,8 +13,7 @@ import (
 
 var planted = flag.String("planted", "", "plant the faults whose names match this regular expression, and check that they are found")
 
-// fault is a bug that is planted into the product: a text that occurs once in a file, and
-// its replacement. A law must find it.
+// fault is a bug to plant in the product: a text that occurs once in a file, and its replacement. A law must detect it.
 type fault struct {
 	name string
 	law  string
@@ -74,8 +73,7 @@ func faults() []fault {
 	}
 }
 
-// TestFaultsCanBePlanted checks that all faults match the present source, and that each
-// law has one.
+// TestFaultsCanBePlanted checks that all faults match the current source, and that each law has a fault.
 func TestFaultsCanBePlanted(t *testing.T) {
 	laws := map[string]bool{}
 	for _, f := range faults() {
@@ -87,7 +85,7 @@ func TestFaultsCanBePlanted(t *testing.T) {
 	}
 }
 
-// maxStories is how many stories may be played until a fault is found.
+// maxStories is the maximum number of stories that are played until a fault is detected.
 const maxStories = 40
 
 // TestPlantedFaultsAreFound plays stories with each fault until its law is broken.
@@ -116,7 +114,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 
 var brokenLaw = regexp.MustCompile(`law "(\w+)": [^\n]*`)
 
-// source is the fault as package plant takes it.
+// source returns the fault as a plant.Fault.
 func (f fault) source() plant.Fault {
 	return plant.Fault{Name: f.name, File: f.file, Old: f.old, New: f.new}
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// life is one life of the engine: what package daemon makes of a configuration, without
-// signals, listeners and processes.
+// life is one life of the engine: everything that package daemon creates from a configuration, without signals, listeners and
+// processes.
 type life struct {
 	story    *story
 	began    time.Time
 	engine   *engine.Engine
 	restarts *restart.Controller
-	state    *store.Store // nil without
+	state    *store.Store // nil without a state file
 	probes   map[probe.ID]flat
 	dead     chan struct{} // closed when the engine is killed
 	ending   chan struct{} // closed when it is killed or stopped
@@ -35,7 +35,7 @@ type life struct {
 	running, restarting    sync.WaitGroup
 }
 
-// isDead reports whether the engine was killed: what it does then has no effect.
+// isDead reports whether the engine was killed: its later actions have no effect.
 func (l *life) isDead() bool {
 	select {
 	case <-l.dead:
@@ -55,10 +55,10 @@ func (l *life) stopping() bool {
 	}
 }
 
-// anchorID is a probe that the story has beside those of the configuration.
+// anchorID is a probe of the story itself, in addition to those of the configuration.
 var anchorID = probe.ID{Target: "anchor", Kind: probe.Readiness}
 
-// begin starts the engine with a configuration and the state of the life before.
+// begin starts the engine with a configuration and the state of the previous life.
 func (s *story) begin() *life {
 	l := &life{story: s, began: time.Now(), dead: make(chan struct{}), ending: make(chan struct{}), probes: flatten(s.specs)}
 	log := slog.New(&logHandler{life: l})
@@ -103,7 +103,7 @@ func (l *life) run() {
 	}
 }
 
-// stop ends the engine as SIGTERM does.
+// stop stops the engine like SIGTERM.
 func (l *life) stop() {
 	close(l.ending)
 	l.stopRestarts()
@@ -112,7 +112,7 @@ func (l *life) stop() {
 	l.running.Wait()
 }
 
-// kill ends the engine as SIGKILL does, and gives the disk what a crash leaves.
+// kill kills the engine like SIGKILL; the disk then has the result of crash.
 func (l *life) kill(crash func(file []byte) []byte) {
 	synctest.Wait()
 	at := time.Now()
@@ -136,7 +136,7 @@ func (l *life) kill(crash func(file []byte) []byte) {
 	l.story.world.endChildren()
 }
 
-// parse returns the configuration, and the anchor.
+// parse returns the configuration, with the anchor added.
 func (l *life) parse() *config.Config {
 	o := config.Options{
 		Handlers: map[string]config.Handler{
@@ -188,8 +188,7 @@ func (l *life) reload() {
 	}
 }
 
-// resume applies the first configuration with the state of the engine before, as package
-// daemon does.
+// resume applies the first configuration with the state of the previous engine, as package daemon does.
 func (l *life) resume(set probe.Set, units map[string]restart.Unit) error {
 	if l.state == nil {
 		if _, err := l.engine.Apply(set); err != nil {
@@ -259,7 +258,7 @@ func restoredFrom(state store.Restored) map[string]restart.Memory {
 
 func (l *life) mark(target string) { l.state.Mark(keyRestarts + target) }
 
-// values are the values of the state file about restarts.
+// values are the values about restarts in the state file.
 type values struct{ restarts *restart.Controller }
 
 // Value implements store.Values.
@@ -283,8 +282,8 @@ func marshal(v any) []byte {
 	return b
 }
 
-// stall stops the engine for a time: its loop, and all attempts. The anchor does so when it is
-// attempted: the engine may put that off.
+// stall stops the engine for a time: its loop, and all attempts. The stall begins with an attempt of the anchor, which the engine
+// may delay.
 func (l *life) stall(d time.Duration) {
 	next := &stall{lasts: d, begins: make(chan struct{})}
 	l.story.world.setNextStall(next)
@@ -293,7 +292,7 @@ func (l *life) stall(d time.Duration) {
 	time.Sleep(d + time.Millisecond)
 }
 
-// logHandler gives the records with the level error to the model.
+// logHandler passes the error records to the model.
 type logHandler struct {
 	life  *life
 	attrs []slog.Attr

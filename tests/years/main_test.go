@@ -1,14 +1,14 @@
-// Package years lets engines run for years of simulated time, and checks laws that
-// must hold whatever happens to them.
+// Package years simulates engines for years, and checks laws that must hold whatever
+// happens to them.
 //
 // A story is one engine's life for some weeks, in a testing/synctest bubble: the engine,
 // the controller of restarts, the state file and the configuration work together as they
-// do in `sonde run`. Targets, and what they answer, are scripted. They become slow,
+// do in `sonde run`. Targets and their responses are scripted. They become slow or
 // silent, refuse, flap, exit and hang; the engine is stalled, cut off and short of
-// descriptors; it is stopped, killed in the middle of a write, and starts again from what
-// the disk has; and its configuration changes. All of it follows from the story's seed.
+// descriptors; it is stopped, killed in the middle of a write, and starts again from the
+// contents of the disk; and its configuration changes. The story's seed determines everything.
 //
-// The laws are checked by a model that knows what each attempt found, and shares no code
+// The laws are checked by a model that knows the result of each attempt, and shares no code
 // with the product:
 //
 //   - restart: no instance is restarted before one of its own probes has failed
@@ -16,22 +16,22 @@
 //   - verdict: no verdict follows from attempts that could not be made.
 //   - once: an instance is restarted at most once, and no target has two instances.
 //   - truth: when all is quiet, the verdicts are true.
-//   - flap: what was published before the engine's end is published after its start.
-//   - change: a reload changes what the configurations differ in, and nothing else.
+//   - flap: verdicts published before the engine's end are published after its start.
+//   - change: a reload changes exactly the differences between the configurations.
 //   - bounds: goroutines, memory, open handlers, probes and the state file are bounded.
-//   - log: no record has the level error but for what was injected.
+//   - log: the only error records are those of injected faults.
 //
 // Files:
 //
 //	main_test.go    the flags, and TestYears, which plays stories in parallel
-//	story_test.go   a story: what happens when
+//	story_test.go   a story: its events and their times
 //	spec_test.go    the configurations of a story
-//	world_test.go   the targets, and what they answer
+//	world_test.go   the targets and their responses
 //	driver_test.go  the instances of targets, and the drivers that start them
 //	life_test.go    one life of the engine, from its start to its end
 //	disk_test.go    the state file after a crash
 //	model_test.go   the laws
-//	trace_test.go   what has happened, for people
+//	trace_test.go   the events, for people
 //	fault_test.go   faults of the product that the laws must find
 package years
 
@@ -72,8 +72,7 @@ func TestStory(t *testing.T) {
 	fmt.Printf("story %d: %.3f days in %.2f s, %s\n", s.seed, s.length.Hours()/24, time.Since(began).Seconds(), s.model.counts)
 }
 
-// play plays a story, or its beginning, on one processor, so that its goroutines run in
-// the same order each time.
+// play plays a story, or its beginning, on one processor, so that its goroutines run in the same order each time.
 func play(t *testing.T, seed int64, most time.Duration) (s *story) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	dir := stateDir(t)
@@ -87,8 +86,8 @@ func play(t *testing.T, seed int64, most time.Duration) (s *story) {
 	return s
 }
 
-// stateDir returns a directory for state files. In memory, if possible: a story writes
-// its file a million times, and decides itself what a crash leaves of it.
+// stateDir returns a directory for state files, in memory if possible: a story writes its file a million times, and decides itself
+// what remains of it after a crash.
 func stateDir(t *testing.T) string {
 	if dir, err := os.MkdirTemp("/dev/shm", "sonde-years-"); err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -109,7 +108,7 @@ func TestAStoryIsReplayed(t *testing.T) {
 	}
 }
 
-// TestYears plays stories, each in a process of its own, on all processors.
+// TestYears plays stories, each in its own process, on all processors.
 func TestYears(t *testing.T) {
 	tier.CI(t)
 	if *seed != 0 {
@@ -138,7 +137,7 @@ func TestYears(t *testing.T) {
 	}
 }
 
-// runner plays stories one after another.
+// runner plays stories in sequence.
 type runner struct {
 	*testing.T
 	began   time.Time
@@ -160,8 +159,7 @@ func (r *runner) take() int64 {
 
 var daysOfStory = regexp.MustCompile(`(?m)^story \d+: ([0-9.]+) days`)
 
-// story plays the next story in a process, and adds up how long it was. The first one is
-// finished however slow the machine is.
+// story plays the next story in a process, and adds up the simulated time. The first story is finished however slow the machine is.
 func (r *runner) story(ctx context.Context) {
 	n := r.take()
 	if n == *first {
@@ -176,7 +174,7 @@ func (r *runner) story(ctx context.Context) {
 	c.Env = append(os.Environ(), "GOGC=400") // it has little memory
 	out, err := c.CombinedOutput()
 	switch {
-	case ctx.Err() != nil: // the time is over
+	case ctx.Err() != nil: // the time is up
 	case err != nil:
 		r.Errorf("story %d: %v\nplay it again with: go test ./tests/years -seed %d\n%s", n, err, n, bytes.TrimSpace(out))
 	default:

@@ -16,22 +16,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// model checks the laws. It knows what the attempts have found, and what the engine
-// publishes and does; nothing of it comes from the product.
+// model checks the laws. It knows the results of the attempts, and the publications and actions of the engine; it uses nothing from
+// the product.
 type model struct {
 	story *story
 
 	mu       sync.Mutex // guards all below; world.mu may be held
 	probes   map[probe.ID]*ledger
 	units    map[string]runs // of the targets that are started
-	certain  time.Time       // what was published before is on the disk
-	written  time.Time       // when the disk was last brought up to date, or a little later
-	unsure   bool            // it may have been brought up to date since, by an engine that was killed at once
+	certain  time.Time       // everything published before is on the disk
+	written  time.Time       // when the disk was last brought up to date, or slightly later
+	unsure   bool            // it may have been brought up to date since, by an engine that was killed immediately
 	counts   counts
 	reported int
 }
 
-// counts are what has happened in a story.
+// counts are the numbers of events in a story.
 type counts struct{ attempts, verdicts, restarts, kills, stops, reloads, resumed int }
 
 func (c counts) String() string {
@@ -39,32 +39,32 @@ func (c counts) String() string {
 		c.attempts, c.verdicts, c.restarts, c.kills, c.stops, c.reloads, c.resumed)
 }
 
-// ledger is what is known about one probe.
+// ledger is the model's state of one probe.
 type ledger struct {
 	flat
-	begun time.Time // of the probe
+	begun time.Time // start of the probe
 	since time.Time // attempts that began earlier do not count
 
-	// Of the attempts on an instance.
+	// Of the attempts at an instance.
 	instance string
 	fails    []failure // since the last success
 	before   []failure // those before that success
-	reset    time.Time // when that was
-	good     int32     // successes since the target has answered that it is not well
+	reset    time.Time // time of that success
+	good     int32     // successes since the target last responded with a failure
 
-	// By the policy "evidence", of the attempts on an instance since it has failed or recovered.
+	// With the policy "evidence", of the attempts at an instance since it failed or recovered.
 	weighed   []failure // all failures
-	successes int32     // since it has failed
-	unsure    bool      // there may have been others, and by another policy
-	alarmed   bool      // it has failed by attempts on this instance
+	successes int32     // since it failed
+	unsure    bool      // there may have been others, and with another policy
+	alarmed   bool      // it has failed by attempts at this instance
 
-	// What is published.
+	// The published state.
 	verdict probe.Verdict
 	of      string // the instance
 	changed time.Time
-	moved   bool // to another address, since
+	moved   bool // moved to another address since
 
-	relocated time.Time // to another address, last
+	relocated time.Time // when it last moved to another address
 }
 
 // failure is an attempt that failed through the target's own fault.
@@ -95,7 +95,7 @@ func (m *model) brokenLocked(law, target, format string, a ...any) {
 		time.Since(s.zero).Round(time.Millisecond), law, target, fmt.Sprintf(format, a...), s.seed, s.trace.about(target))
 }
 
-// edit notes that the configuration changes, and returns how probes do.
+// edit records a change of the configuration, and returns the changes of probes.
 func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
 	after, now := flatten(specs), time.Now()
 	m.mu.Lock()
@@ -136,7 +136,7 @@ func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
 	return n
 }
 
-// attempt notes what a try has found. Excused: its failure is not the target's fault.
+// attempt records the result of a try. Excused means that its failure is not the target's fault.
 func (m *model) attempt(at attempt, now time.Time, res *probe.Result, excused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +192,7 @@ func (l *ledger) failures(instance string) int32 {
 	return apart(l.fails)
 }
 
-// mayFail reports whether the attempts on an instance may have failed the probe.
+// mayFail reports whether the attempts at an instance may have made the probe fail.
 func (l *ledger) mayFail(instance string) bool {
 	if l.rule.Policy != probe.PolicyEvidence {
 		return l.failures(instance) >= l.rule.FailureThreshold
@@ -201,8 +201,8 @@ func (l *ledger) mayFail(instance string) bool {
 	return l.unsure || l.instance == instance && apart(l.weighed) >= least
 }
 
-// mayPass reports whether the attempts on an instance may have passed the probe. By the policy
-// "evidence", one that attempts have failed takes as many successes as its score has points.
+// mayPass reports whether the attempts at an instance may have made the probe pass. With the policy "evidence", a failed probe
+// needs as many successes as its score has points.
 func (l *ledger) mayPass(instance string) bool {
 	switch {
 	case l.instance != instance:
@@ -213,7 +213,7 @@ func (l *ledger) mayPass(instance string) bool {
 	return l.unsure || l.successes >= probe.MaxScore || l.successes > 0 && !(l.alarmed && l.of == instance)
 }
 
-// apart returns how many of some failures may have counted: those that are half a period apart at least.
+// apart returns how many of the failures may have counted: those that are at least half a period apart.
 func apart(all []failure) (n int32) {
 	var last failure
 	for _, f := range all {
@@ -225,7 +225,7 @@ func apart(all []failure) (n int32) {
 	return n
 }
 
-// watch follows what the engine publishes until ctx is done.
+// watch follows the engine's publications until ctx is done.
 func (m *model) watch(ctx context.Context, l *life, changes *engine.Subscription) {
 	defer changes.Close()
 	for {
@@ -264,7 +264,7 @@ func (m *model) publish(st *engine.Status, in probe.Instance) {
 		m.brokenLocked("verdict", st.ID.Target, "%v is %v on %s after %d failures, and %d successes; its rule is %+v; before it was %v on %s",
 			st.ID, st.Verdict, st.Instance, l.failures(st.Instance), l.good, l.rule, l.verdict, l.of)
 	}
-	if st.Verdict != probe.Passing || l.alarmed { // the first success passes, and the score of the failures before it stays
+	if st.Verdict != probe.Passing || l.alarmed { // the first success passes, and keeps the score of the failures before it
 		l.weighed, l.unsure = nil, false
 	}
 	if l.alarmed = st.Verdict == probe.Failing && same && running && st.Decided; l.alarmed {
@@ -279,7 +279,7 @@ func (m *model) ends(d *driver, in *instance) {
 	defer m.mu.Unlock()
 	name := d.target.name
 	if m.units[name] != d.runs || d.life.stopping() {
-		return // it is not wanted any more
+		return // it is no longer wanted
 	}
 	m.counts.restarts++
 	m.story.trace.add(name, "restarted", in.id, 0)
@@ -296,7 +296,7 @@ func (m *model) ends(d *driver, in *instance) {
 	m.brokenLocked("restart", name, "%s is to end, but none of its probes has failed", in.id)
 }
 
-// stopped notes that the engine was stopped: all is on the disk.
+// stopped records that the engine was stopped: everything is on the disk.
 func (m *model) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -304,8 +304,7 @@ func (m *model) stopped() {
 	m.certain, m.written, m.unsure = time.Now(), time.Now(), false
 }
 
-// killed notes that the engine was killed. What it has done in the last seconds may be
-// lost.
+// killed records that the engine was killed. Its actions of the last seconds may be lost.
 func (m *model) killed(l *life) {
 	const unwritten = 3 * time.Second
 	m.mu.Lock()
@@ -321,9 +320,9 @@ func (m *model) killed(l *life) {
 	}
 }
 
-// resumed checks what an engine goes on with. Instances are those that go on.
+// resumed checks the state with which an engine resumes. Instances are those that continue.
 func (m *model) resumed(l *life, instances map[string]string) {
-	const spoilt = 40 * time.Second // by which a torn file may be older
+	const spoilt = 40 * time.Second // how much older a torn file may be
 	s, w := m.story, m.story.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -332,9 +331,9 @@ func (m *model) resumed(l *life, instances map[string]string) {
 	age := time.Since(m.written)
 	recalled := s.keeps && s.resume != config.Forget && age < store.DefaultMaxAge-spoilt
 	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge && !m.unsure
-	answered := map[probe.ID]bool{} // those that the engine knows to have been
+	answered := map[probe.ID]bool{} // those that the engine knows to have been answered
 	for id, lg := range m.probes {
-		// A crash may have lost it, and that an instance outside the engine was replaced.
+		// A crash may have lost the change, and the replacement of an instance outside the engine.
 		mayBeLost := lg.changed.After(m.certain)
 		goesOn := !forgotten && lg.of != "" && (instances[id.Target] == lg.of || mayBeLost && instances[id.Target] != "")
 		switch {
@@ -345,7 +344,7 @@ func (m *model) resumed(l *life, instances map[string]string) {
 		default:
 			m.counts.resumed++
 			answered[id] = w.silence.answered[id] && lg.verdict == probe.Passing
-			lg.alarmed = lg.alarmed && s.resume != config.Verify // which starts scores again
+			lg.alarmed = lg.alarmed && s.resume != config.Verify // Verify restarts scores
 			if st, _ := l.engine.Status(id); st.Verdict != lg.verdict || st.Instance != lg.of {
 				m.brokenLocked("flap", id.Target, "%v was %v on %s, and is %v on %s when the engine starts again", id, lg.verdict, lg.of, st.Verdict, st.Instance)
 			}
@@ -354,7 +353,7 @@ func (m *model) resumed(l *life, instances map[string]string) {
 	w.silence.reset(answered)
 }
 
-// movedTargets checks that nothing that was published is still said of another address.
+// movedTargets checks that verdicts about an old address are not kept for a new one.
 func (m *model) movedTargets(l *life) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -368,7 +367,7 @@ func (m *model) movedTargets(l *life) {
 	}
 }
 
-// accept takes what an engine goes on with as it is, since it may have been lost.
+// accept accepts the state with which an engine resumes, since the published state may have been lost.
 func (m *model) accept(l *life, id probe.ID, lg *ledger) {
 	st, _ := l.engine.Status(id)
 	if lg.relocated.Equal(time.Now()) && id.Kind == probe.Readiness && st.Verdict == probe.Passing {
@@ -377,15 +376,15 @@ func (m *model) accept(l *life, id probe.ID, lg *ledger) {
 	lg.verdict, lg.of, lg.changed, lg.moved, lg.unsure = st.Verdict, st.Instance, time.Now(), false, true
 }
 
-// Bounds.
+// Limits.
 const (
-	maxState      = 1<<20 + 256<<10 // bytes of the state file: its slack, and twice what it contains
+	maxState      = 1<<20 + 256<<10 // bytes of the state file: its slack, and twice its contents
 	maxHeap       = 48 << 20        // bytes in use
-	maxGoroutines = 60              // and some for each target
+	maxGoroutines = 60              // plus some per target
 	perTarget     = 6
 )
 
-// bounds checks how much there is of everything.
+// bounds checks the limits.
 func (m *model) bounds(l *life) {
 	st, w := l.engine.Stats(), m.story.world
 	if want := len(l.probes) + 1; st.Probes != want {
@@ -415,7 +414,7 @@ func (m *model) bounds(l *life) {
 	}
 }
 
-// finally checks what must be true when all has been quiet for long.
+// finally checks the laws that must hold after a long quiet time.
 func (m *model) finally(l *life) {
 	m.bounds(l)
 	var mem runtime.MemStats
@@ -458,8 +457,7 @@ func (m *model) policy(label string) string {
 	return ""
 }
 
-// logged checks a record with the level error. One about an instance says what its target has
-// done.
+// logged checks an error record. A record about an instance describes an action of its target.
 func (m *model) logged(message, target, text string) {
 	if strings.HasPrefix(message, "instance ") {
 		m.story.trace.note(target, "log", text)
@@ -468,14 +466,14 @@ func (m *model) logged(message, target, text string) {
 	w := m.story.world
 	w.mu.Lock()
 	last := w.cutOff.to
-	if w.shortage.to.After(last) { // no answer arrives then, either
+	if w.shortage.to.After(last) { // no response arrives then either
 		last = w.shortage.to
 	}
 	w.mu.Unlock()
 	if strings.HasPrefix(message, "engine isolated") && time.Now().Before(last.Add(10*time.Second)) {
 		return
 	}
-	switch message { // what is wrong with the target, and not with the engine
+	switch message { // faults of the target, not of the engine
 	case "instance failed to start", "instance exited again, crash loop", "instance exited, no other follows":
 		return
 	}

@@ -15,9 +15,9 @@ type how string
 
 const (
 	static   how = ""         // none: the target is only probed
-	child    how = "child"    // the engine, and they end with it
-	adopted  how = "adopted"  // the engine, and they outlive it
-	external how = "external" // another program; the engine asks it for restarts
+	child    how = "child"    // the engine; they end with it
+	adopted  how = "adopted"  // the engine; they outlive it
+	external how = "external" // another program; the engine requests restarts from it
 )
 
 // spec is a target block of the configuration.
@@ -26,7 +26,7 @@ type spec struct {
 	each     []string // addresses of for_each; nil for one target
 	address  string
 	how      how
-	revision int // of what starts it
+	revision int // revision of how it is started
 	policy   string
 	grace    time.Duration
 	backOff  time.Duration
@@ -36,11 +36,11 @@ type spec struct {
 // probeSpec is a probe block.
 type probeSpec struct {
 	rule    probe.Rule
-	variant int  // of its handler
+	variant int  // variant of its handler
 	worker  bool // it keeps state, and needs a goroutine
 }
 
-// flat is a probe of a configuration, with all that an engine is to compare.
+// flat is a probe of a configuration, with everything that an engine compares.
 type flat struct {
 	probeSpec
 	address string
@@ -124,18 +124,17 @@ func newRandom(seed int64, stream uint64) random {
 
 func (r random) chance(p float64) bool { return r.Float64() < p }
 
-// about returns a duration whose mean is so long, most often a shorter one.
+// about returns a random duration with a mean; most are shorter.
 func (r random) about(mean time.Duration) time.Duration {
 	return time.Duration(min(r.ExpFloat64(), 20) * float64(mean))
 }
 
-// between returns a duration from one to less than another.
+// between returns a random duration from a up to, but not including, b.
 func (r random) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(r.Int64N(int64(b-a)))
 }
 
-// part returns a part of a number. The file's length depends on the machine's own clock:
-// the choice does not.
+// part returns a random part of a number. The length of the file depends on the machine's own clock, but the random choices do not.
 func (r random) part(n int) int { return int(r.Float64() * float64(n)) }
 
 func choose[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
@@ -182,7 +181,7 @@ func (r random) probe(k probe.Kind) probeSpec {
 	return p
 }
 
-// periods are those of probes, each as often as a configuration is likely to have it.
+// periods are the periods of probes, each as often as it is likely in a configuration.
 var periods = slices.Concat(
 	slices.Repeat([]time.Duration{10 * time.Second, 20 * time.Second}, 1),
 	slices.Repeat([]time.Duration{30 * time.Second}, 2),
@@ -242,7 +241,7 @@ func (r random) edit(s *story, specs []*spec) []*spec {
 			s.removed = append(s.removed, sp)
 			return slices.Delete(specs, at, at+1)
 		}
-	case 2: // one that was removed comes back
+	case 2: // one that was removed returns
 		if n := len(s.removed); n > 0 {
 			back := s.removed[n-1]
 			s.removed = s.removed[:n-1]

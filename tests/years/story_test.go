@@ -35,7 +35,7 @@ type story struct {
 	addresses int
 
 	keeps    bool   // there is a state file
-	resume   string // what the engine does with it
+	resume   string // how the engine resumes from it
 	budget   restart.Budget
 	peaceful bool // the engine is never stopped
 	life     *life
@@ -60,11 +60,11 @@ func (s *story) newAddress() string {
 	return fmt.Sprintf("10.0.%d.%d", s.addresses/250, s.addresses%250+1)
 }
 
-// settle returns when nothing more happens at this time.
+// settle returns when nothing more happens at the current time.
 func (s *story) settle() { synctest.Wait() }
 
-// quiet is how long all must be well before the verdicts are true: twenty periods of an hour, by which
-// evidence recovers, a restart with the longest back-off, and the probes of the next instance.
+// quiet is how long everything must be well before the verdicts are true: twenty periods of an hour, by which evidence recovers, a
+// restart with the longest back-off, and the probes of the next instance.
 const quiet = 28 * time.Hour
 
 // play plays the story.
@@ -96,7 +96,7 @@ func (s *story) play() {
 	s.exits.Wait()
 }
 
-// next lets something happen.
+// next causes a random event.
 func (s *story) next() {
 	r, w := s.random, s.world
 	switch n := r.IntN(100); {
@@ -137,7 +137,7 @@ func (s *story) next() {
 	}
 }
 
-// stall stops the engine for a time, while an attempt waits for its answer.
+// stall stops the engine for a time, while an attempt waits for its response.
 func (s *story) stall(d time.Duration) {
 	r, w := s.random, s.world
 	ids := slices.SortedFunc(maps.Keys(s.life.probes), probe.ID.Compare)
@@ -167,8 +167,7 @@ func (s *story) die() {
 	s.restart()
 }
 
-// restart starts the engine after a while, perhaps with another configuration, and
-// perhaps several times.
+// restart restarts the engine after a while, perhaps with another configuration, and perhaps several times.
 func (s *story) restart() {
 	r := s.random
 	down := choose(r, r.about(time.Second), r.about(time.Second), r.between(time.Second, store.DefaultMaxAge-2*time.Minute))

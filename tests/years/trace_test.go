@@ -16,13 +16,13 @@ type trace struct {
 	zero   time.Time
 	ring   [1 << 16]event
 	n      int
-	digest uint64 // of all events, in any order of those at the same time
+	digest uint64 // of all events; independent of the order of simultaneous events
 }
 
-// event is something that has happened.
+// event is an event of a story.
 type event struct {
 	at     time.Duration // since the story began
-	target string        // empty: to the engine
+	target string        // empty: the engine
 	what   string
 	detail string
 	number int64
@@ -39,8 +39,8 @@ func (tr *trace) add(target, what, detail string, number int64) {
 	tr.digest += maphash.Comparable(digestSeed, ev)
 }
 
-// note adds what need not be the same when the story is played again: log records, and
-// verdicts, of which the engine publishes the last one at a time.
+// note adds records that may differ when the story is played again: log records, and verdicts, of which the engine publishes only
+// the last one at a time.
 func (tr *trace) note(target, what, detail string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -52,7 +52,7 @@ func (tr *trace) put(ev event) {
 	tr.n++
 }
 
-// about returns the last events of a target, and of the engine.
+// about returns the last events of a target and of the engine.
 func (tr *trace) about(target string) string {
 	const most = 40
 	tr.mu.Lock()

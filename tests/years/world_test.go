@@ -14,8 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// world is all targets, and the engine's machine. It goes on while the engine does not
-// run.
+// world has all targets, and the engine's machine. It continues while the engine is not running.
 type world struct {
 	story *story
 
@@ -24,15 +23,15 @@ type world struct {
 	open    int // handlers that are not closed
 	calm    bool
 
-	next     *stall // of the engine, by the anchor; nil: none
+	next     *stall // next stall of the engine, begun by the anchor; nil: none
 	stalled  window // the engine is stopped
 	shortage window // attempts cannot be made
-	cutOff   window // no answer arrives
-	sluggish window // all answers take time
+	cutOff   window // no response arrives
+	sluggish window // all responses are delayed
 	silence  silence
 }
 
-// window is a time in which something is wrong.
+// window is a time in which a fault lasts.
 type window struct{ from, to time.Time }
 
 func (w window) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.to) }
@@ -43,7 +42,7 @@ type stall struct {
 	begins chan struct{} // closed when it begins
 }
 
-// target is what stands behind a target's name.
+// target is the simulated target behind a name.
 type target struct {
 	world    *world
 	name     string
@@ -51,7 +50,7 @@ type target struct {
 	instance *instance // nil: none runs
 	starts   int
 	mood     mood
-	doomed   [4]bool // by kind: fails when all is calm
+	doomed   [4]bool // by kind: it fails when all is calm
 }
 
 // instance is one execution of a target.
@@ -60,22 +59,22 @@ type instance struct {
 	how      how
 	revision int
 	born     time.Time
-	readyAt  time.Time // its startup probe passes
-	sickAt   time.Time // it hangs until it is restarted; zero: never
-	exitsAt  time.Time // zero: never
+	readyAt  time.Time // when its startup probe passes
+	sickAt   time.Time // when it hangs until it is restarted; zero: never
+	exitsAt  time.Time // when it exits; zero: never
 	code     int
-	ending   *life // that has asked it to end; guarded by model.mu
+	ending   *life // the life that has requested its end; guarded by model.mu
 	ended    chan struct{}
 }
 
-// mood is how a target answers for a time.
+// mood is how a target responds for a time.
 type mood struct {
 	is    string
-	kinds uint8 // bits of kinds that it has an effect on
+	kinds uint8 // bits of the kinds that it affects
 	until time.Time
 }
 
-// known returns a target, and makes it if there is none of the name.
+// known returns a target; it creates one if the name is new.
 func (w *world) known(name string) *target {
 	t := w.targets[name]
 	if t == nil {
@@ -95,7 +94,7 @@ func hash(s string) uint64 {
 	return h ^ h>>33
 }
 
-// noise returns a number from 0 to 1 that depends on what is asked for and when.
+// noise returns a number from 0 to 1 that depends on the target, the kind and the time.
 func (t *target) noise(k probe.Kind, at time.Time) float64 {
 	h := hash(t.name) ^ uint64(k)*0x9e3779b97f4a7c15 ^ uint64(at.UnixNano())
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
@@ -103,7 +102,7 @@ func (t *target) noise(k probe.Kind, at time.Time) float64 {
 	return float64(h>>11) / (1 << 53)
 }
 
-// moodAt returns the target's mood. Times never go back.
+// moodAt returns the target's mood. Times must not decrease.
 func (t *target) moodAt(at time.Time) mood {
 	for !at.Before(t.mood.until) {
 		from := t.mood.until
@@ -120,10 +119,10 @@ func (t *target) moodAt(at time.Time) mood {
 	return t.mood
 }
 
-// answer is what an attempt finds.
+// answer is the result of an attempt.
 type answer struct {
 	result  probe.Result
-	latency time.Duration // never: no answer
+	latency time.Duration // never: no response
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -136,7 +135,7 @@ var (
 	timedOut = probe.Result{Outcome: probe.Failure, Reason: probe.ReasonHTTPTimeout}
 )
 
-// answer returns what an attempt finds that begins now.
+// answer returns the result of an attempt that begins now.
 func (t *target) answer(k probe.Kind, at time.Time, timeout time.Duration) answer {
 	w, noise := t.world, t.noise(k, at)
 	in := t.instance
@@ -206,7 +205,7 @@ type script struct {
 	Variant int        `hcl:"variant"`
 }
 
-// quick is a handler that makes its attempts on the loop when they need no time.
+// quick is a handler that makes attempts on the loop if they need no time.
 type quick struct {
 	life *life
 	kind probe.Kind
@@ -378,11 +377,11 @@ type attempt struct {
 	life     *life
 	id       probe.ID
 	address  string
-	instance string // that runs when it begins; empty for none
+	instance string // instance running at its beginning; empty for none
 	from     time.Time
 }
 
-// begin notes that an attempt begins.
+// begin records the beginning of an attempt.
 func (w *world) begin(h *quick, t *target, address string, from time.Time) attempt {
 	at := attempt{life: h.life, id: probe.ID{Target: t.name, Kind: h.kind}, address: address, from: from}
 	if t.instance != nil {
@@ -392,8 +391,7 @@ func (w *world) begin(h *quick, t *target, address string, from time.Time) attem
 	return at
 }
 
-// end notes what an attempt has found. Excused: the engine was stopped when the answer
-// arrived.
+// end records the result of an attempt. Excused means that the engine was stopped when the response arrived.
 func (w *world) end(at attempt, res *probe.Result, excused bool) {
 	now := time.Now()
 	silent := res.Reason == probe.ReasonHTTPTimeout || res.Reason == probe.ReasonTCPUnreachable
@@ -411,18 +409,18 @@ func (w *world) end(at attempt, res *probe.Result, excused bool) {
 	w.story.model.attempt(at, now, res, excused)
 }
 
-// silence knows whether a silence is certainly the engine's: by what engine.Config says
-// about NoIsolationCheck, with a margin.
+// silence determines whether silence is certainly the engine's fault, according to the documentation of NoIsolationCheck in
+// engine.Config, with a margin.
 type silence struct {
-	answered map[probe.ID]bool      // the latest attempt
-	since    map[probe.ID]time.Time // when the first attempt ended after the latest answer
-	last     time.Time              // that an attempt was answered
-	awaited  []string               // the addresses of attempts since then, of probes that were answered before
+	answered map[probe.ID]bool      // whether the latest attempt was answered
+	since    map[probe.ID]time.Time // end of the first attempt after the latest answer
+	last     time.Time              // when an attempt was last answered
+	awaited  []string               // addresses of attempts since then, of probes that were answered before
 }
 
 const (
-	certainAttempts  = 13 // documented are 10
-	certainAddresses = 10 // documented are 4, told apart by 6 bits
+	certainAttempts  = 13 // 10 are documented
+	certainAddresses = 10 // 4 are documented, distinguished by 6 bits
 )
 
 func (s *silence) begin(w *world, id probe.ID, address string) {
@@ -431,7 +429,7 @@ func (s *silence) begin(w *world, id probe.ID, address string) {
 	}
 }
 
-// withdraw says that an attempt has ended without a sign whether an answer came.
+// withdraw records that an attempt has ended without showing whether a response arrived.
 func (s *silence) withdraw(address string) {
 	if k := slices.Index(s.awaited, address); k >= 0 {
 		s.awaited = slices.Delete(s.awaited, k, k+1)
@@ -449,8 +447,8 @@ func (s *silence) end(id probe.ID, answered bool, now time.Time) {
 	}
 }
 
-// isOurs reports whether the engine must know that it is cut off. A second failure of the
-// same probe counts if another probe was answered between the two.
+// isOurs reports whether the engine must know that it is cut off. A second failure of the same probe counts if another probe was
+// answered in between.
 func (s *silence) isOurs(w *world, at attempt, now time.Time) bool {
 	if since, silent := s.since[at.id]; silent && s.last.After(since) {
 		return false
@@ -458,7 +456,7 @@ func (s *silence) isOurs(w *world, at attempt, now time.Time) bool {
 	return w.cutOff.has(at.from) && w.cutOff.has(now) && s.last.Before(at.from) && s.areMany()
 }
 
-// areMany reports whether answers to enough attempts are awaited, of enough addresses.
+// areMany reports whether enough attempts at enough addresses are unanswered.
 func (s *silence) areMany() bool {
 	addresses := slices.Compact(slices.Sorted(slices.Values(s.awaited)))
 	return len(s.awaited) >= certainAttempts && len(addresses) >= certainAddresses
@@ -469,7 +467,7 @@ func newSilence() (s silence) {
 	return s
 }
 
-// reset begins again, with an engine that knows which probes were answered.
+// reset starts again, with an engine that knows which probes were answered.
 func (s *silence) reset(answered map[probe.ID]bool) {
 	*s = silence{answered: answered, since: map[probe.ID]time.Time{}}
 }
@@ -482,7 +480,7 @@ func (w *world) set(which *window, d time.Duration) {
 	w.silence.awaited = nil
 }
 
-// calmDown ends all faults: from now on each target answers what it always will.
+// calmDown ends all faults: from now on, the responses of each target stay the same.
 func (w *world) calmDown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -490,7 +488,7 @@ func (w *world) calmDown() {
 	w.story.trace.add("", "calm", "", 0)
 }
 
-// setStatic makes the targets of a configuration run that nothing starts.
+// setStatic runs the targets of a configuration that nobody starts.
 func (w *world) setStatic(specs []*spec) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -521,7 +519,7 @@ func (w *world) living(name string) *instance {
 	return w.known(name).instance
 }
 
-// endUnwanted ends the instances that an engine before has left for targets that are gone.
+// endUnwanted ends the instances that an earlier engine has left for removed targets.
 func (w *world) endUnwanted(units map[string]restart.Unit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Command subject is what runs in the containers of tests.
+// Command subject is the program that runs in the containers of tests.
 package main
 
 import (
@@ -53,24 +53,24 @@ func main() {
 		fmt.Println("about to crash")
 		sleep(arg(2))
 		exit(arg(3))
-	case "touch": // FILE, then serves as exec-liveness.yaml does
+	case "touch": // FILE: creates it, then serves like exec-liveness.yaml
 		_ = os.WriteFile(arg(2), nil, 0o600)
 		awaitTerm()
 	case "rm": // FILE
 		_ = os.Remove(arg(2))
-	case "test": // FILE: as cat
+	case "test": // FILE: like cat
 		if _, err := os.Stat(arg(2)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-	case "get": // ADDRESS, as a HEALTHCHECK does
+	case "get": // ADDRESS: like a HEALTHCHECK
 		get(arg(2))
 	case "serve": // ADDRESS
 		serve(arg(2))
 	}
 }
 
-// get exits with status 1 unless the address answers a request of /healthz with 200.
+// get exits with status 1 unless the address responds to GET /healthz with 200.
 func get(address string) {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
@@ -95,7 +95,7 @@ func sleep(seconds string) {
 	time.Sleep(time.Duration(n * float64(time.Second)))
 }
 
-// awaitTerm exits with status 0 upon SIGTERM.
+// awaitTerm exits with status 0 on SIGTERM.
 func awaitTerm() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -104,7 +104,7 @@ func awaitTerm() {
 	os.Exit(0)
 }
 
-// serve answers HTTP requests: /fail makes the others fail from then on, /crash exits.
+// serve responds to HTTP requests: /fail makes all later ones fail, /crash exits.
 func serve(address string) {
 	go awaitTerm()
 	listener, err := net.Listen("tcp", address)

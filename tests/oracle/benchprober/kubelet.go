@@ -20,13 +20,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// kubelet is the kubelet's prober with the parts that it needs.
+// kubelet is the kubelet's prober with the parts that it depends on.
 type kubelet struct {
 	status.Manager // only GetPodStatus is ever called
 
 	prober prober.Manager
-	looks  atomic.Uint64 // one for each attempt, since all containers run
-	events atomic.Uint64 // one for each attempt that is no success
+	looks  atomic.Uint64 // number of attempts, since all containers run
+	events atomic.Uint64 // number of attempts that did not succeed
 
 	mu     sync.RWMutex
 	status map[types.UID]v1.PodStatus
@@ -77,13 +77,13 @@ func (k *kubelet) counts() counts { return counts{k.looks.Load(), k.events.Load(
 // recorder counts events.
 type recorder struct{ kubelet *kubelet }
 
-// Event counts one.
+// Event counts one event.
 func (r recorder) Event(runtime.Object, string, string, string) { r.kubelet.events.Add(1) }
 
-// Eventf counts one.
+// Eventf counts one event.
 func (r recorder) Eventf(runtime.Object, string, string, string, ...any) { r.kubelet.events.Add(1) }
 
-// AnnotatedEventf counts one.
+// AnnotatedEventf counts one event.
 func (r recorder) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
 	r.kubelet.events.Add(1)
 }
@@ -115,7 +115,7 @@ func (l load) pod(i int) *v1.Pod {
 
 // status returns the status of a running pod.
 func (l load) status(i int) v1.PodStatus {
-	started := true // what the kubelet says of a container that has no startup probe
+	started := true // as the kubelet reports for a container without a startup probe
 	now := metav1.Now()
 	return v1.PodStatus{
 		Phase:     v1.PodRunning,

@@ -1,10 +1,9 @@
-// Command benchprober runs the kubelet's prober, from the Kubernetes modules, with many
-// pods that have one readiness probe each, so that tests/bench can measure the cost of an
-// attempt. The prober's dependencies are fakes that do nothing. With -serve it is a gRPC
-// server that says that it is healthy.
+// Command benchprober runs the kubelet's prober, from the Kubernetes modules, with many pods that have one readiness probe each, so
+// that tests/bench can measure the cost of an attempt. The prober's dependencies are fakes that do nothing. With -serve it is a
+// gRPC server that reports to be healthy.
 //
-// It prints its counts as JSON when all pods are added, and again for each line of its
-// standard input. It ends with its standard input.
+// It prints its counts as JSON when all pods are added, and again for each line of its standard input. It exits at the end of its
+// standard input.
 package main
 
 import (
@@ -42,7 +41,7 @@ type load struct {
 	pods, port      int
 }
 
-// counts are the attempts so far, and those that did not succeed.
+// counts are the numbers of attempts so far, and of those that did not succeed.
 type counts struct{ Attempts, Failures uint64 }
 
 func run(l load) error {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// serve serves gRPC's health service on all addresses of this machine. It prints its port,
-// and ends with its standard input.
+// serve serves gRPC's health service on all addresses of this machine. It prints its port, and returns at the end of its standard
+// input.
 func serve() error {
 	listener, err := net.Listen("tcp4", ":0")
 	if err != nil {

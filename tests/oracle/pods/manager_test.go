@@ -21,12 +21,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// silent has no status of any pod, so that the kubelet's workers do nothing.
+// silent has no status of any pod, so the kubelet's workers do nothing.
 type silent struct{ status.Manager }
 
 func (silent) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }
 
-// found is the kubelet's cache of one kind.
+// found is the kubelet's results cache of one kind.
 type found map[container.ContainerID]results.Result
 
 func (f found) Get(id container.ContainerID) (r results.Result, ok bool) { r, ok = f[id]; return r, ok }
@@ -34,7 +34,7 @@ func (f found) Set(container.ContainerID, results.Result, *v1.Pod)       {}
 func (f found) Remove(container.ContainerID)                             {}
 func (f found) Updates() <-chan results.Update                           { return nil }
 
-// knowledge is the results of the probes on both sides.
+// knowledge has the results of the probes on both sides.
 type knowledge struct {
 	cached map[probe.Kind]found // the kubelet's
 	ours   map[string]engine.TargetStatus
@@ -45,13 +45,13 @@ func (k knowledge) Target(name string) (engine.TargetStatus, bool) {
 	return t, ok
 }
 
-// note gives both sides a probe of a container and its result.
+// note adds a probe of a container and its result to both sides.
 func (k knowledge) note(r *rand.Rand, pod *v1.Pod, name string, kind probe.Kind) {
 	target := kube.TargetName(pod, name)
 	st := engine.Status{ID: probe.ID{Target: target, Kind: kind}, Instance: "cri://" + name}
 	id := container.ParseContainerID(st.Instance)
 	switch r.IntN(4) {
-	case 0: // nothing yet, or of an earlier life
+	case 0: // no result yet, or one of an earlier instance
 		st.Instance, st.Verdict = "cri://before", probe.Passing
 	case 1:
 		k.cached[kind][id] = results.Unknown

@@ -30,7 +30,7 @@ func seeds(t *testing.T, test func(r *rand.Rand) (problem string)) {
 // oneOf returns one of several values with equal probability.
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// maybe returns a pointer to one of several values, or nil in two cases of three.
+// maybe returns a pointer to one of several values, or nil in two out of three cases.
 func maybe[T any](r *rand.Rand, all ...T) *T {
 	if r.IntN(3) > 0 {
 		return nil
@@ -120,7 +120,7 @@ func anyVariable(r *rand.Rand) v1.EnvVar {
 	return v1.EnvVar{Name: oneOf(r, "", "A", "a=b", "x.y", "1"), Value: "v"}
 }
 
-// anyRules returns no rules mostly, and sometimes too many.
+// anyRules returns mostly no rules, and sometimes too many.
 func anyRules(r *rand.Rand) []v1.ContainerRestartRule {
 	var all []v1.ContainerRestartRule
 	for range oneOf(r, 0, 0, 0, 1, 2, 21) {

@@ -23,7 +23,7 @@ type unprobed struct{}
 
 func (unprobed) Target(string) (engine.TargetStatus, bool) { return engine.TargetStatus{}, false }
 
-// livingPod returns a valid pod with a status, in which containers may be missing.
+// livingPod returns a valid pod with a status that may lack containers.
 func livingPod(r *rand.Rand) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", Generation: 3}}
 	for i := range 1 + r.IntN(3) {

@@ -32,7 +32,7 @@ func TestTheSamePodsAreRejectedInTheSameWords(t *testing.T) {
 	t.Logf("%d refusals are the same", compared)
 }
 
-// refusals returns kube's errors of a pod, sorted.
+// refusals returns kube's errors for a pod, sorted.
 func refusals(pod *v1.Pod) []string {
 	var all []string
 	for _, err := range kube.Validate(pod) {
@@ -42,7 +42,7 @@ func refusals(pod *v1.Pod) []string {
 	return all
 }
 
-// apiServers returns the API server's errors of a pod, sorted.
+// apiServers returns the API server's errors for a pod, sorted.
 func apiServers(t *testing.T, pod *v1.Pod) []string {
 	t.Helper()
 	pod = pod.DeepCopy()
@@ -67,7 +67,7 @@ func TestDefaultsOfProbesAreTheSame(t *testing.T) {
 		corev1.SetObjectDefaults_Pod(theirs)
 		grace := *theirs.Spec.TerminationGracePeriodSeconds
 		if grace < 0 {
-			grace = 1 // so it becomes when the API server converts it
+			grace = 1 // the API server converts it to that
 		}
 		if *ours.Spec.TerminationGracePeriodSeconds != grace || ours.Spec.RestartPolicy != theirs.Spec.RestartPolicy {
 			return show(pod) + " has other defaults"

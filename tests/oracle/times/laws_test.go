@@ -11,8 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// everySide runs a test on the kubelet and on Sonde's sides: what it checks is true of
-// all of them.
+// everySide runs a test on the kubelet and on Sonde's sides: its checks hold for all of them.
 func everySide(t *testing.T, test func(t *testing.T, s side)) {
 	inBubble(t, "kubelet", func(t *testing.T) { test(t, newKubelet) })
 	for name, s := range sides {
@@ -20,7 +19,7 @@ func everySide(t *testing.T, test func(t *testing.T, s side)) {
 	}
 }
 
-// all three kinds of probes: startup 2 s x 3, readiness 4 s x 3, liveness 5 s x 2.
+// allKinds returns probes of all three kinds: startup 2 s x 3, readiness 4 s x 3, liveness 5 s x 2.
 func allKinds() map[probe.Kind]v1.Probe {
 	return map[probe.Kind]v1.Probe{
 		probe.Startup: numbers(0, 2, 1, 1, 3), probe.Readiness: numbers(0, 4, 1, 1, 3), probe.Liveness: numbers(0, 5, 1, 1, 2),
@@ -75,8 +74,8 @@ func TestReadinessFollowsTheAppWithinItsThresholds(t *testing.T) {
 	probes := map[probe.Kind]v1.Probe{probe.Readiness: numbers(0, 4, 1, 2, 3)}
 	everySide(t, func(t *testing.T, s side) {
 		for i, p := range play(t, s, scenario{probes: probes, app: app{up: up, down: down}, last: 2 * time.Minute}) {
-			// The last attempt that failed was up to a period before, and may have been
-			// followed by one outside the period, which a change of the pod has triggered.
+			// The last failed attempt was at most a period earlier, and may have been followed by one outside the period, triggered
+			// by a change of the pod.
 			if at := becameReady(p); at < up || at > up+2*4*time.Second+batch {
 				t.Errorf("pod %d was ready after %v, want from %v to %v", i, at, up, up+8*time.Second)
 			}
@@ -117,7 +116,7 @@ func TestHangingAttemptsAreNotMadeUpFor(t *testing.T) {
 	})
 }
 
-// after plays until a pod is ready, or its container has run for a minute.
+// running plays until a pod is ready, or its container has run for a minute.
 func running(t *testing.T, s side, name, uid string, probes map[probe.Kind]v1.Probe, a app) *pod {
 	t.Helper()
 	p := newNode(t, s).add(podSpec(name, uid, probes), a)
@@ -161,8 +160,8 @@ func TestAppThatFailedDuringTheRestartIsNoticed(t *testing.T) {
 			t.Errorf("K164: the pod is %+v at once", f)
 		}
 		wait(time.Minute)
-		// Two or three periods. The kubelet waits for up to one more (K22), and then makes two
-		// attempts at once, since nothing is cached (K96).
+		// Two or three periods. The kubelet waits for up to one more (K22), and then makes two attempts in immediate succession,
+		// since nothing is cached (K96).
 		if at := becameUnready(p) - restarted; at < 4*time.Second-batch || at > 16*time.Second+batch {
 			t.Errorf("the pod was not ready %v after the restart, want from 4s to 16s", at)
 		}
@@ -183,8 +182,7 @@ func TestRestartWhileThePodIsNotReadyDoesNotMakeItReady(t *testing.T) {
 	})
 }
 
-// stopInFlight starts an attempt that takes three seconds and fails, and stops the probe
-// meanwhile.
+// stopInFlight starts an attempt that takes three seconds and fails, and stops the probe meanwhile.
 func stopInFlight(t *testing.T, s side, kind probe.Kind, stop func(proberManager, *v1.Pod)) *pod {
 	t.Helper()
 	n := newNode(t, s)
@@ -283,8 +281,8 @@ func TestPodThatIsRemovedStaysAsItWas(t *testing.T) {
 	}
 }
 
-// TestReadinessAttemptDuringTheDeletionCounts deletes a pod while an attempt of its readiness probe is in flight: it, and
-// those after it, count as ever (K7, K51).
+// TestReadinessAttemptDuringTheDeletionCounts deletes a pod while an attempt of its readiness probe is in flight: this attempt and
+// later ones count as usual (K7, K51).
 func TestReadinessAttemptDuringTheDeletionCounts(t *testing.T) {
 	everySide(t, func(t *testing.T, s side) {
 		n := newNode(t, s)

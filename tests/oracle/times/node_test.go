@@ -17,10 +17,10 @@ import (
 
 // app is a program in a container, as a function of its age.
 type app struct {
-	up   time.Duration // it is healthy from this age on; never: it never is
-	down time.Duration // and until this age; 0: for ever
+	up   time.Duration // it is healthy from this age on; never: not at all
+	down time.Duration // until this age; 0: forever
 	back time.Duration // and again from this age on; 0: not again
-	took time.Duration // how long it takes to answer; longer than the timeout: it does not
+	took time.Duration // response time; if longer than the timeout: no response
 }
 
 const never = 1000 * time.Hour
@@ -30,8 +30,7 @@ func (a app) isHealthy(age time.Duration) bool {
 	return age >= a.up && (a.down == 0 || age < a.down || isBack)
 }
 
-// pod is a pod with one container, which runs once: it is not started again when it was
-// killed.
+// pod is a pod with one container, which runs once: it is not restarted after it was killed.
 type pod struct {
 	node *node
 	spec *v1.Pod
@@ -48,7 +47,7 @@ type pod struct {
 	flags    []flag
 }
 
-// flag is started and ready of the container from an age on.
+// flag has started and ready of the container from an age on.
 type flag struct {
 	age            time.Duration
 	started, ready bool
@@ -60,22 +59,21 @@ type proberManager interface {
 	StopLivenessAndStartup(*v1.Pod)
 	RemovePod(*v1.Pod)
 	UpdatePodStatus(*v1.Pod, *v1.PodStatus)
-	end() // removes all pods, and returns when every goroutine has ended
+	end() // removes all pods, and returns when every goroutine has exited
 }
 
-// node is what surrounds a prober manager in the kubelet: pods, their statuses, and the
-// loop that syncs a pod and kills its container when a probe says so.
+// node is the environment of a prober manager in the kubelet: pods, their statuses, and the loop that syncs a pod and kills its
+// container when a probe requires it.
 type node struct {
 	prober proberManager
 	mu     sync.Mutex
 	pods   map[types.UID]*pod
 }
 
-// side makes a prober manager for a node.
+// side creates a prober manager for a node.
 type side func(*testing.T, *node) proberManager
 
-// newNode returns a node on which the prober manager is a minute old, so that the
-// kubelet's attempts have no random delay (K22).
+// newNode returns a node whose prober manager is a minute old, so that the kubelet's attempts have no random delay (K22).
 func newNode(t *testing.T, s side) *node {
 	n := &node{pods: map[types.UID]*pod{}}
 	n.prober = s(t, n)
@@ -83,8 +81,8 @@ func newNode(t *testing.T, s side) *node {
 	return n
 }
 
-// restart replaces the prober manager by a new one, as after a restart of the kubelet. The
-// pods' containers go on. The pods are added with the status that was stored.
+// restart replaces the prober manager by a new one, as after a restart of the kubelet. The pods' containers continue. The pods are
+// added with their stored status.
 func (n *node) restart(t *testing.T, s side, outage time.Duration) {
 	n.prober.end()
 	time.Sleep(outage)
@@ -126,7 +124,7 @@ func (n *node) pod(uid types.UID) *pod {
 
 const containerName = "app"
 
-// id is the ID of the pod's container.
+// id returns the ID of the pod's container.
 func (p *pod) id() string { return "oracle://" + string(p.spec.UID) }
 
 // start starts the container.
@@ -186,8 +184,8 @@ func (p *pod) kill() {
 	p.sync()
 }
 
-// attempt answers an attempt of a probe: ok says whether it was healthy when the attempt
-// began, and late whether it did not answer before the timeout.
+// attempt simulates an attempt of a probe: ok says whether the app was healthy when the attempt began, and late whether it did not
+// respond before the timeout.
 func (p *pod) attempt(ctx context.Context, kind probe.Kind, timeout time.Duration) (ok, late bool) {
 	p.mu.Lock()
 	age := p.age()
@@ -203,7 +201,7 @@ func (p *pod) attempt(ctx context.Context, kind probe.Kind, timeout time.Duratio
 	return p.app.isHealthy(age), late
 }
 
-// ready reports the container's last flags.
+// last returns the container's last flags.
 func (p *pod) last() flag {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,8 +242,7 @@ func podSpec(name, uid string, probes map[probe.Kind]v1.Probe) *v1.Pod {
 	return spec
 }
 
-// numbers returns a probe: delay, period, timeout, and the thresholds of successes and
-// failures.
+// numbers returns a probe with a delay, period, timeout, and the thresholds of successes and failures.
 func numbers(delay, period, timeout, success, failure int32) v1.Probe {
 	return v1.Probe{InitialDelaySeconds: delay, PeriodSeconds: period, TimeoutSeconds: timeout, SuccessThreshold: success, FailureThreshold: failure}
 }

@@ -25,24 +25,22 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// removal is what happens to a running container, or to a process of sonde, that is
-// removed: its moments are "running", "terminating", when it was asked to exit and has
-// not, and "removed", when it has. The facts are "started", "ready" and, by kind, whether
-// attempts were made.
+// removal is the observed behaviour of a running container, or of a process of sonde, that is removed. Its moments are "running",
+// "terminating", when it was asked to exit but has not, and "removed", when it has exited. The facts are "started", "ready" and, by
+// kind, whether attempts were made.
 type removal map[string]map[string]bool
 
 // removalCase is a container that is removed.
 type removalCase struct {
 	name     string
 	probes   []probe.Kind
-	up       bool // it is healthy until then
-	fails    bool // and not any more when it is asked to exit
-	shutdown bool // sonde ends, which does not remove the target
+	up       bool // it is healthy before the removal
+	fails    bool // it is unhealthy once it is asked to exit
+	shutdown bool // sonde is stopped, which does not remove the target
 	differs  map[string]string
 }
 
-// removals are the cases, with the facts in which sonde differs: by moment and fact the
-// reason, with the number in docs/kubelet.md.
+// removals are the cases, with the facts in which sonde differs: the reason by moment and fact, with the number in docs/kubelet.md.
 var removals = []removalCase{
 	{name: "ready, and fails then", probes: []probe.Kind{probe.Readiness, probe.Liveness}, up: true, fails: true, differs: map[string]string{
 		"terminating readiness": "K158: a target that was removed has no probes",
@@ -93,7 +91,7 @@ func TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet(t *testing.T) {
 	}
 }
 
-// compare compares the facts. A difference that is expected and has gone is an error.
+// compare compares the facts. An expected difference that no longer exists is an error.
 func (c *removalCase) compare(t *testing.T, kubelet, sonde removal) {
 	for moment, facts := range kubelet {
 		for fact, theirs := range facts {
@@ -109,7 +107,7 @@ func (c *removalCase) compare(t *testing.T, kubelet, sonde removal) {
 	}
 }
 
-// removePod does what the kubelet does with a pod that is deleted (K158).
+// removePod removes a pod like the kubelet when the pod is deleted (K158).
 func (c *removalCase) removePod(t *testing.T) removal {
 	probes := map[probe.Kind]v1.Probe{}
 	for _, kind := range c.probes {
@@ -129,7 +127,7 @@ func (c *removalCase) removePod(t *testing.T) removal {
 	p := running(t, newKubelet, "web", "1", probes, a)
 	r["running"] = p.facts()
 	p.node.prober.StopLivenessAndStartup(p.spec)
-	wait(time.Second) // an attempt of each may come yet (K9, K10)
+	wait(time.Second) // one more attempt of each is possible (K9, K10)
 	p.sync()
 	p.forget()
 	wait(time.Minute)
@@ -148,7 +146,7 @@ func (c *removalCase) removePod(t *testing.T) removal {
 	return r
 }
 
-// forget forgets the attempts that were made.
+// forget discards the attempts made so far.
 func (p *pod) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,18 +162,17 @@ func (p *pod) facts() map[string]bool {
 	return facts
 }
 
-// source is what a sonde has its target from.
+// source is the source of sonde's target.
 type source interface {
-	target() string // its name
-	args() []string // of sonde run
+	target() string // name of the target
+	args() []string // arguments of sonde run
 	period() time.Duration
 
 	write(g *removedTarget, port string)
 	remove(g *removedTarget)
 }
 
-// process is the command of the target. It records when it starts and when it is asked to
-// exit, and exits when the test lets it.
+// process is the command of the target. It records when it starts and when it is asked to exit, and exits when the test permits it.
 const process = `trap 'echo >> asked' TERM
 echo >> started
 until [ -e exit ]; do sleep 0.05; done
@@ -220,7 +217,7 @@ type manifests struct{}
 
 func (manifests) target() string        { return "default/web/app" }
 func (manifests) args() []string        { return []string{"--pods", "pods"} }
-func (manifests) period() time.Duration { return time.Second } // the shortest that a manifest can have
+func (manifests) period() time.Duration { return time.Second } // the minimum for a manifest
 
 func (manifests) write(g *removedTarget, port string) {
 	var probes strings.Builder
@@ -257,14 +254,14 @@ type removedTarget struct {
 	sonde  *exec.Cmd
 	log    testsync.Buffer
 	client api.Client
-	server *httptest.Server // answers the probes
+	server *httptest.Server // responds to the probes
 
 	mu       sync.Mutex // guards all below
 	healthy  bool
 	attempts map[string]int // by kind
 }
 
-// removeTarget removes a target from sonde, or ends sonde.
+// removeTarget removes a target from sonde, or stops sonde.
 func (c *removalCase) removeTarget(t *testing.T, binary string, from source) removal {
 	g := &removedTarget{T: t, removalCase: c, source: from, dir: t.TempDir(), healthy: c.up, attempts: map[string]int{}}
 	g.server = httptest.NewServer(g)
@@ -299,7 +296,7 @@ func (c *removalCase) removeTarget(t *testing.T, binary string, from source) rem
 	return r
 }
 
-// ServeHTTP answers an attempt. Its path is the kind of the probe.
+// ServeHTTP responds to an attempt. Its path is the kind of the probe.
 func (g *removedTarget) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -336,8 +333,8 @@ func (g *removedTarget) signal(s syscall.Signal) {
 	}
 }
 
-// observe forgets the attempts so far, and waits for others. An attempt may be under
-// way when it begins, so that it waits first.
+// observe discards the attempts so far, and waits for others. An attempt may be in progress at the beginning, so observe waits
+// first.
 func (g *removedTarget) observe() {
 	time.Sleep(200*time.Millisecond + g.source.period())
 	g.mu.Lock()
@@ -346,7 +343,7 @@ func (g *removedTarget) observe() {
 	time.Sleep(800*time.Millisecond + 2*g.source.period())
 }
 
-// isProbed reports whether the target is as it stays before it is removed.
+// isProbed reports whether the target has reached its final state before its removal.
 func (g *removedTarget) isProbed() bool {
 	first := g.probes[0].String() // the startup probe, if there is one, gates the others
 	g.mu.Lock()
@@ -355,8 +352,7 @@ func (g *removedTarget) isProbed() bool {
 	return attempts > 3 && g.facts()["ready"] == g.up && (!g.up || g.facts()["liveness"])
 }
 
-// facts returns what the API says, and which attempts were made. While sonde is not there,
-// the target is not either.
+// facts returns the facts from the API, and which attempts were made. While sonde is not running, the target does not exist either.
 func (g *removedTarget) facts() map[string]bool {
 	facts := map[string]bool{}
 	target, err := g.client.Target(context.Background(), g.source.target())

@@ -1,6 +1,6 @@
-// Package times compares when the kubelet's prober and Sonde make attempts, kill, and
-// change readiness. Both run in a testing/synctest bubble, where nothing is late: equal
-// rules must give equal times. Probes are exec probes, whose commands are simulated.
+// Package times compares the times at which the kubelet's prober and Sonde make attempts, kill, and change readiness. Both run in a
+// testing/synctest bubble, where nothing is late: equal rules must result in equal times. Probes are exec probes, whose commands
+// are simulated.
 package times
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// kubelet is the kubelet's prober manager with what it needs of a kubelet.
+// kubelet is the kubelet's prober manager with the parts of a kubelet that it needs.
 type kubelet struct {
 	status.Manager // only GetPodStatus is called
 	prober         prober.Manager
@@ -37,7 +37,7 @@ type kubelet struct {
 	ctx            context.Context
 	cancel         context.CancelFunc
 	working        sync.WaitGroup
-	ended          atomic.Bool // its results do not matter any more
+	ended          atomic.Bool // its results no longer matter
 }
 
 func newKubelet(t *testing.T, n *node) proberManager {
@@ -52,7 +52,7 @@ func newKubelet(t *testing.T, n *node) proberManager {
 	return k
 }
 
-// follow does what the kubelet's sync loop does with results (K126 to K128).
+// follow handles results like the kubelet's sync loop (K126 to K128).
 func (k *kubelet) follow(kind probe.Kind, updates <-chan results.Update) {
 	for {
 		select {
@@ -102,7 +102,7 @@ func (k *kubelet) UpdatePodStatus(pod *v1.Pod, s *v1.PodStatus) {
 	k.prober.UpdatePodStatus(k.ctx, pod, s)
 }
 
-// end ends the workers: each does so at its next tick (K9).
+// end stops the workers: each stops at its next tick (K9).
 func (k *kubelet) end() {
 	k.ended.Store(true)
 	k.prober.CleanupPods(nil)
@@ -121,7 +121,7 @@ type sonde struct {
 	t      *testing.T
 }
 
-// sondeWith returns the side of Sonde with a compatibility.
+// sondeWith returns Sonde's side with a compatibility.
 func sondeWith(c probe.Compatibility) side {
 	return func(t *testing.T, n *node) proberManager {
 		s := &sonde{node: n, engine: engine.New(engine.Config{Compatibility: c}), t: t}
@@ -203,5 +203,5 @@ func (s *sonde) end() {
 	s.done.Wait()
 }
 
-// sides are what is compared with the kubelet.
+// sides are the sides that are compared with the kubelet.
 var sides = map[string]side{"sonde": sondeWith(probe.Mended), "sonde with compatibility": sondeWith(probe.Kubelet)}

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// scenario is a pod, an app, and how long they are watched.
+// scenario is a pod, an app, and the time for which they are watched.
 type scenario struct {
 	name   string
 	probes map[probe.Kind]v1.Probe
@@ -20,9 +20,8 @@ type scenario struct {
 	last   time.Duration // how long the container runs
 }
 
-// population is how many pods play a scenario on each side. The kubelet's have their
-// ticks evenly spread over a period, since a tick depends on when the pod was added;
-// those of Sonde are spread by a hash of their names.
+// population is the number of pods that play a scenario on each side. The kubelet's pods have their ticks evenly spread over a
+// period, since a tick depends on when the pod was added; the attempts of Sonde are spread by a hash of the pods' names.
 const population = 200
 
 // play plays a scenario on a side, and returns the pods.
@@ -40,7 +39,7 @@ func play(t *testing.T, s side, c scenario) []*pod {
 		pods = append(pods, n.add(podSpec(name, name, c.probes), c.app))
 		time.Sleep(time.Until(begin.Add(longest * time.Duration(i+1) / population)))
 	}
-	time.Sleep(2*longest - time.Since(begin)) // so that all containers start on a whole second
+	time.Sleep(2*longest - time.Since(begin)) // so that all containers start at a whole second
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	for _, p := range pods {
 		p.start()
@@ -49,8 +48,7 @@ func play(t *testing.T, s side, c scenario) []*pod {
 	return pods
 }
 
-// ages returns when something happened to each pod, sorted; never stands for what did
-// not happen.
+// ages returns when an event occurred in each pod, sorted; never stands for an event that did not occur.
 func ages(pods []*pod, of func(*pod) time.Duration) []time.Duration {
 	all := make([]time.Duration, len(pods))
 	for i, p := range pods {
@@ -80,7 +78,7 @@ func becameReady(p *pod) time.Duration {
 	return never
 }
 
-// becameUnready returns when the container was not ready any more.
+// becameUnready returns when the container was no longer ready.
 func becameUnready(p *pod) time.Duration {
 	if i := slices.IndexFunc(p.flags, func(f flag) bool { return f.ready }); i >= 0 && i+1 < len(p.flags) {
 		return p.flags[i+1].age
@@ -88,11 +86,11 @@ func becameUnready(p *pod) time.Duration {
 	return never
 }
 
-// batch is how much earlier than its time Sonde may start an attempt.
+// batch is how much earlier than due Sonde may start an attempt.
 const batch = 20 * time.Millisecond
 
-// compareAges compares when something happened on both sides: whether it did, the
-// earliest and the latest time, and the distribution. Slack widens the bounds.
+// compareAges compares when an event occurred on both sides: whether it did, the earliest and the latest time, and the
+// distribution. Slack widens the bounds.
 func compareAges(kubelet, sonde []time.Duration, slack time.Duration) (problem string) {
 	n := len(kubelet)
 	first, last := kubelet[0]-slack, kubelet[n-1]+slack
@@ -105,8 +103,8 @@ func compareAges(kubelet, sonde []time.Duration, slack time.Duration) (problem s
 	return ""
 }
 
-// distance is the greatest difference between two distributions (Kolmogorov and
-// Smirnov), for times that are apart by more than slack.
+// distance returns the greatest difference between two distributions (Kolmogorov and Smirnov), for times that differ by more than
+// slack.
 func distance(a, b []time.Duration, slack time.Duration) (most float64) {
 	below := func(all []time.Duration, x time.Duration) float64 {
 		n, _ := slices.BinarySearch(all, x)
@@ -157,8 +155,7 @@ func TestContainersAreKilledAtTheKubeletsTimes(t *testing.T) {
 	}
 }
 
-// compareSides plays a scenario on the kubelet and on Sonde's sides, and compares when
-// something happened.
+// compareSides plays a scenario on the kubelet and on Sonde's sides, and compares when an event occurred.
 func compareSides(t *testing.T, c scenario, of func(*pod) time.Duration) {
 	t.Helper()
 	t.Run(c.name, func(t *testing.T) {

@@ -44,6 +44,7 @@ func (t Target) explain(now time.Time) []string {
 		all = append(all, p.explain(now))
 	}
 	for i, text := range all {
+		text = strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), ":\n", ": "), "\n", " | ") // lines of output
 		all[i] = strings.Join(strings.Fields(text), " ")
 	}
 	return all

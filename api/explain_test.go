@@ -62,6 +62,8 @@ func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
 			[]string{"Instance web-3 (after 1 restart) has been running for 5h3m. It fails, and is not restarted until the restart budget allows it."}},
 		{api.Instance{ID: "web-3", Phase: probe.Ended, Since: ago(42 * time.Second), Reason: probe.ReasonBackOff, Detail: "exit status 3; next start in 5m:\n  last\twords"},
 			[]string{"Instance web-3 ended 42s ago. The next one starts after its back-off: exit status 3; next start in 5m: last words"}},
+		{api.Instance{ID: "web-3", Phase: probe.Running, Since: ago(time.Minute), Restarts: 1, Detail: "exit status 0: starting\nserving\nstopping\n"},
+			[]string{"Instance web-3 (after 1 restart) has been running for 1m. The one before it: exit status 0: starting | serving | stopping"}},
 		{api.Instance{ID: "job", Phase: probe.Gone, Reason: "own.reason"}, []string{"Instance job ended; no other follows. own.reason."}},
 	} {
 		target := api.Target{Name: "web", Instance: test.instance}

@@ -191,7 +191,10 @@ func (i *instance) handle(o occurrence) {
 		i.giveUp(now, cmp.Or(o.err, errNotTerminated))
 	case doFree:
 		i.free()
-		i.refuse(o.err)
+		if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
+			i.refusal = "not restarted: " + i.supervisor.control.config.Redact(o.err.Error())
+			i.show(in.Managed, in.Reason, i.refusal)
+		}
 	case doTerminate:
 		i.terminate(o.wish)
 	case doRelease:
@@ -561,28 +564,20 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 			m.NotBefore = i.notBefore
 		}
 	})
-	i.show(true, probe.ReasonEnding, cmp.Or(i.refusal, i.endingDetail(now, grace)))
+	i.show(true, probe.ReasonEnding, cmp.Or(i.refusal, endingDetail(i.failed, i.isExternal, now, grace)))
 	if s.logsRetry() {
 		s.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
-// endingDetail returns which probe failed and how long the instance has to exit. The runtime of an External instance decides
-// the latter.
-func (i *instance) endingDetail(now time.Time, grace time.Duration) string {
-	if i.isExternal {
-		return i.failed
+// endingDetail says why an instance is being terminated, and how long it has to exit. The runtime of an External instance
+// decides the latter.
+func endingDetail(failed string, isExternal bool, now time.Time, grace time.Duration) string {
+	if isExternal {
+		return failed
 	}
-	return fmt.Sprintf("%s, it has %s to exit from %s on", i.failed, grace, now.UTC().Format("15:04:05Z"))
-}
-
-// refuse reports why the driver could not terminate the instance, if a restart is being reported.
-func (i *instance) refuse(err error) {
-	if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
-		i.refusal = "not restarted: " + i.supervisor.control.config.Redact(err.Error())
-		i.show(in.Managed, in.Reason, i.refusal)
-	}
+	return fmt.Sprintf("%s, it has %s to exit from %s on", failed, grace, now.UTC().Format("15:04:05Z"))
 }
 
 // settle reports the instance as running again, and withdraws a pending restart.

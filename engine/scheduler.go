@@ -234,8 +234,8 @@ func (sc *scheduler) markStarted(t *target) bool {
 	return true
 }
 
-// trigger makes a probe due immediately, or after its attempt in flight, unless it waits for another reason. For byHandler see
-// Schedule.Trigger.
+// trigger makes a probe due immediately, or as soon as its attempt in flight finishes, unless something else holds it
+// back. See Schedule.Trigger for byHandler.
 func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return

@@ -28,7 +28,8 @@ func (f *Fleet) MayNotify(name string) bool {
 	return c.Acts().MayBegin(name) && time.Since(c.Heard()) < c.TTL()*2/5 // the lease is renewed four times per TTL
 }
 
-// NoticesChanged marks what receivers know about the target or group of a name to be stored soon, for the next owner. It
+// NoticesChanged schedules what receivers know about the named target or group to be stored soon, so that the next
+// owner can read it. It
 // does not block.
 func (f *Fleet) NoticesChanged(name string) { f.changes.note(name) }
 

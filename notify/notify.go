@@ -141,7 +141,7 @@ type Config struct {
 	Changed func(key string)
 }
 
-// Notifier is which engine sends the notices of a group.
+// Notifier says which engine sends the notices of a group.
 type Notifier int
 
 // The values of Notifier.

@@ -176,7 +176,7 @@ func TestTheBrakeEndsWhenFewerProbesFail(t *testing.T) {
 	})
 }
 
-// Among few probes, a single failing one is more than a fifth.
+// With so few probes, a single failure already exceeds the threshold of one fifth.
 func TestAReloadOfFewProbesHasNoBrake(t *testing.T) {
 	for changed, want := range map[int]int{4: 4, 5: 0} {
 		inShop(t, restart.Budget{}, 40, func(m *shop) {
@@ -235,8 +235,8 @@ func TestTheBrakeCountsTargetsThatStart(t *testing.T) {
 	})
 }
 
-// The first probes that fail after a reload wait for the outcomes of the others, but not of probes that are not
-// attempted.
+// Failures right after a reload are held until the other probes have outcomes, for at most a minute. Probes that are
+// never attempted do not count.
 func TestProbesWithoutAnOutcomeWithholdARestartForAMinute(t *testing.T) {
 	inShop(t, restart.Budget{}, 40, func(m *shop) {
 		later := m.probe("2", 1, new(fakeHandler))

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// startOrder records the started targets, until their supervisors exit, and for each the targets that it was started
-// after. A Controller guards it with unitsMu.
+// startOrder records the targets whose supervisors are running and, for each, which targets had to start before it. A
+// Controller guards it with unitsMu.
 type startOrder struct {
 	after      map[string][]string        // by target: the targets that it was started after
 	dependents map[string]map[string]bool // by target: the targets that were started after it

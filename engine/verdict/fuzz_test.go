@@ -266,7 +266,7 @@ var laws = map[string]func(step) bool{
 // alarmed reports whether a score is that of a failed probe.
 func alarmed(s verdict.State) bool { return s.Policy == probe.PolicyEvidence && s.Run > probe.MaxScore }
 
-// greatestSum returns the maximum sum of the weights of the last outcomes, over any number of them: a CUSUM without its barrier.
+// greatestSum returns the maximum sum of weights over all suffixes of seen: a CUSUM without its barrier.
 func greatestSum(seen []probe.Outcome, failure, success int) (greatest int) {
 	sum := 0
 	for i := len(seen) - 1; i >= 0; i-- {

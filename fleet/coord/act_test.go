@@ -270,7 +270,7 @@ func TestARecordIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// refusing is a Backend that immediately rejects changes of keys with a prefix, if it is set, and counts leases.
+// refusing is a Backend that counts leases and, if prefix is set, immediately rejects changes to keys with that prefix.
 type refusing struct {
 	coord.Backend
 	prefix atomic.Pointer[string]

@@ -79,7 +79,7 @@ func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
 	})
 }
 
-// frozen is a Backend that neither grants nor renews leases, or shows no changes.
+// frozen is a Backend that can be set either to stop granting and renewing leases, or to hide changes.
 type frozen struct {
 	*coordtest.Local
 	isEnding, isBlind atomic.Bool

@@ -48,7 +48,7 @@ func TestServersInRotationAreListed(t *testing.T) {
 	}
 }
 
-// Traefik parses the URLs. One of a link-local address has a zone.
+// Traefik must be able to parse the URLs, including those of link-local addresses with a zone.
 func TestURLsAreValid(t *testing.T) {
 	for port, want := range map[string]string{"": "[fe80::1%eth0]", "80": "[fe80::1%eth0]:80"} {
 		s := gatewaytest.New(t, group.Rule{Port: port}, map[string]string{"a": "fe80::1%eth0"})

@@ -73,7 +73,7 @@ func (t *termination) extend(d time.Duration) {
 	}
 }
 
-// performEnd asks the instance to exit, kills it when the grace period is over, and returns when ctx is done.
+// performEnd asks the instance to exit, and kills it after the grace period. It returns early if ctx is done.
 func (r *ownedRun) performEnd(ctx context.Context, t *termination, c docker.Container) error {
 	defer t.timer.Stop()
 	if err := r.rt.Check(ctx, c); err != nil {

@@ -16,7 +16,7 @@ import (
 
 const runtimeDir = "/run"
 
-// inMemory reports whether this is the process of the test that has its own /run.
+// inMemory reports whether this is the re-executed test process, whose /run is a file system in memory of its own.
 func inMemory(t *testing.T) bool {
 	t.Helper()
 	if !faulttest.InNamespaces(t) {

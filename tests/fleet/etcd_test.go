@@ -28,7 +28,7 @@ type node struct {
 	process *exec.Cmd
 }
 
-// startEtcd starts etcd with a number of nodes, on ports from the given one on, and waits until it responds.
+// startEtcd starts an etcd cluster on consecutive ports beginning at port, and waits until it responds.
 func startEtcd(t *testing.T, nodes, port int) []*node {
 	t.Helper()
 	dir := t.TempDir()

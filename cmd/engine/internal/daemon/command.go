@@ -197,7 +197,7 @@ func (f *flags) load(paths []string, pushed *accepted.Inputs, found map[string]d
 	return loaded, append(diags, more...)
 }
 
-// parse parses configuration sources and files with variables that were already read.
+// parse parses configuration sources and variable files whose contents have already been read.
 func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	f.inputs.AllowEmpty = f.pods.Path != ""
 	loaded, diags := f.inputs.Parse(sources, files, p)

@@ -32,7 +32,7 @@ type Way func(t testing.TB, target Target, settings string) (Attempt, error)
 // Attempt makes one attempt of a probe.
 type Attempt func(timeout time.Duration) guest.Result
 
-// Must returns a probe of 127.0.0.1 whose settings must be valid.
+// Must returns an Attempt at 127.0.0.1, and fails the test if the settings are invalid.
 func (w Way) Must(t testing.TB, settings string) Attempt {
 	t.Helper()
 	a, err := w(t, Target{}, settings)

@@ -30,7 +30,7 @@ type Container struct {
 // State is the state of a container.
 type State struct {
 	Status    string // created, running, paused, restarting, removing, exited or dead
-	Running   bool   // also true while it is paused
+	Running   bool   // also true while it is paused, and false while it waits to be restarted
 	Paused    bool
 	Pid       int // process ID of its first process, in the namespace of the runtime; 0 unless it is running
 	ExitCode  int
@@ -92,7 +92,8 @@ func (in inspected) container() Container {
 	return Container{
 		ID: in.ID, Name: strings.TrimPrefix(in.Name, "/"), Labels: in.Config.Labels,
 		State: State{
-			Status: in.State.Status, Running: in.State.Running, Paused: in.State.Paused, Pid: in.State.Pid, ExitCode: in.State.ExitCode,
+			Status: in.State.Status, Running: in.State.Running && in.State.Status != "restarting", Paused: in.State.Paused,
+			Pid: in.State.Pid, ExitCode: in.State.ExitCode,
 			OOMKilled: in.State.OOMKilled, Error: oneLine(in.State.Error), StartedAt: started,
 		},
 		Policy: in.HostConfig.RestartPolicy.Name, TTY: in.Config.Tty, NetworkMode: in.HostConfig.NetworkMode, StopSignal: in.Config.StopSignal,

@@ -160,3 +160,19 @@ func TestAContainerThatIsKilledForMemoryIsKnownAsSuch(t *testing.T) {
 	}
 	t.Error("the runtime has not said of one of five containers that it was killed for memory")
 }
+
+// Docker Engine says of a container between an exit and the restart by its policy that it runs, with the start of the
+// instance that exited.
+func TestAContainerThatWaitsForItsRestartDoesNotRun(t *testing.T) {
+	r := dockertest.Docker(t)
+	spec := docker.Spec{Cmd: []string{"crash", "0", "1"}}
+	spec.HostConfig.RestartPolicy.Name = "always"
+	id := r.ContainerOf(t, "crashes", spec)
+	testsync.Until(t, "a container that waits for its restart", func() bool {
+		c := r.Inspect(t, id)
+		if c.State.Status == "restarting" && c.State.Running {
+			t.Fatalf("it runs: %+v", c.State)
+		}
+		return c.State.Status == "restarting"
+	})
+}

@@ -88,7 +88,7 @@ func TestLabelsOfAContainerAreItsProbes(t *testing.T) {
 // A warning names the container and the wrong label; other containers are not affected.
 func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 	for labels, want := range map[string]string{
-		"":                          "container bad: no label says how it is probed",
+		"":                          "container bad: no label configures a probe",
 		"sonde.readiness.period=5s": "container bad: its labels sonde.readiness.* have 0 handlers",
 		"sonde.readines.tcp=1":      `container bad, label sonde.readines.tcp: unknown kind of probe "readines" (did you mean "readiness"?)`,
 		"sonde.liveness.http=/\nsonde.liveness.port=1\nsonde.liveness.scheme=ftp": "container bad, label sonde.liveness.scheme: invalid scheme ",

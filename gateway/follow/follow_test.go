@@ -349,12 +349,12 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 	}
 	client := &api.Client{}
 	for want, c := range map[string]follow.Config{
-		"Client is nil":      {Groups: []string{"web"}},
-		"no group":           {Client: client},
-		"at most 64":         {Client: client, Groups: many},
-		"given twice":        {Client: client, Groups: []string{"web", "web"}},
-		"control characters": {Client: client, Groups: []string{"a\nb"}},
-		"not be negative":    {Client: client, Groups: []string{"web"}, MaxRetry: -1},
+		"Client is nil":           {Groups: []string{"web"}},
+		"no group":                {Client: client},
+		"at most 64":              {Client: client, Groups: many},
+		"duplicate group \"web\"": {Client: client, Groups: []string{"web", "web"}},
+		"control characters":      {Client: client, Groups: []string{"a\nb"}},
+		"not be negative":         {Client: client, Groups: []string{"web"}, MaxRetry: -1},
 	} {
 		if _, err := follow.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want one with %q", err, want)

@@ -108,7 +108,7 @@ func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
 	if err := os.Symlink(name, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := large.Write(link); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
+	if err := large.Write(link); err == nil || !strings.Contains(err.Error(), "at most 134217728 can be kept") {
 		t.Errorf("got %v", err)
 	}
 	if kept, err := Read(name); kept != nil || err != nil {

@@ -98,7 +98,7 @@ func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 		"sonde.liveness.http=/":                                                      "container bad: label sonde.liveness.http has no port",
 		"sonde.readines":                                                             "container bad: label sonde.readines is unknown",
 		"sonde.read\x1b[31m.http=/":                                                  "container bad: label \"sonde.read\\x1b[31m.http\" has a name with other characters",
-		"sonde.enable=x\nsonde.enable":                                               "container bad: no label says",
+		"sonde.enable=x\nsonde.enable":                                               "container bad: no label configures",
 		"sonde.liveness.tcp=80\nsonde.liveness.http=/":                               "container bad: its labels sonde.liveness.* have 2 handlers",
 		"sonde.liveness.tcp=80\nsonde.liveness.peroid=5s":                            `container bad, label sonde.liveness.peroid: unknown argument "peroid" (did you mean "period"?`,
 		"sonde.liveness.tcp=80\nsonde.liveness.period=5":                             "container bad, label sonde.liveness.period: period ",

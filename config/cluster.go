@@ -91,7 +91,7 @@ func decodeCluster(blocks []*tree.Block, e *evaluator, s *compiledSchema, o *Opt
 	}
 	if o.NoCluster {
 		e.add(report{
-			at: b.Header, summary: "this program cannot share targets with other engines: it has no client of etcd",
+			at: b.Header, summary: "this program cannot share targets with other engines: it has no etcd client",
 			hint: "run sonde-fleet, which has the same commands, or remove the cluster block",
 		})
 	}
@@ -130,9 +130,9 @@ func (c *Cluster) check(given Values) error {
 	case c.Username != "" && c.Password == "":
 		wrong = append(wrong, &probe.FieldError{Field: "username", Problem: "needs password", Plain: true})
 	case c.Username == "" && c.Password != "":
-		wrong = append(wrong, &probe.FieldError{Field: "username", Problem: "is missing, since there is a password", Plain: true})
+		wrong = append(wrong, &probe.FieldError{Field: "username", Problem: "is required with password", Plain: true})
 	case c.Username != "" && slices.ContainsFunc(c.Endpoints, isClear):
-		wrong.Add("username", "would be sent in clear, with the password; write endpoints with https, or those of this machine only")
+		wrong.Add("username", "would be sent unencrypted, with the password; use https endpoints, or endpoints on this machine")
 	}
 	if c.TLS != nil && given["endpoints"] != nil && !c.isHTTPS() {
 		wrong.Add("tls", "needs endpoints with https")

@@ -126,7 +126,7 @@ func (l foundContainer) block() (*hclsyntax.Block, error) {
 		}
 	}
 	if len(probes) == 0 {
-		return nil, fmt.Errorf("no label says how it is probed; write %sreadiness.http=/healthz, or another one of these", discover.LabelPrefix)
+		return nil, fmt.Errorf("no label configures a probe; write %sreadiness.http=/healthz, for example", discover.LabelPrefix)
 	}
 	if len(labels) > 0 {
 		l.set(target, "", "labels", cty.MapVal(labels))

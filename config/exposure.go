@@ -37,7 +37,7 @@ func (s *secretSearch) exposure(e hclsyntax.Expression) string {
 		if isBlank(e.Val) {
 			return ""
 		}
-		return "all who can read etcd would see it"
+		return "everyone who can read etcd would see it"
 	case *hclsyntax.TemplateExpr:
 		return s.exposureOfTemplate(e)
 	case *hclsyntax.ScopeTraversalExpr:

@@ -45,7 +45,7 @@ func decodeNotifiers(blocks map[string][]*tree.Block, e *evaluator, s *compiledS
 		d := decodedNotifier{decodedBlock: s.decode(e, b)}
 		d.fill(&d.notifyBlock)
 		n = d.notifier(groups)
-		_, n.Output, n.Settings = d.oneInside(o.Notifiers, "notify block", "how it tells")
+		_, n.Output, n.Settings = d.oneInside(o.Notifiers, "notify block", "how notices are sent")
 		ok = d.ok && e.reports == before
 		if ok && len(d.Targets)+len(d.Match) > 0 {
 			valid = append(valid, selection{d.decodedBlock, "targets", d.Targets, d.Match, *n.Targets})
@@ -74,10 +74,10 @@ func (d *decodedNotifier) notifier(groups []string) Notifier {
 	n.Targets = d.targets()
 	n.Groups = d.groups(groups)
 	if n.Targets == nil && len(groups) == 0 && d.values["groups"] == nil && d.ok && d.e.reports == before {
-		d.refuse("targets", "is empty, and there is no group: nothing would be told")
+		d.refuse("targets", "is empty and there is no group: no notices would be sent")
 	}
 	if n.Targets == nil && len(n.Groups) == 0 && d.ok && d.e.reports == before {
-		d.refuse("groups", "and targets are both empty: nothing would be told")
+		d.refuse("groups", "and targets are both empty: no notices would be sent")
 	}
 	d.reportPart("labels", probe.CheckLabels(n.Labels))
 	if u, err := url.Parse(n.ExternalURL); n.ExternalURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {

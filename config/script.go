@@ -79,7 +79,7 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 func (p *pluginLoader) readScript(d *decodedBlock, s *Script) {
 	switch {
 	case s.Source != "" && s.File != "":
-		d.refuse("file", "must not be set beside source")
+		d.refuse("file", "must not be set together with source")
 	case s.Source == "" && s.File == "":
 		d.report(d.block.Header, "script has no text", "add source = <<EOT … EOT, or file = \""+s.Name+".star\"")
 		d.ok = false

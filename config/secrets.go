@@ -108,7 +108,7 @@ func (s *secretSearch) check(of secretValue, e hcl.Expression) {
 	case how == "", !s.toPush && (!isConstant || containsMarked(v)):
 		return
 	case isConstant:
-		how = "all who can read etcd would see it"
+		how = "everyone who can read etcd would see it"
 	}
 	cure := `write env("NAME"), file("/PATH") or var.NAME with sensitive = true, and nothing else`
 	if of.isDefault {
@@ -175,7 +175,7 @@ func (s *secretSearch) node(n hclsyntax.Node) {
 		})
 	case *hclsyntax.TemplateExpr:
 		if hasPassword(n) {
-			s.report(s.name+" has a URL with a password", "all who can read etcd would see it\n"+
+			s.report(s.name+" has a URL with a password", "everyone who can read etcd would see it\n"+
 				`write "https://USER:${env("NAME")}@HOST/", or env("NAME") for the whole URL`)
 		}
 	}
@@ -192,7 +192,7 @@ func (s *secretSearch) report(what, hint string) {
 	if s.toPush {
 		s.e.add(report{
 			at: at, summary: what + ", which a pushed file must not contain",
-			hint: hint + "; nonsensitive(…) says that it is no secret",
+			hint: hint + "; write nonsensitive(…) if it is not a secret",
 		})
 		return
 	}

@@ -184,7 +184,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	spec.target.Env, spec.target.Dir, spec.target.User, spec.target.Runtime = inherited.Env, inherited.Dir, inherited.User, inherited.Runtime
 	spec.target.Network = t.defaults.networkOf(inherited.Network)
 	if arg, given := content.Arguments["address"]; given && inherited.Runtime != "" {
-		t.e.add(report{at: arg.Range, body: &b.Body, summary: "address has no place beside a container, whose address the runtime knows", hint: "leave it out"})
+		t.e.add(report{at: arg.Range, body: &b.Body, summary: "address cannot be set with a container block: the runtime provides the address", hint: "leave it out"})
 	}
 	if driver, block := driverOf(t.options.Drivers, content.Blocks); driver.IsLocal {
 		spec.localDriver = block.Type

@@ -108,7 +108,7 @@ func (c Consul) ask(ctx context.Context, client *client, index uint64) (Elements
 func parseCatalog(body []byte) (Elements, error) {
 	var services []catalogService
 	if err := json.Unmarshal(body, &services); err != nil {
-		return nil, fmt.Errorf("the answer is no list of services: %w", err)
+		return nil, fmt.Errorf("the response is not a list of services: %w", err)
 	}
 	a := &answer{Elements: Elements{}}
 	for _, s := range services {

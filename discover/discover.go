@@ -97,11 +97,11 @@ func (a *answer) add(e Element) error {
 	_, err := netip.ParseAddr(e.Address)
 	switch {
 	case len(key) > maxKey || err != nil && !dial.IsHostName(e.Address):
-		a.leaveOut("%.80q is no address", key)
+		a.leaveOut("%.80q is not an address", key)
 	case len(e.Labels)+len(e.Meta) > maxLabels:
 		a.leaveOut("%s has %d labels, at most %d are allowed", key, len(e.Labels)+len(e.Meta), maxLabels)
 	case len(a.Elements) == MaxElements:
-		return fmt.Errorf("the answer has more than %d elements", MaxElements)
+		return fmt.Errorf("the response has more than %d elements", MaxElements)
 	default:
 		a.Elements[key] = e
 	}

@@ -55,11 +55,11 @@ func nameProblem(name string) string {
 	plain := strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(plain, ".") {
 		if label == "" || len(label) > 63 || strings.ContainsAny(label, " /:") {
-			return ", which is no name"
+			return ", which is not a valid name"
 		}
 	}
 	if len(plain) > dial.MaxHostName {
-		return ", which is no name"
+		return ", which is not a valid name"
 	}
 	return ""
 }

@@ -101,7 +101,7 @@ func elementsOf(containers []docker.Seen) (Elements, error) {
 		}
 		switch {
 		case c.Name == "" || len(c.Name) > maxKey || looksLikeID.MatchString(c.Name):
-			a.leaveOut("the name %.80q of a container is empty, too long, or like an ID: give it another name", c.Name)
+			a.leaveOut("container name %.80q is empty, too long, or looks like an ID: rename the container", c.Name)
 		case len(e.Meta) > maxLabels || longest > maxLabel:
 			a.leaveOut("container %s has more than %d labels %s*, or one with more than %d bytes", c.Name, maxLabels, LabelPrefix, maxLabel)
 		case len(a.Elements) == MaxElements:

@@ -29,7 +29,7 @@ func (f File) Check() error {
 	for _, pattern := range f.Files {
 		switch _, err := filepath.Match(pattern, ""); {
 		case err != nil:
-			return probe.FieldErrorf("files", "has %q, which is no pattern: %v", pattern, err)
+			return probe.FieldErrorf("files", "has %q, which is not a valid pattern: %v", pattern, err)
 		case !isGroupFile(pattern):
 			return probe.FieldErrorf("files", "has %q, which must end in .json, .yml or .yaml", pattern)
 		case strings.ContainsAny(filepath.Dir(pattern), "*?["):

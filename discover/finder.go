@@ -145,7 +145,7 @@ func (f *Finder) Run(ctx context.Context) error {
 	return nil
 }
 
-var errEmpty = errors.New("the answer has no elements, so all stay: allow_empty = true lets it remove them")
+var errEmpty = errors.New("the response has no elements, so the known ones are kept: set allow_empty = true to remove them")
 
 // found handles a response to a search, unless the context of the search is done.
 func (f *Finder) found(ctx context.Context, s *search, all Elements, err error) {
@@ -196,10 +196,10 @@ func (f *Finder) note(s *search) {
 	if err == nil && s.Spec.LeftOut != nil {
 		err = s.Spec.LeftOut
 	}
-	before, message := s.status.Error, "discovery has no complete answer, keeping what was found before"
+	before, message := s.status.Error, "discovery failed, keeping the known elements"
 	s.status.LeftOut = 0
 	if left, ok := errors.AsType[*LeftOutError](err); ok {
-		s.status.LeftOut, message = left.N, "discovery leaves out elements"
+		s.status.LeftOut, message = left.N, "discovery skips invalid elements"
 	}
 	switch {
 	case err == nil && before != "":

@@ -64,7 +64,7 @@ func (g targetGroup) addTo(a *answer) error {
 	for _, text := range g.Targets {
 		e, ok := address(text)
 		if !ok {
-			a.leaveOut("%.80q is no address: write HOST:PORT or HOST", text)
+			a.leaveOut("%.80q is not an address: write HOST:PORT or HOST", text)
 			continue
 		}
 		e.Labels, e.Meta = labels, meta // shared; must not be modified

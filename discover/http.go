@@ -142,11 +142,11 @@ func (c *client) get(ctx context.Context, address string, header http.Header) ([
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("the server answers with status %d", response.StatusCode)
+		return nil, nil, fmt.Errorf("the server returned status %d", response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err == nil && len(body) > maxAnswer {
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		err = fmt.Errorf("the response has more than %d bytes", maxAnswer)
 	}
 	return body, response.Header, err
 }

@@ -186,7 +186,7 @@ func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
 	}()
 	for _, late := range awaitEnds(ctx, before) {
 		if ctx.Err() == nil {
-			r.session.Failed(sourceStart, fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
+			r.session.Failed(sourceStart, fmt.Errorf("waiting for the replaced output to stop: gateway %q (%s) still runs after %v", late.name, late.spec.Output, endTimeout))
 		}
 		select {
 		case <-late.ended:
@@ -223,7 +223,7 @@ func awaitEnds(ctx context.Context, all []*running) (late []*running) {
 // await waits until outputs have ended, and logs those that have not after endTimeout.
 func (g *Gateways) await(ending []*running) {
 	for _, late := range awaitEnds(context.Background(), ending) {
-		late.session.Logger.Warn("output of a gateway has not ended: a file system, a command or a socket hangs", "output", late.spec.Output, "after", endTimeout)
+		late.session.Logger.Warn("output of a gateway has not stopped: a file system, command or socket hangs", "output", late.spec.Output, "after", endTimeout)
 	}
 }
 

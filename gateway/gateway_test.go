@@ -121,7 +121,7 @@ func TestASeriesOfFailuresIsLoggedOnce(t *testing.T) {
 		t.Errorf("the status is %+v", st)
 	}
 	text := log.String()
-	if strings.Count(text, "gateway is not up to date") != 3 || strings.Count(text, "gateway is up to date again") != 2 || strings.Contains(text, "still refused") {
+	if strings.Count(text, "gateway is not up to date") != 3 || strings.Count(text, "up to date again") != 2 || strings.Contains(text, "still refused") {
 		t.Errorf("the log is\n%s", text)
 	}
 }
@@ -156,7 +156,7 @@ func TestEachSourceFailsByItself(t *testing.T) {
 	if st = status(func(s *gateway.Session) { s.Cured("group c") }); st.Error != "" || !st.ErrorSince.IsZero() || st.Outputs != 1 || st.Failures != nil {
 		t.Errorf("the status is %+v", st)
 	}
-	for _, want := range []string{`"gateway is not up to date" gateway=edge error="no backend b"`, `"gateway is not up to date" gateway=edge error="no backend c"`, `in part" gateway=edge sources="group b" failing=1`, "up to date again\" gateway=edge failed_for="} {
+	for _, want := range []string{`"gateway is not up to date" gateway=edge error="no backend b"`, `"gateway is not up to date" gateway=edge error="no backend c"`, `partly up to date again" gateway=edge sources="group b" failing=1`, "up to date again\" gateway=edge failed_for="} {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("the log has not %s once:\n%s", want, log)
 		}
@@ -232,7 +232,7 @@ func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 			t.Helper()
 			time.Sleep(5 * time.Second)
 			for i, st := range all.Statuses() {
-				const problem = `waits for the output that it replaces: gateway "a" (render) has not ended after 3s`
+				const problem = `waiting for the replaced output to stop: gateway "a" (render) still runs after 3s`
 				if is := st.Error == problem; is != want[i] {
 					t.Errorf("gateway %s has the error %q", st.Gateway, st.Error)
 				}
@@ -252,7 +252,7 @@ func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 		if is := s.running(); is != "2 c 2" {
 			t.Errorf("after the reload these have run and run: %s", is)
 		}
-		if text := log.String(); strings.Count(text, "has not ended: a file system") != 2 || !strings.Contains(text, "gateway=a output=render after=3s") {
+		if text := log.String(); strings.Count(text, "has not stopped: a file system") != 2 || !strings.Contains(text, "gateway=a output=render after=3s") {
 			t.Errorf("the log is\n%s", text)
 		}
 		failing(true, false, true)

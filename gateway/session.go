@@ -163,7 +163,7 @@ func (s *Session) log(c changes) {
 	case c.failing == 0:
 		s.Logger.Info("gateway is up to date again", "failed_for", time.Since(c.since).Round(time.Millisecond))
 	default:
-		s.Logger.Info("gateway is up to date again in part", "sources", SomeNames(c.ended), "failing", c.failing)
+		s.Logger.Info("gateway is partly up to date again", "sources", SomeNames(c.ended), "failing", c.failing)
 	}
 }
 
@@ -214,7 +214,7 @@ func WithoutAddress(v *group.View) error {
 	if len(without) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: members without an address are left out: %s: give them an address, or take them out of the group", v.Group, SomeNames(without))
+	return fmt.Errorf("%s: members without an address are left out: %s; give them an address or remove them from the group", v.Group, SomeNames(without))
 }
 
 // Member returns the member that a client means by a name: that of a target, that of a group, a slash

@@ -413,7 +413,7 @@ func (g *Groups) log(changes []change) {
 		}
 		switch {
 		case v.Panicking && !c.before.Panicking:
-			g.logger.Warn("group is in panic: too few members are ready, all are in rotation", append(attrs, "panic", v.Rule.Panic.String())...)
+			g.logger.Warn("group is in panic: too few members are ready, so all are in rotation", append(attrs, "panic", v.Rule.Panic.String())...)
 		case c.before.Panicking && !v.Panicking:
 			g.logger.Info("group is no longer in panic", attrs...)
 		}

@@ -73,7 +73,7 @@ func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[st
 	}
 	for _, m := range before {
 		if _, goesOn := all[m.name]; m.active && !goesOn {
-			k.config.Logger.Info("maintenance has ended, its block was removed", "maintenance", m.name, "why", m.Why, "from", m.window.From)
+			k.config.Logger.Info("maintenance ended: its block was removed", "maintenance", m.name, "why", m.Why, "from", m.window.From)
 		}
 	}
 	k.upcoming = upcoming

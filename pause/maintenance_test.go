@@ -316,7 +316,7 @@ func TestTheLogHasTheEndOfAMaintenanceThatIsRemoved(t *testing.T) {
 		h.is("db= web=maintenance")
 		h.maintain(nil)
 		h.is("db= web=")
-		if log := h.log.String(); !strings.Contains(log, `"maintenance has ended, its block was removed" maintenance=nightly`) || strings.Contains(log, "maintenance=later") {
+		if log := h.log.String(); !strings.Contains(log, `"maintenance ended: its block was removed" maintenance=nightly`) || strings.Contains(log, "maintenance=later") {
 			t.Errorf("the log has:\n%s", log)
 		}
 	})

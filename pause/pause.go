@@ -129,9 +129,9 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 		local := k.notStored(shared)
 		k.set(local, p.atMost(localPause))
 		r.Local, r.Changed = len(local), len(own)+len(local)
-		k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(local), "for", localPause, "error", err)
+		k.config.Logger.Warn("targets paused on this engine only: the pause cannot be stored for the others", "targets", len(local), "for", localPause, "error", err)
 		if kept := len(shared) - len(local); kept > 0 {
-			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
+			return r, fmt.Errorf("%d pauses are unchanged: the new ones cannot be stored for the other engines: %w", kept, err)
 		}
 	}
 	logged := own // apply logs each shared target
@@ -186,7 +186,7 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	var maintained error
 	if under := k.under[targets[0]]; under != nil && group == "" {
 		is := under.forEngine()
-		maintained = fmt.Errorf("the target is under maintenance until %s, as the configuration says (%s): to end that, change the maintenance block and reload",
+		maintained = fmt.Errorf("the target is under maintenance until %s (%s): to end it, change the maintenance block and reload",
 			is.Until.Format(time.RFC3339), is.Detail)
 	}
 	k.pausesMu.Unlock()
@@ -197,7 +197,7 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	case errors.Is(err, errNotSeen):
 		return r, err
 	case err != nil:
-		return r, fmt.Errorf("the pause stays, since its end cannot be stored for the other engines: %w", err)
+		return r, fmt.Errorf("the pause is unchanged: its removal cannot be stored for the other engines: %w", err)
 	}
 	if r.Changed = len(own) + len(stored); r.Changed > 0 {
 		k.logOrder("no longer paused", group, append(own, stored...), "by", by)

@@ -33,7 +33,7 @@ func (k *Keeper) follow() {
 	k.shared = shared{stored: map[string]coord.Revision{}, changed: make(chan struct{})}
 	if k.config.Coordinator != nil {
 		k.shared.mirror = coord.NewMirror(k.config.Coordinator, coord.Kind[*Pause]{
-			Keys: coord.PauseKeys, MaxValue: maxStored, Problem: "pauses of targets that are shared cannot be followed, trying again",
+			Keys: coord.PauseKeys, MaxValue: maxStored, Problem: "cannot follow the pauses of shared targets, retrying",
 			Changed: k.apply,
 		})
 	}
@@ -59,7 +59,7 @@ func (k *Keeper) IsSynced(target string) bool {
 }
 
 // errNotSeen is the error of store if the store has accepted all pauses but this engine has not received them.
-var errNotSeen = errors.New("etcd has it, and this engine has not received it yet")
+var errNotSeen = errors.New("the change is stored in etcd, but this engine has not received it yet")
 
 // store writes the pauses of shared targets to the store, or deletes them if p is nil, and waits until this
 // engine has received the change.

@@ -145,10 +145,10 @@ func (a *server) answer(ctx context.Context, conn net.Conn) {
 	switch {
 	case errors.Is(err, errUnknown):
 		a.session.Refused()
-		a.warnings.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
+		a.warnings.Warn("unknown server in agent check: agent-send must be the name or address of a target in the gateway's groups", "name", probe.CleanText(name, probe.MaxTargetName))
 	case err != nil:
 		a.session.Refused()
-		a.warnings.Warn("HAProxy asks for an address that several members have", "error", err)
+		a.warnings.Warn("ambiguous address in agent check: several members have it", "error", err)
 	case writeErr == nil:
 		a.session.Succeeded()
 	}
@@ -166,8 +166,8 @@ func (a *server) admits(from net.Addr) bool {
 
 // What is wrong with an agent check. The log says so once a minute.
 var (
-	errNoName = errors.New(`an agent check sends no name: write agent-send "NAME\n" beside each agent-check, with the name of a target`)
-	errCut    = fmt.Errorf(`an agent check has sent no newline within %v: write agent-send "NAME\n"`, askTimeout)
+	errNoName = errors.New(`agent check without a name: add agent-send "NAME\n" beside each agent-check, with the name of a target`)
+	errCut    = fmt.Errorf(`agent check sent no newline within %v: write agent-send "NAME\n"`, askTimeout)
 	errLong   = fmt.Errorf("an agent check sends more than %d bytes: agent-send must be the name of a target", maxName)
 )
 

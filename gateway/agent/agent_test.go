@@ -76,7 +76,7 @@ func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
 	for range 3 {
 		ask(t, address, "none\n")
 	}
-	if n := strings.Count(log.String(), "HAProxy asks for a server that is no member"); n != 1 {
+	if n := strings.Count(log.String(), "unknown server in agent check"); n != 1 {
 		t.Errorf("unknown names are logged %d times within a minute:\n%s", n, log)
 	}
 	if st := all.Statuses()[0]; st.Error != "" || st.Errors != 0 || st.Refused != 8 || st.Outputs < 12 || st.Last.IsZero() {
@@ -245,7 +245,7 @@ func TestACheckWithoutANameIsLogged(t *testing.T) {
 		}
 	}
 	testsync.Until(t, "three refused checks", func() bool { return all.Statuses()[0].Refused == 3 })
-	if n := strings.Count(log.String(), "an agent check sends no name: write agent-send"); n != 1 {
+	if n := strings.Count(log.String(), "agent check without a name: add agent-send"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, log)
 	}
 }

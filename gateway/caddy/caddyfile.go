@@ -78,7 +78,7 @@ func (u *Upstreams) unmarshalSetting(d *caddyfile.Dispenser) error {
 		return nil
 	case "token":
 		if u.Follow == nil {
-			return d.Err("token goes after follow")
+			return d.Err("token must come after follow")
 		}
 		return text(d, &u.Follow.Token)
 	}

@@ -71,7 +71,7 @@ func TestMistakesInACaddyfileAreNamed(t *testing.T) {
 		"http {\n port 65536\n }":          `"65536" is not a number from 1 to 65535`,
 		"http {\n status\n }":              "wrong argument count",
 		"follow http://127.0.0.1:9650":     "wrong argument count",
-		"token x":                          "token goes after follow",
+		"token x":                          "token must come after follow",
 		"follow http://127.0.0.1:9650 a b": "wrong argument count",
 	} {
 		if _, err := unmarshal("sonde 10.0.0.7:80 {\n" + setting + "\n}"); err == nil || !strings.Contains(err.Error(), want) {
@@ -83,19 +83,19 @@ func TestMistakesInACaddyfileAreNamed(t *testing.T) {
 func TestSettingsThatAreNotPossibleAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"sonde":                                                      "there are no servers",
-		"sonde 10.0.0.7":                                             `server "10.0.0.7": is not an address, write HOST:PORT`,
+		"sonde 10.0.0.7":                                             `server "10.0.0.7": is not an address: write HOST:PORT`,
 		"sonde 10.0.0.7:http":                                        `server "10.0.0.7:http": the port must be a number from 1 to 65535`,
 		"sonde 10.0.0.7:0":                                           `server "10.0.0.7:0": the port must be a number from 1 to 65535`,
 		"sonde :80":                                                  `server ":80": is not an address`,
-		"sonde 10.0.0.7:80 10.0.0.7:80":                              `server "10.0.0.7:80" is given twice`,
-		"sonde a:80 {\n weight b:80 5\n }":                           `there is a weight of "b:80", which is not one of the servers`,
+		"sonde 10.0.0.7:80 10.0.0.7:80":                              `duplicate server "10.0.0.7:80"`,
+		"sonde a:80 {\n weight b:80 5\n }":                           `weight for "b:80", which is not one of the servers`,
 		"sonde a:80 {\n panic 0\n }":                                 "panic",
-		"sonde a:80 {\n quorum 2\n }":                                "quorum is 2, it must be from 0 to the number of servers",
+		"sonde a:80 {\n quorum 2\n }":                                "quorum is 2; it must be from 0 to the number of servers",
 		"sonde a:80 {\n timeout 9000h\n }":                           "is not a duration",
 		"sonde a:80 {\n period 1ms\n }":                              "period",
 		"sonde a:80 {\n http {\n status x\n}\n}":                     "status",
-		"sonde a:80 {\n follow http://127.0.0.1:9650 web\n }":        "follow goes without servers",
-		"sonde {\n follow http://127.0.0.1:9650 web\n period 1s\n }": "follow goes without servers",
+		"sonde a:80 {\n follow http://127.0.0.1:9650 web\n }":        "follow excludes servers",
+		"sonde {\n follow http://127.0.0.1:9650 web\n period 1s\n }": "follow excludes servers",
 		"sonde {\n follow nowhere web\n }":                           "nowhere",
 		"sonde {\n follow http://127.0.0.1:9650 \"\"\n }":            "must not be empty",
 	} {

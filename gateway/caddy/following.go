@@ -45,12 +45,12 @@ func (u *Upstreams) following() (key string, construct caddy.Constructor, err er
 		return "", nil, err
 	}
 	if alone, _ := json.Marshal(&Upstreams{Follow: u.Follow}); string(alone) != string(settings) {
-		return "", nil, errors.New("follow goes without servers and settings of probes: the other Sonde has them")
+		return "", nil, errors.New("follow excludes servers and probe settings: the other Sonde has them")
 	}
 	replace := caddy.NewReplacer()
 	address, token := replace.ReplaceKnown(u.Follow.URL, ""), replace.ReplaceKnown(u.Follow.Token, "")
 	if at, err := url.Parse(address); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return "", nil, fmt.Errorf("follow has %q, write the address of an API, such as http://127.0.0.1:9650", u.Follow.URL)
+		return "", nil, fmt.Errorf("follow has %q: write the URL of an API, such as http://127.0.0.1:9650", u.Follow.URL)
 	}
 	f, err := follow.New(follow.Config{
 		Client: &api.Client{Base: address, Token: token, HTTP: &http.Client{Transport: follow.NewTransport(nil)}},

@@ -170,9 +170,9 @@ func (u *Upstreams) rule(s *probed) (group.Rule, error) {
 	}
 	switch {
 	case u.Quorum < 0 || u.Quorum > len(u.Servers):
-		return rule, fmt.Errorf("quorum is %d, it must be from 0 to the number of servers", u.Quorum)
+		return rule, fmt.Errorf("quorum is %d; it must be from 0 to the number of servers", u.Quorum)
 	case u.SlowStart < 0:
-		return rule, fmt.Errorf("slow_start is %v, it must not be negative", time.Duration(u.SlowStart))
+		return rule, fmt.Errorf("slow_start is %v; it must not be negative", time.Duration(u.SlowStart))
 	}
 	selector, err := probe.NewSelector([]string{s.name + "/*"}, nil)
 	rule.Members = selector
@@ -199,7 +199,7 @@ func (u *Upstreams) probes(s *probed) (probe.Set, error) {
 			return nil, fmt.Errorf("server %q: %w", server, err)
 		}
 		if _, ok := set[s.id(server)]; ok {
-			return nil, fmt.Errorf("server %q is given twice", server)
+			return nil, fmt.Errorf("duplicate server %q", server)
 		}
 		set[s.id(server)] = probe.Probe{Target: target, Handler: handler, HandlerName: name, Revision: string(revision), Rule: probe.Rule{
 			Period: time.Duration(u.Period), Timeout: time.Duration(u.Timeout),
@@ -208,7 +208,7 @@ func (u *Upstreams) probes(s *probed) (probe.Set, error) {
 	}
 	for server := range u.Weights {
 		if !slices.Contains(u.Servers, server) {
-			return nil, fmt.Errorf("there is a weight of %q, which is not one of the servers", server)
+			return nil, fmt.Errorf("weight for %q, which is not one of the servers", server)
 		}
 	}
 	return set, nil
@@ -217,7 +217,7 @@ func (u *Upstreams) probes(s *probed) (probe.Set, error) {
 func (u *Upstreams) target(server string) (probe.Target, error) {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil || host == "" {
-		return probe.Target{}, errors.New("is not an address, write HOST:PORT")
+		return probe.Target{}, errors.New("is not an address: write HOST:PORT")
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
@@ -226,7 +226,7 @@ func (u *Upstreams) target(server string) (probe.Target, error) {
 	t := probe.Target{Address: host, Ports: map[string]uint16{portName: uint16(number)}, Static: true}
 	if weight, ok := u.Weights[server]; ok {
 		if weight < 0 || weight > probe.MaxWeight {
-			return t, fmt.Errorf("the weight is %d, it must be from 0 to %d", weight, probe.MaxWeight)
+			return t, fmt.Errorf("the weight is %d; it must be from 0 to %d", weight, probe.MaxWeight)
 		}
 		t.Labels = map[string]string{weightLabel: strconv.Itoa(weight)}
 	}

@@ -87,7 +87,7 @@ func New(c Config) (*Follower, error) {
 	case len(c.Groups) > maxGroups:
 		return nil, fmt.Errorf("there are %d groups to follow, at most %d are allowed", len(c.Groups), maxGroups)
 	case c.MaxRetry < 0:
-		return nil, fmt.Errorf("the bound on retries is %v, it must not be negative", c.MaxRetry)
+		return nil, fmt.Errorf("MaxRetry is %v; it must not be negative", c.MaxRetry)
 	}
 	f := &Follower{config: c}
 	for i, name := range c.Groups {
@@ -95,7 +95,7 @@ func New(c Config) (*Follower, error) {
 			return nil, fmt.Errorf("group %q: %w", name, err)
 		}
 		if slices.Contains(c.Groups[:i], name) {
-			return nil, fmt.Errorf("group %q is given twice", name)
+			return nil, fmt.Errorf("duplicate group %q", name)
 		}
 		f.groups = append(f.groups, &followed{name, group.NewMirror(name)})
 	}
@@ -159,7 +159,7 @@ func (f *Follower) log(group string, err error, failing time.Time) time.Time {
 		f.config.Logger.Info("group is followed again", "group", group, "failed_for", time.Since(failing).Round(time.Millisecond))
 		return time.Time{}
 	case err != nil && failing.IsZero():
-		f.config.Logger.Warn("group cannot be followed, it stays as it is", "group", group, "error", err)
+		f.config.Logger.Warn("cannot follow group, keeping its current state", "group", group, "error", err)
 		return time.Now()
 	}
 	return failing

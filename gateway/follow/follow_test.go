@@ -141,7 +141,7 @@ func TestViewsAreKeptOverARestart(t *testing.T) {
 	kept := await(t, f, "a 10.0.0.1:80 ready 100, b 10.0.0.2:80 down 0, c fd00::3:80 ready 100")
 	stop()
 	first.Stop()
-	awaitLog(t, f, `level=WARN msg="group cannot be followed, it stays as it is" group=web`)
+	awaitLog(t, f, `level=WARN msg="cannot follow group, keeping its current state" group=web`)
 	second := gatewaytest.New(t, group.Rule{Port: "80"}, addresses)
 	serve(t, second, strings.TrimPrefix(base, "http://"))
 	awaitLog(t, f, `level=INFO msg="group is followed again" group=web`) // and nothing is known
@@ -261,8 +261,8 @@ func TestWrongAnswersAreRejected(t *testing.T) {
 		"an unknown state":   {strings.Replace(page(member("a"), ""), `"ready"`, `"well"`, 1), "well"},
 		"a member's state":   {page(strings.Replace(member("a"), `"ready"`, `"well"`, 1), ""), `member "a"`},
 		"no MinReady":        {strings.Replace(page(member("a"), ""), `"1"`, `"-1"`, 1), "whole number"},
-		"the order":          {page(member("b")+","+member("a"), ""), `"a" is not in the order`},
-		"one name twice":     {page(member("a")+","+member("a"), ""), `"a" is not in the order`},
+		"the order":          {page(member("b")+","+member("a"), ""), `not sorted by name at "a"`},
+		"one name twice":     {page(member("a")+","+member("a"), ""), `not sorted by name at "a"`},
 		"a long name":        {page(member(long), ""), "513 bytes"},
 		"a negative port":    {page(strings.Replace(member("a"), "80", "-1", 1), ""), "port is -1"},
 		"a large port":       {page(strings.Replace(member("a"), "80", "65536", 1), ""), "port is 65536"},
@@ -270,7 +270,7 @@ func TestWrongAnswersAreRejected(t *testing.T) {
 		"no weight":          {page(strings.Replace(member("a"), "100", "0", 1), ""), "weight is 0, and inRotation is true"},
 		"a weight, and none": {page(strings.Replace(member("a"), `"weight"`, `"zeroWeight":true,"weight"`, 1), ""), "zeroWeight and inRotation"},
 		"a line in address":  {page(strings.Replace(member("a"), "10.0.0.1", `10.0.0.1\n`, 1), ""), "control characters"},
-		"the same page":      {page(member("a"), `,"next":"a"`), `"a" is not in the order`},
+		"the same page":      {page(member("a"), `,"next":"a"`), `not sorted by name at "a"`},
 		"another next page":  {page(member("a"), `,"next":"b"`), "does not begin"},
 		"an empty next page": {page("", `,"next":"b"`), "does not begin"},
 	} {
@@ -349,12 +349,12 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 	}
 	client := &api.Client{}
 	for want, c := range map[string]follow.Config{
-		"Client is nil":      {Groups: []string{"web"}},
-		"no group":           {Client: client},
-		"at most 64":         {Client: client, Groups: many},
-		"given twice":        {Client: client, Groups: []string{"web", "web"}},
-		"control characters": {Client: client, Groups: []string{"a\nb"}},
-		"not be negative":    {Client: client, Groups: []string{"web"}, MaxRetry: -1},
+		"Client is nil":           {Groups: []string{"web"}},
+		"no group":                {Client: client},
+		"at most 64":              {Client: client, Groups: many},
+		"duplicate group \"web\"": {Client: client, Groups: []string{"web", "web"}},
+		"control characters":      {Client: client, Groups: []string{"a\nb"}},
+		"not be negative":         {Client: client, Groups: []string{"web"}, MaxRetry: -1},
 	} {
 		if _, err := follow.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want one with %q", err, want)

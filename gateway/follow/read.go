@@ -34,7 +34,7 @@ var errChanged = errors.New("the group has changed while it was read")
 // with each reading, the last one counts: the next request is answered at once then, since the
 // version is that of the first page.
 func (f *Follower) ask(ctx context.Context, name string, version uint64) (a answer, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, wait+answerTime, errors.New("there was no answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, wait+answerTime, errors.New("no response in time"))
 	defer cancel()
 	first, err := f.config.Client.AwaitGroup(ctx, name, version, wait)
 	for reads := 1; err == nil; reads++ {
@@ -75,7 +75,7 @@ func (f *Follower) read(ctx context.Context, name string, first api.Group, mixed
 func newView(page api.Group, name string) (*group.View, error) {
 	switch {
 	case page.Name != name:
-		return nil, fmt.Errorf("the answer is about another group: %.80q", page.Name)
+		return nil, fmt.Errorf("the response is for another group: %.80q", page.Name)
 	case page.Version == 0:
 		return nil, errors.New("the group has no version")
 	}
@@ -96,7 +96,7 @@ func (a *answer) add(page api.Group) error {
 		case err != nil:
 			return err
 		case m.Target <= last:
-			return fmt.Errorf("member %.80q is not in the order of names", m.Target)
+			return fmt.Errorf("members are not sorted by name at %.80q", m.Target)
 		case len(a.members) == maxMembers:
 			return fmt.Errorf("the group has more than %d members", maxMembers)
 		}

@@ -50,7 +50,7 @@ type problems struct {
 func (p problems) of(backend, group string) error {
 	errs := []error{p.backend}
 	if names := p.missing[group]; len(names) > 0 {
-		errs = append(errs, fmt.Errorf("there is no server for %s: give servers the names of the targets, or their addresses and ports", gateway.SomeNames(names)))
+		errs = append(errs, fmt.Errorf("no server for %s: give servers the names of the targets, or their addresses and ports", gateway.SomeNames(names)))
 	}
 	if texts := p.disputed[group]; len(texts) > 0 {
 		errs = append(errs, errors.New(gateway.SomeNames(texts)+": give servers the names of the targets"))
@@ -77,7 +77,7 @@ func (b backend) assign(servers []server) (claims map[string]claim, found proble
 	first := make(map[string]claim, len(servers)) // the first of those with the lowest rank
 	found = problems{missing: map[string][]string{}, disputed: map[string][]string{}}
 	dispute := func(server string, a, b claim, effect string) {
-		text := fmt.Sprintf("members %s and %s name the server %s: %s", a.name(), b.name(), server, effect)
+		text := fmt.Sprintf("members %s and %s both match server %s: %s", a.name(), b.name(), server, effect)
 		for _, of := range []string{a.view.Group, b.view.Group} {
 			if !slices.Contains(found.disputed[of], text) {
 				found.disputed[of] = append(found.disputed[of], text)
@@ -103,15 +103,15 @@ func (b backend) assign(servers []server) (claims map[string]claim, found proble
 			case !taken:
 				claims[name], first[name] = c, c
 			case c.rank < before.rank:
-				dispute(name, c, before, "it is the first one's")
+				dispute(name, c, before, "the first one is used")
 				claims[name], first[name] = c, c
 			case c.rank > before.rank:
-				dispute(name, before, c, "it is the first one's")
+				dispute(name, before, c, "the first one is used")
 			case m.Target != before.member.Target:
-				dispute(name, before, c, "it stays as it is")
+				dispute(name, before, c, "the server is left unchanged")
 				claims[name] = claim{view: v}
 			case m.Weight != before.member.Weight || m.InRotation != before.member.InRotation:
-				dispute(name, before, c, "it is the first one's")
+				dispute(name, before, c, "the first one is used")
 			}
 		}
 	}

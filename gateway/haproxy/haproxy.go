@@ -54,11 +54,11 @@ func (c Config) Check() error {
 	isPath := strings.Contains(c.Socket, "/")
 	switch {
 	case strings.Contains(c.Socket, "://"), !isPath && (err != nil || portErr != nil || n == 0):
-		return probe.FieldErrorf("socket", "must be the path of a Unix socket, such as /run/haproxy/admin.sock, or an address and a port, and no URL")
+		return probe.FieldErrorf("socket", "must be the path of a Unix socket, such as /run/haproxy/admin.sock, or an address and a port, not a URL")
 	case !isPath && !dial.IsLoopback(host):
 		return &probe.FieldError{Field: "socket", Problem: "is on another machine, and HAProxy does not authenticate its clients there", Hint: "run Sonde beside HAProxy, or use agent"}
 	case c.Backend != "" && !backendName.MatchString(c.Backend):
-		return probe.FieldErrorf("backend", "is %.80q, which is no name of a backend", c.Backend)
+		return probe.FieldErrorf("backend", "is %.80q, which is not a valid backend name", c.Backend)
 	}
 	return nil
 }

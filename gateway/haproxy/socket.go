@@ -80,11 +80,11 @@ func (s socket) exchange(ctx context.Context, line string) (string, error) {
 	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer+1))
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return "", fmt.Errorf("no answer within %v", exchangeTimeout)
+		return "", fmt.Errorf("no response within %v", exchangeTimeout)
 	case err != nil:
 		return "", err
 	case len(answer) > maxAnswer:
-		return "", fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		return "", fmt.Errorf("the response is longer than %d bytes", maxAnswer)
 	}
 	return string(answer), nil
 }
@@ -148,7 +148,7 @@ func parseServers(answer string) (all []server, err error) {
 		case len(fields) == 0:
 			continue
 		case len(fields) < len(at):
-			return nil, errors.New("the servers' state has a line that is cut off")
+			return nil, errors.New("the servers' state has a truncated line")
 		}
 		one := server{name: fields[at["srv_name"]], address: fields[at["srv_addr"]], port: fields[at["srv_port"]], fqdn: fields[at["srv_fqdn"]]}
 		var adminErr, weightErr error

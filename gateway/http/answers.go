@@ -20,7 +20,7 @@ const (
 )
 
 // errTooManyAnswers rejects a request while clients read too many texts.
-var errTooManyAnswers = errors.New("clients read too many different answers at once: ask again")
+var errTooManyAnswers = errors.New("clients are reading too many different answers: retry later")
 
 // answers holds the answers that are being given to clients, one for each query and state of groups,
 // however many clients ask, and the latest ones of some queries: thousands of clients may wait for a change

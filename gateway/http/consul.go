@@ -44,7 +44,7 @@ func (c Consul) Check() error {
 	}
 	switch {
 	case c.Datacenter != "" && !datacenterName.MatchString(c.Datacenter):
-		return probe.FieldErrorf("datacenter", "is %.80q, it must have lower-case letters, digits, - and _ only", c.Datacenter)
+		return probe.FieldErrorf("datacenter", "is %.80q; it must have only lower-case letters, digits, - and _", c.Datacenter)
 	case len(c.Tags) > maxTags:
 		return probe.FieldErrorf("tags", "has %d elements, at most %d are allowed", len(c.Tags), maxTags)
 	}
@@ -172,12 +172,12 @@ func (c catalog) blocking(r *http.Request, groups []int, name string, value func
 func parseBlocking(values url.Values) (index uint64, wait time.Duration, err error) {
 	if text := values.Get("index"); text != "" {
 		if index, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return 0, 0, errors.New("index is no number")
+			return 0, 0, errors.New("index is not a number")
 		}
 	}
 	if text := values.Get("wait"); text != "" {
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			return 0, 0, errors.New("wait is no duration such as 10s")
+			return 0, 0, errors.New("wait is not a duration such as 10s")
 		}
 	}
 	return index, cmp.Or(min(wait, maxBlocking), defaultBlocking), nil

@@ -32,10 +32,10 @@ func parseDiscovery(text []byte) (r discoveryRequest, err error) {
 		Rejected *struct{} `json:"error_detail"`
 	}
 	if err := json.Unmarshal(text, &written); err != nil {
-		return r, fmt.Errorf("the request is no DiscoveryRequest in JSON: %w", err)
+		return r, fmt.Errorf("the request is not a DiscoveryRequest in JSON: %w", err)
 	}
 	if written.Type != "" && written.Type != resourceType {
-		return r, fmt.Errorf("type_url is %.120q: here are resources of the type %s", written.Type, resourceType)
+		return r, fmt.Errorf("type_url is %.120q: this server has only resources of the type %s", written.Type, resourceType)
 	}
 	if n := len(written.Names); n > MaxNames {
 		return r, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)

@@ -38,9 +38,9 @@ func (e Envoy) Check() error {
 	case e.Directory != "" && (!filepath.IsAbs(e.Directory) || filepath.Clean(e.Directory) != e.Directory):
 		return probe.FieldErrorf("directory", "must be an absolute path, without a slash at its end")
 	case e.Listen == "" && e.Token != "":
-		return &probe.FieldError{Field: "token", Problem: "is for listen, which is missing", Plain: true}
+		return &probe.FieldError{Field: "token", Problem: "has no effect without listen", Plain: true}
 	case e.Listen == "" && e.Wait != 0:
-		return probe.FieldErrorf("wait", "is for listen, which is missing")
+		return probe.FieldErrorf("wait", "has no effect without listen")
 	case e.Listen == "":
 		return nil
 	}

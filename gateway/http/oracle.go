@@ -51,7 +51,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request, warnings *sparsel
 		writeLine(w, m.State.String())
 	}
 	if err != nil {
-		warnings.Warn("a load balancer asks for an address that several members have", "error", err)
+		warnings.Warn("ambiguous address in health check: several members have it", "error", err)
 	}
 	s.session.Succeeded()
 }

@@ -39,7 +39,7 @@ func TestAllTargetsAreListed(t *testing.T) {
 			t.Errorf("the answer is %d\n%s, want\n%s", status, body, want)
 		}
 	}
-	const missing = "web: members without an address are left out: none: give them an address, or take them out of the group"
+	const missing = "web: members without an address are left out: none; give them an address or remove them from the group"
 	if st := o.Gateways.Statuses()[0]; st.Error != missing || st.Errors != 3 {
 		t.Errorf("the status is %+v", st)
 	}

@@ -51,7 +51,7 @@ func newAnswer(views []*group.View, value any) (*answer, error) {
 var errNoGroup = errors.New("none of the resource_names is a group of this gateway")
 
 // errUndecided is the error for a query about a group of which nothing has been known since the gateway began.
-var errUndecided = errors.New("the state of a group is not known yet: keep what there is, and ask again")
+var errUndecided = errors.New("the state of a group is not known yet: keep the current answer and retry")
 
 // sourceAnswer is the source of failures to make an answer.
 const sourceAnswer = "answer"
@@ -96,7 +96,7 @@ func (s *server) respond(w http.ResponseWriter, r *http.Request, q query) {
 		}
 	}
 	if r.Context().Err() != nil {
-		http.Error(w, "the server stops", http.StatusServiceUnavailable) // clients keep what they have
+		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable) // clients keep what they have
 		return
 	}
 	a, release, err := s.answer(q)

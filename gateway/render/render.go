@@ -68,7 +68,7 @@ func (c Config) Check() error {
 		wrong = append(wrong, unknownField(err))
 	}
 	if c.Timeout != 0 && len(c.Command) == 0 {
-		wrong.Add("timeout", "has no effect without command, whose time it bounds")
+		wrong.Add("timeout", "has no effect without command")
 	}
 	err := wrong.Err()
 	if len(c.Command) > 0 {
@@ -238,7 +238,7 @@ func (r *renderer) apply(ctx context.Context, text []byte) error {
 		case <-r.stuck:
 			r.stuck = nil
 		default:
-			return errors.New("the command was killed but has not exited yet: it is not run again before")
+			return errors.New("the command was killed but has not exited yet: waiting before running it again")
 		}
 	}
 	if there, err := files.ReadRegular(r.config.Path, maxText); err != nil || !bytes.Equal(there, text) {

@@ -140,7 +140,7 @@ func TestAMemberWithoutAnAddressIsLeftOut(t *testing.T) {
 	has(t, names, "a bare ghost ")
 	has(t, addresses, "a 10.0.0.1 ready 100 \n")
 	testsync.Until(t, "an error", func() bool { return status().Failing == 1 })
-	if st := status(); st.Failures[0].Source != "group web" || !strings.Contains(st.Error, "members without an address are left out: bare:") {
+	if st := status(); st.Failures[0].Source != "group web" || !strings.Contains(st.Error, "members without an address are left out: bare;") {
 		t.Errorf("the status is %+v", st)
 	}
 	members("a", "ghost")

@@ -263,10 +263,10 @@ func (d *discovery) bound(id streamID, typeURL string, change func(names map[str
 	switch {
 	case len(byType) > maxTypes || namesOf(byType) > maxNames:
 		d.session.Refused()
-		return status.Errorf(codes.ResourceExhausted, "a stream can ask for %d names of %d types", maxNames, maxTypes)
+		return status.Errorf(codes.ResourceExhausted, "a stream may request at most %d names of %d types", maxNames, maxTypes)
 	case d.names > maxNamesOfAll:
 		d.session.Refused()
-		return status.Errorf(codes.ResourceExhausted, "all streams together can ask for %d names", maxNamesOfAll)
+		return status.Errorf(codes.ResourceExhausted, "all streams together may request at most %d names", maxNamesOfAll)
 	}
 	return nil
 }

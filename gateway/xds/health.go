@@ -26,7 +26,7 @@ func (h *health) Check(_ context.Context, r *healthv1.HealthCheckRequest) (*heal
 	s := h.of(r.GetService())
 	if s == healthv1.HealthCheckResponse_SERVICE_UNKNOWN {
 		h.session.Refused()
-		return nil, status.Errorf(codes.NotFound, "there is no group or member %.300q, or nothing is known of it yet", r.GetService())
+		return nil, status.Errorf(codes.NotFound, "group or member %.300q does not exist, or its state is not known yet", r.GetService())
 	}
 	return &healthv1.HealthCheckResponse{Status: s}, nil
 }
@@ -47,7 +47,7 @@ func (h *health) Watch(r *healthv1.HealthCheckRequest, stream healthv1.Health_Wa
 		}
 		group.AwaitReplaced(ctx, before)
 	}
-	return status.Error(codes.Unavailable, "the server stops")
+	return status.Error(codes.Unavailable, "the server is shutting down")
 }
 
 // of returns the status of a service.

@@ -174,7 +174,7 @@ func TestNoCallFailsWhileTheFollowedSondeRestarts(t *testing.T) {
 	c.reach(t, "a")
 	stop()
 	first.Stop()
-	testsync.Until(t, "an error", func() bool { return strings.Contains(log.String(), "group cannot be followed") })
+	testsync.Until(t, "an error", func() bool { return strings.Contains(log.String(), "cannot follow group") })
 	c.pass(t, 300)
 	second := gatewaytest.New(t, rule, b.addresses)
 	serveAPI(t, second, at)

@@ -72,7 +72,7 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	for want, change := range map[string]func(name string) error{
 		"it has mode 644 and other users must have no access": func(name string) error { return os.Chmod(name, 0o644) },
 		"is writable for all users":                           func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
-		"it is not a regular file":                            func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+		"is not a regular file":                               func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
 		"unexpected end of JSON":                              func(name string) error { return os.Truncate(name, 0) },
 		"unexpected end of JSON (partial)":                    func(name string) error { return os.Truncate(name, 50) },
 	} {
@@ -108,7 +108,7 @@ func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
 	if err := os.Symlink(name, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := large.Write(link); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
+	if err := large.Write(link); err == nil || !strings.Contains(err.Error(), "at most 134217728 can be kept") {
 		t.Errorf("got %v", err)
 	}
 	if kept, err := Read(name); kept != nil || err != nil {

@@ -82,16 +82,16 @@ func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, 
 		case filepath.IsAbs(path):
 			local = append(local, path)
 		default:
-			return nil, nil, fmt.Errorf("%s is outside of the folder of the configuration: move it there, or write its absolute path on the engines", path)
+			return nil, nil, fmt.Errorf("%s is outside the configuration's folder: move it there, or use its absolute path on the engines", path)
 		}
 	}
 	var known redact.Redactor
 	if !known.Add(secrets) {
-		return nil, nil, errors.New("it has too many sensitive values to look for them in the files that are pushed: read them from the environment of the engines, or from files with absolute paths, by fewer variables")
+		return nil, nil, errors.New("too many sensitive values to search for in the pushed files: use fewer variables, and read the values on each engine, from its environment or from files with absolute paths")
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
 		if line := lineOfSecret(string(b.Files[name]), &known); line > 0 {
-			return nil, nil, fmt.Errorf("%s:%d: this line has the text of a sensitive value, which all who can read the store would see: read it by env(\"…\"), or by file(\"/…\") with an absolute path, on each engine", name, line)
+			return nil, nil, fmt.Errorf("%s:%d: this line contains a sensitive value, which everyone with access to the store could read: read it on each engine with env(\"…\"), or with file(\"/…\") and an absolute path", name, line)
 		}
 	}
 	return b, local, nil

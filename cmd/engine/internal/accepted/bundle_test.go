@@ -94,11 +94,11 @@ func TestAPushedConfigurationIsReadAlikeOnEachEngine(t *testing.T) {
 func TestWhatMustNotBePushedIsRefused(t *testing.T) {
 	t.Setenv("BUNDLE_TOKEN", "hunter22")
 	for want, texts := range map[string]map[string]string{
-		"a.hcl:1: this line has the text of a sensitive value": {"a.hcl": `locals { token = sensitive("hunter22") }`},
-		"token.txt:2: this line has":                           {"a.hcl": `locals { token = sensitive(file("token.txt")) }`, "token.txt": "\nhunter22\n"},
-		"list.txt:3: this line has":                            {"a.hcl": "locals {\n token = sensitive(env(\"BUNDLE_TOKEN\"))\n list = file(\"list.txt\")\n}", "list.txt": "a\n(sen\n(hunter22 b"},
-		"outside.txt is outside of the folder of the co":       {"a.hcl": `locals { there = try(file("../outside.txt"), "") }`},
-		"other.txt is outside of the folder of the conf":       {"a.hcl": `locals { there = fileexists("../other.txt") }`},
+		"a.hcl:1: this line contains a sensitive value":     {"a.hcl": `locals { token = sensitive("hunter22") }`},
+		"token.txt:2: this line contains":                   {"a.hcl": `locals { token = sensitive(file("token.txt")) }`, "token.txt": "\nhunter22\n"},
+		"list.txt:3: this line contains":                    {"a.hcl": "locals {\n token = sensitive(env(\"BUNDLE_TOKEN\"))\n list = file(\"list.txt\")\n}", "list.txt": "a\n(sen\n(hunter22 b"},
+		"outside.txt is outside the configuration's folder": {"a.hcl": `locals { there = try(file("../outside.txt"), "") }`},
+		"other.txt is outside the configuration's fold":     {"a.hcl": `locals { there = fileexists("../other.txt") }`},
 	} {
 		in, diags := ReadFleet([]string{filepath.Join(folder(t, texts), "a.hcl")})
 		if diags.HasErrors() {

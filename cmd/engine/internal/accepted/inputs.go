@@ -177,7 +177,7 @@ func (in *Inputs) checkSize() error {
 		size += len(s.Bytes)
 	}
 	if size > maxSize {
-		return fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, maxSize)
+		return fmt.Errorf("the configuration and its files have %d bytes: at most %d can be kept", size, maxSize)
 	}
 	return nil
 }

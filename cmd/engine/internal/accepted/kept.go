@@ -90,7 +90,7 @@ func checkPrivate(f *os.File) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: it is not a regular file", f.Name())
+		return fmt.Errorf("%s is not a regular file", f.Name())
 	}
 	if err := private.Check(info); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)

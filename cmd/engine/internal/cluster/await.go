@@ -28,7 +28,7 @@ func (s *store) await(ctx context.Context, out, errs io.Writer, progress *cli.Pr
 		seen, err := revision.Read(ctx, s.Store)
 		if err == nil {
 			if last = answersTo(r, seen); last.isReplaced {
-				return fmt.Errorf("%s was replaced by another push before all engines had answered", nameOf(r))
+				return fmt.Errorf("%s was replaced by another push before all engines had responded", nameOf(r))
 			}
 			if len(last.waiting) == 0 {
 				progress.Stop()
@@ -42,7 +42,7 @@ func (s *store) await(ctx context.Context, out, errs io.Writer, progress *cli.Pr
 		case <-ctx.Done():
 		}
 		if len(last.waiting) == 0 {
-			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), s.advise(err))
+			return fmt.Errorf("%s is stored, but it is unknown which engines use it: %w; see sonde-fleet cluster members", nameOf(r), s.advise(err))
 		}
 		progress.Stop()
 		return last.write(out, errs, r)
@@ -121,7 +121,7 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 func (a answers) problem(state string) error {
 	problems := []string{state}
 	if n := len(a.refused); n > 0 {
-		remedy := "sonde-fleet cluster rollback takes it away"
+		remedy := "undo it with sonde-fleet cluster rollback"
 		if !a.canRollBack {
 			remedy = "correct the files and push again"
 		}
@@ -129,7 +129,7 @@ func (a answers) problem(state string) error {
 		problems = append(problems, fmt.Sprintf("%d of %s refused it; %s", n, cli.Plural(all, "engine"), remedy))
 	}
 	if len(a.waiting) > 0 {
-		problems = append(problems, fmt.Sprintf("it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", cli.SomeNames(a.waiting)))
+		problems = append(problems, fmt.Sprintf("these engines have not responded yet: %s; see sonde-fleet cluster members", cli.SomeNames(a.waiting)))
 	}
 	err := errors.New(strings.Join(problems, "; "))
 	switch {

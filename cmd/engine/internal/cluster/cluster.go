@@ -35,7 +35,7 @@ func absent(name string) *cobra.Command {
 		Short: "Say which program has this command",
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, path, _ := strings.Cut(c.CommandPath(), " ")
-			return fmt.Errorf("this program has no client of etcd: run sonde-fleet %s, which takes the same arguments and flags", path)
+			return fmt.Errorf("this program has no etcd client: run sonde-fleet %s, which has the same arguments and flags", path)
 		},
 	}
 }

@@ -79,7 +79,7 @@ func undrainCommand(open daemon.OpenStore) *cobra.Command {
 func (f *drainFlags) onEngine(do func(c *cobra.Command, s *store, name string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if f.timeout < 0 {
-			return cli.UsageError("--timeout is %v, it must not be negative", f.timeout)
+			return cli.UsageError("--timeout is %v: it must not be negative", f.timeout)
 		}
 		return f.use(c, func(s *store) error {
 			given := ""
@@ -128,14 +128,14 @@ func undrained(ctx context.Context, s *store, name string, err error) error {
 	case errors.Is(err, coord.ErrNotMember):
 		return unknown(name, known.Members)
 	}
-	return fmt.Errorf("%s is not drained: %w; start another engine first%s, or write --force: then all engines are drained, and have shards as if none were",
+	return fmt.Errorf("%s is not drained: %w; start another engine first%s, or use --force: if all engines are drained, they share the shards as if none were",
 		shown(name), err, orUndrain(known.Drains, name))
 }
 
 // unknown returns the error for an engine that is not a member.
 func unknown(name string, members []coord.Member) error {
 	if len(members) == 0 {
-		return fmt.Errorf("no engine %q is a member of the cluster: it has none now", name)
+		return fmt.Errorf("engine %q is not a member of the cluster: the cluster has no members now", name)
 	}
 	names := make([]string, 0, len(members))
 	for _, m := range members {
@@ -145,7 +145,7 @@ func unknown(name string, members []coord.Member) error {
 	if hint == "" {
 		hint = "; its members are " + cli.SomeNames(names)
 	}
-	return fmt.Errorf("no engine %q is a member of the cluster%s", name, hint)
+	return fmt.Errorf("engine %q is not a member of the cluster%s", name, hint)
 }
 
 // orUndrain returns a hint to undrain another engine, if another one is drained.
@@ -191,9 +191,9 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 		select {
 		case <-time.After(pollPeriod):
 		case <-late:
-			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde-fleet cluster drain waits again", timeout))
+			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets are still in progress, or the engine cannot reach etcd; see its log, and run sonde-fleet cluster drain to wait again", timeout))
 		case <-ctx.Done():
-			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde-fleet cluster drain waits again", shown(w.name))
+			return fmt.Errorf("interrupted: %s is drained but may still own shards; run sonde-fleet cluster drain to wait again", shown(w.name))
 		}
 	}
 }
@@ -201,9 +201,9 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 // unfinished returns the error of a wait that ended while the engine may still own shards. advice is the remedy.
 func (w *waiter) unfinished(advice string) error {
 	if w.err != nil {
-		return fmt.Errorf("%s is drained; it is not known whether it owns shards still: %w", shown(w.name), w.store.advise(w.err))
+		return fmt.Errorf("%s is drained, but it is unknown whether it still owns shards: %w", shown(w.name), w.store.advise(w.err))
 	}
-	return fmt.Errorf("%s is drained, and owns %s still%s", shown(w.name), cli.Plural(w.last, "shard"), advice)
+	return fmt.Errorf("%s is drained but still owns %s%s", shown(w.name), cli.Plural(w.last, "shard"), advice)
 }
 
 // look writes the number of the engine's shards if it has changed, and reports whether the wait is over.

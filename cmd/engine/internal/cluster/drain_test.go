@@ -83,12 +83,12 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		meanwhile         func(*drainedFleet) // runs after a few seconds
 		err, out          string
 	}{
-		{name: "without a wait", err: "a is drained, and owns 4096 shards still; sonde-fleet cluster drain waits until it owns none", out: "a owns 4096 shards\n"},
-		{name: "without a wait, store away", isAwayAfterCommit: true, err: "it is not known whether it owns shards still: no leader"},
-		{name: "late", timeout: 10 * time.Second, err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n"},
+		{name: "without a wait", err: "a is drained but still owns 4096 shards; sonde-fleet cluster drain waits until it owns none", out: "a owns 4096 shards\n"},
+		{name: "without a wait, store away", isAwayAfterCommit: true, err: "it is unknown whether it still owns shards: no leader"},
+		{name: "late", timeout: 10 * time.Second, err: "a is drained but still owns 4096 shards after 10s", out: "a owns 4096 shards\n"},
 		{
 			name: "store away", timeout: 10 * time.Second, meanwhile: func(f *drainedFleet) { f.store.isAway.Store(true) },
-			err: "a is drained; it is not known whether it owns shards still: no leader", out: "a owns 4096 shards\n",
+			err: "a is drained, but it is unknown whether it still owns shards: no leader", out: "a owns 4096 shards\n",
 		},
 		{
 			name: "store away for a while", timeout: time.Minute, isAwayAfterCommit: true,
@@ -96,7 +96,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		},
 		{
 			name: "interrupted", timeout: time.Minute, meanwhile: func(f *drainedFleet) { f.interrupt() },
-			err: "not waited for the end: a is drained, and may own shards still", out: "a owns 4096 shards\n",
+			err: "interrupted: a is drained but may still own shards", out: "a owns 4096 shards\n",
 		},
 		{
 			name: "undrained meanwhile", timeout: time.Minute, meanwhile: undrain,
@@ -104,7 +104,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		},
 		{
 			name: "has just joined", timeout: 10 * time.Second, unclaimed: 2, // the command reads before it drains
-			err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n",
+			err: "a is drained but still owns 4096 shards after 10s", out: "a owns 4096 shards\n",
 		},
 		{
 			name: "left meanwhile", timeout: time.Minute, meanwhile: func(f *drainedFleet) { f.leave() },

@@ -123,7 +123,7 @@ func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
 	after, afterErr := to.loadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
-			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)
+			fmt.Fprintf(c.ErrOrStderr(), "cannot show the changes: %v\n", err)
 		}
 	}
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})

@@ -65,7 +65,7 @@ func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 	case plan.Error == nil || plan.Guarded && f.force:
 		return nil
 	case plan.Guarded:
-		return fmt.Errorf("engines would refuse it: %s; if that is meant, push with --force", plan.Error.Message)
+		return fmt.Errorf("engines would refuse it: %s; if this is intended, push with --force", plan.Error.Message)
 	}
 	return fmt.Errorf("engines would refuse it: %s", plan.Error.Message)
 }

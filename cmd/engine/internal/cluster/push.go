@@ -95,7 +95,7 @@ func (s *store) checkPushed() error {
 	if s.config.Cluster.IsPushed() {
 		return nil
 	}
-	return fmt.Errorf(`%s: engines with these files do not read what is pushed: write config = "etcd" into their cluster block, or name other files with --engine-config`, strings.Join(s.paths, ", "))
+	return fmt.Errorf(`%s: engines with these files do not use a pushed configuration: set config = "etcd" in their cluster block, or name other files with --engine-config`, strings.Join(s.paths, ", "))
 }
 
 // revisions reads the revisions and the engines of the cluster.
@@ -147,13 +147,13 @@ func checkEngine(seen revision.Overview, name string) error {
 	case name == "":
 		return nil
 	case seen.Current().Number == 0:
-		return errors.New("nothing is pushed to all engines yet, which they could return to: push without --to first")
+		return errors.New("no revision for all engines exists yet, so there is nothing to roll back to: push without --to first")
 	case slices.Contains(names, name):
 		return nil
 	case len(names) == 0:
-		return fmt.Errorf("no engine %.100q follows the configuration: there is none now", name)
+		return fmt.Errorf("engine %.100q does not follow the configuration: no engine does now", name)
 	}
-	return fmt.Errorf("no engine %.100q follows the configuration: write --to with one of %s", name, cli.SomeNames(names))
+	return fmt.Errorf("engine %.100q does not follow the configuration: use --to with one of %s", name, cli.SomeNames(names))
 }
 
 // isInUse reports whether the files with a digest are already in use: they are those of the revision that the engine (or, if it

@@ -113,9 +113,9 @@ func TestATrialNeedsALiveEngineAndARevisionToReturnTo(t *testing.T) {
 	}{
 		{revision.Overview{}, "", ""},
 		{revision.Overview{History: history, Engines: engines}, "b", ""},
-		{revision.Overview{History: history, Engines: engines}, "c", `no engine "c" follows the configuration: write --to with one of a, b`},
-		{revision.Overview{History: history}, "c", `no engine "c" follows the configuration: there is none now`},
-		{revision.Overview{Engines: engines}, "b", "nothing is pushed to all engines yet, which they could return to: push without --to first"},
+		{revision.Overview{History: history, Engines: engines}, "c", `engine "c" does not follow the configuration: use --to with one of a, b`},
+		{revision.Overview{History: history}, "c", `engine "c" does not follow the configuration: no engine does now`},
+		{revision.Overview{Engines: engines}, "b", "no revision for all engines exists yet, so there is nothing to roll back to: push without --to first"},
 	} {
 		err := checkEngine(c.seen, c.to)
 		if err == nil && c.err != "" || err != nil && err.Error() != c.err {
@@ -188,26 +188,26 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 		{of: third, engines: []revision.Engine{running("a", 3, "3")}, text: "a uses it\nrevision 3 is current, in use by 1 engine\n"},
 		{
 			of: third, engines: []revision.Engine{running("a", 3, "3"), running("b", 2, "2"), running("c", 3, "other")}, waiting: []string{"b", "c"}, code: 1,
-			text: "a uses it\nrevision 3 is current; it is not known yet whether these engines use it: b, c; sonde-fleet cluster members shows it",
+			text: "a uses it\nrevision 3 is current; these engines have not responded yet: b, c; see sonde-fleet cluster members",
 		},
 		{
 			of: third, engines: []revision.Engine{refusing("a", third, "no"), running("b", 2, "2")}, waiting: []string{"b"}, code: 3,
-			text: "a refuses it, and keeps what it runs:\n  no\nrevision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away; " +
-				"it is not known yet whether these engines use it: b; sonde-fleet cluster members shows it",
+			text: "a refuses it, and keeps what it runs:\n  no\nrevision 3 is current; 1 of 2 engines refused it; undo it with sonde-fleet cluster rollback; " +
+				"these engines have not responded yet: b; see sonde-fleet cluster members",
 		},
 		{
 			of: third, engines: []revision.Engine{running("a\x1b", 3, "3"), refusing("b\x1b", third, "two\n\x1b[2Jlines\n")}, code: 3,
 			text: "a\ufffd uses it\nb\ufffd refuses it, and keeps what it runs:\n  two\n  \ufffd[2Jlines\n" +
-				"revision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away",
+				"revision 3 is current; 1 of 2 engines refused it; undo it with sonde-fleet cluster rollback",
 		},
 		{of: trial, engines: []revision.Engine{running("a", 4, "4"), running("b", 3, "3")}, text: "a uses it\nthe trial of revision 4 is stored, in use by 1 engine\n"},
 		{
 			of: trial, engines: []revision.Engine{refusing("a", trial, "no"), running("b", 3, "3")}, code: 3,
-			text: "a refuses it, and keeps what it runs:\n  no\nthe trial of revision 4 is stored; 1 of 1 engine refused it; sonde-fleet cluster rollback takes it away",
+			text: "a refuses it, and keeps what it runs:\n  no\nthe trial of revision 4 is stored; 1 of 1 engine refused it; undo it with sonde-fleet cluster rollback",
 		},
 		{
 			of: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}, code: 1,
-			text: "the trial of revision 4 is stored; it is not known yet whether these engines use it: a; sonde-fleet cluster members shows it",
+			text: "the trial of revision 4 is stored; these engines have not responded yet: a; see sonde-fleet cluster members",
 		},
 		{
 			of: first, engines: []revision.Engine{refusing("a", first, "no")}, code: 3, // there is nothing to roll back to
@@ -320,11 +320,11 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 		want  string
 		code  int // exit code
 	}{
-		{&failing{entries: entries}, "a uses it\nrevision 3 is current; it is not known yet whether these engines use it: b\ufffd; sonde", 1},
-		{&failing{calls: 1}, "revision 3 is stored; it is not known which engines use it: read the revisions of the configuration: the store is away; sonde", 1},
+		{&failing{entries: entries}, "a uses it\nrevision 3 is current; these engines have not responded yet: b\ufffd; see sonde", 1},
+		{&failing{calls: 1}, "revision 3 is stored, but it is unknown which engines use it: read the revisions of the configuration: the store is away; see sonde", 1},
 		{
 			&failing{entries: append(slices.Clip(entries), refusing)}, "a uses it\nc refuses it, and keeps what it runs:\n  no\n" +
-				"revision 3 is current; 1 of 3 engines refused it; correct the files and push again; it is not known yet whether these engines use it: b\ufffd; sonde", 3,
+				"revision 3 is current; 1 of 3 engines refused it; correct the files and push again; these engines have not responded yet: b\ufffd; see sonde", 3,
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

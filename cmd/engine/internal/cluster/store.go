@@ -107,7 +107,7 @@ func (s *store) parse(ctx context.Context, in *accepted.Inputs) (*config.Config,
 // advise adds the endpoints of the store to an error if the store did not respond.
 func (s *store) advise(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coord.ErrUnreachable) {
-		return fmt.Errorf("etcd does not answer at %s: %w", strings.Join(s.config.Cluster.Endpoints, ", "), err)
+		return fmt.Errorf("etcd does not respond at %s: %w", strings.Join(s.config.Cluster.Endpoints, ", "), err)
 	}
 	return err
 }

@@ -114,7 +114,7 @@ func TestTheProjectHasTheNameThatDockerComposeGivesIt(t *testing.T) {
 func TestErrorsSayWhere(t *testing.T) {
 	service := func(s string) string { return "services: {web: {" + s + "}}" }
 	for text, want := range map[string]string{
-		"services: [a]": "no compose file", "services: {a: b}": "no compose file", "a: [": "no compose file",
+		"services: [a]": "not a compose file", "services: {a: b}": "not a compose file", "a: [": "not a compose file",
 		"services: {a: {healthcheck: !reset null}}":                     "it has the tag !reset",
 		`services: {"a/b": {}}`:                                         `services has the name "a/b"`,
 		service("healthcheck: x"):                                       "service web: healthcheck must not be of the type string",

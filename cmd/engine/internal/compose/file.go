@@ -71,7 +71,7 @@ func readFile(text []byte) (*file, error) {
 	}
 	f := &file{}
 	if err := yaml.Unmarshal(text, f); err != nil {
-		return nil, fmt.Errorf("it is no compose file: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, fmt.Errorf("it is not a compose file: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	for _, s := range f.Services {
 		if names, isList := s["depends_on"].value.([]node); isList {

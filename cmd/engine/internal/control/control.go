@@ -132,14 +132,14 @@ func Find(address string) (path string, err error) {
 	case len(found) == 0 && len(elsewhere) == 0:
 		return "", nil
 	case len(found) == 0:
-		return "", fmt.Errorf("no such engine runs here: %s is in another network or PID namespace, run this there, as by nsenter or in its container", elsewhere[0])
+		return "", fmt.Errorf("no such engine runs here: %s is in another network or PID namespace; run this command there, with nsenter or in its container", elsewhere[0])
 	}
 	names := make([]string, len(found))
 	for i, path := range found {
 		names[i], _ = nameOf(path)
 	}
 	slices.Sort(names)
-	return "", fmt.Errorf("%d engines of this user run, give the address of one of them with --address: %s", len(found), strings.Join(names, ", "))
+	return "", fmt.Errorf("%d engines of this user are running; select one with --address: %s", len(found), strings.Join(names, ", "))
 }
 
 // nameOf returns the address of the engine that a socket belongs to, and whether that engine is in this program's namespace.

@@ -42,7 +42,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 }
 
 // guardHint is the remedy shown with a guardError.
-const guardHint = `if this is meant, run sonde reload --force, or set reload_guard = "100%" in the engine block and reload again`
+const guardHint = `if this is intended, run sonde reload --force, or set reload_guard = "100%" in the engine block and reload again`
 
 // guardError reports that the reload guard refused a configuration.
 type guardError struct {

@@ -94,7 +94,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	}
 	name, err := ClusterName(d.flags.clusterName, *c)
 	if err != nil {
-		return nil, fmt.Errorf("%w: write --cluster-name, or name in the cluster block", err)
+		return nil, fmt.Errorf("%w: set --cluster-name, or name in the cluster block", err)
 	}
 	if problem := config.ClusterNameProblem(name); problem != "" {
 		return nil, fmt.Errorf("the name of this engine in the cluster %s: write another --cluster-name", problem)
@@ -262,7 +262,7 @@ func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 			continue
 		}
 		if before.isShared(target) {
-			return nil, fmt.Errorf("target %q was shared in the cluster, and is now for this engine alone: restart the engine to apply that", target)
+			return nil, fmt.Errorf("target %q is no longer shared in the cluster: restart the engine to apply this change", target)
 		}
 		own.units[target] = u
 	}

@@ -111,7 +111,7 @@ func (p *processes) endContainersAt(ctx context.Context, socket string, has func
 			return true
 		}
 		if text := err.Error(); text != logged { // a runtime may be unreachable for a long time, or forever
-			p.log.Warn("containers of removed targets not ended, retrying", "socket", socket, "error", err, "retry_in", pause)
+			p.log.Warn("cannot remove containers of removed targets, retrying", "socket", socket, "error", err, "retry_in", pause)
 			logged = text
 		}
 		return false

@@ -49,7 +49,9 @@ func TestContainersOfTargetsThatWereRemovedMeanwhileAreEnded(t *testing.T) {
 				return map[string]restart.Driver{"kept": kept}[target]
 			})
 		})
-		testsync.Until(t, "the error in the log", func() bool { return strings.Contains(log.String(), "not ended, retrying") })
+		testsync.Until(t, "the error in the log", func() bool {
+			return strings.Contains(log.String(), "cannot remove containers of removed targets, retrying")
+		})
 		if err := os.Rename(r.Socket+".away", r.Socket); err != nil {
 			t.Fatal(err)
 		}

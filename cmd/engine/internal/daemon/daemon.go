@@ -255,7 +255,7 @@ func (d *daemon) mayExist(target string) bool {
 // addSecrets adds values to be redacted in outputs. Values of earlier configurations stay redacted.
 func (d *daemon) addSecrets(values []string) {
 	if !d.queue.Secrets.Add(values) {
-		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
+		d.log.Warn("too many sensitive values: not all of them are redacted in outputs", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
 }
 
@@ -273,7 +273,7 @@ func (d *daemon) alive() error {
 		return errors.New("the engine is not running")
 	}
 	if late := d.engine.LoopDelay(); late > maxLoopDelay {
-		return fmt.Errorf("the engine hangs: its loop should have run %v ago", late.Round(time.Second))
+		return fmt.Errorf("the engine hangs: its loop is %v late", late.Round(time.Second))
 	}
 	return nil
 }

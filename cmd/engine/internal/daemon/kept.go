@@ -68,10 +68,10 @@ func (f *keptFile) run() {
 	defer close(f.ended)
 	for k := range f.latest {
 		late := time.AfterFunc(diskTimeout, func() {
-			f.log.Warn("accepted configuration not kept yet: the disk of the state file does not respond")
+			f.log.Warn("accepted configuration not saved yet: the disk of the state file does not respond")
 		})
 		if err := f.write(k); err != nil {
-			f.log.Warn("accepted configuration not kept: the next start has only the files", "error", err)
+			f.log.Warn("accepted configuration not saved: the next start can use only the configuration files", "error", err)
 		}
 		late.Stop()
 	}
@@ -83,6 +83,6 @@ func (f *keptFile) close() {
 	select {
 	case <-f.ended:
 	case <-time.After(keepTimeout):
-		f.log.Warn("accepted configuration not kept: the disk of the state file does not respond")
+		f.log.Warn("accepted configuration not saved: the disk of the state file does not respond")
 	}
 }

@@ -28,12 +28,12 @@ func logNameServers(ctx context.Context, log *slog.Logger, silent func() []api.N
 		now := map[string]time.Time{}
 		for _, n := range silent() {
 			if now[n.Address] = n.Since; before[n.Address] != n.Since {
-				log.Warn("name server does not answer", "server", n.Address, "queries", n.Unanswered, "since", n.Since)
+				log.Warn("name server does not respond", "server", n.Address, "queries", n.Unanswered, "since", n.Since)
 			}
 		}
 		for address, since := range before {
 			if _, isSilent := now[address]; !isSilent {
-				log.Info("name server answers again, or is not asked any more", "server", address, "silent", time.Since(since).Round(time.Second))
+				log.Info("name server responds again, or is no longer queried", "server", address, "silent", time.Since(since).Round(time.Second))
 			}
 		}
 		before = now

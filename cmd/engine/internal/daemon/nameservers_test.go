@@ -33,7 +33,7 @@ func TestASilentNameServerIsLoggedWhenThatBeginsAndEnds(t *testing.T) {
 		stop()
 		<-done
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], "does not answer") || !strings.Contains(lines[0], "server=10.0.0.1:53 queries=3") || !strings.Contains(lines[1], "answers again") {
+		if len(lines) != 2 || !strings.Contains(lines[0], "does not respond") || !strings.Contains(lines[0], "server=10.0.0.1:53 queries=3") || !strings.Contains(lines[1], "responds again") {
 			t.Errorf("got the log\n%s", &log)
 		}
 	})

@@ -116,7 +116,7 @@ func chooseNotified(c *config.Config, name string) (string, error) {
 	names := slices.Sorted(maps.Keys(c.Targets))
 	switch _, exists := c.Targets[name]; {
 	case name == "" && len(names) != 1:
-		return "", fmt.Errorf("the configuration has %d targets: name one by --target", len(names))
+		return "", fmt.Errorf("the configuration has %d targets: select one with --target", len(names))
 	case name == "":
 		name = names[0]
 	case !exists:
@@ -130,7 +130,7 @@ func chooseNotified(c *config.Config, name string) (string, error) {
 		return "", fmt.Errorf("target %q has no probe: add one, such as probe \"readiness\" { tcp { port = 8080 } }", name)
 	}
 	if c.Targets[name].Driver != nil {
-		return "", fmt.Errorf("target %q says itself how it is run: leave out its process, container, unit or restart block, since sonde notify runs the command", name)
+		return "", fmt.Errorf("target %q has a process, container, unit or restart block: remove it, since sonde notify runs the command", name)
 	}
 	return name, nil
 }
@@ -262,7 +262,7 @@ func (n *notified) tell(st engine.TargetStatus) {
 		return
 	}
 	n.failed = true
-	n.log.Error("probe failing, the service is to be ended", "target", n.target, "probe", st.Probes[failing].ID.String(), "detail", st.Probes[failing].Result.Detail)
+	n.log.Error("probe failing, ending the service", "target", n.target, "probe", st.Probes[failing].ID.String(), "detail", st.Probes[failing].Result.Detail)
 	if n.manager.conn != nil {
 		n.manager.notify(isFailing)
 		return

@@ -278,7 +278,7 @@ func (p *processes) endSurvivor(ctx context.Context, s process.Survivor, isProce
 		if err == nil || ctx.Err() != nil {
 			return true
 		}
-		message := "process of a removed target not ended, retrying"
+		message := "cannot end the process of a removed target, retrying"
 		if s.Target == "" {
 			message = "description of a process not read, retrying"
 		}

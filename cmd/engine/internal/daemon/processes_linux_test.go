@@ -90,7 +90,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	defer ending.Wait()
 	ending.Go(func() { d.processes.endSurvivors(t.Context(), d.restarts.Driver) })
 	testsync.Until(t, "the error in the log", func() bool {
-		return strings.Contains(log.String(), "not ended, retrying")
+		return strings.Contains(log.String(), "cannot end the process of a removed target, retrying")
 	})
 	if err := os.Rename(socket[0]+".hidden", socket[0]); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func (s *starter) read() loadResult {
 		return alone
 	}
 	if alone.config.Engine.State == "" {
-		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what it has accepted")
+		return alone.warn("after a start, the engine has no targets until etcd responds: set state in the engine block, so that it keeps the accepted configuration")
 	}
 	r := s.readPushed(own, alone)
 	if !r.diags.HasErrors() {
@@ -73,8 +73,8 @@ func (s *starter) read() loadResult {
 // needsPushed is the error of an engine that has a state file but lacks the pushed configuration.
 func needsPushed(state string) config.Diagnostic {
 	return config.Diagnostic{
-		Summary: fmt.Sprintf("the engine needs what is pushed to its cluster: without that it would forget its state in %s, and end processes with adopt", state),
-		Hint:    "remove the cause and start it again; sonde run --force starts it without targets",
+		Summary: fmt.Sprintf("the pushed configuration is unavailable: without it the engine would discard its state in %s and end processes with adopt", state),
+		Hint:    "fix the cause and start the engine again; sonde run --force starts it without targets",
 	}
 }
 
@@ -83,7 +83,7 @@ func needsPushed(state string) config.Diagnostic {
 func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	kept := s.kept.Pushed()
 	if kept != nil && !s.kept.Fleet.Is(fleetOf(*alone.config.Cluster)) {
-		alone = alone.warn("the pushed configuration that was in use is of another cluster, with other endpoints or another prefix: the current one is needed")
+		alone = alone.warn("the pushed configuration in use belongs to another cluster (other endpoints or another prefix): the current revision is needed")
 		kept = nil
 	}
 	r := alone
@@ -98,7 +98,7 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	current, err := s.currentRevision(*alone.config.Cluster)
 	switch {
 	case err != nil:
-		r.diags = append(r.diags, config.Diagnostic{Summary: fmt.Sprintf("the current revision of the pushed configuration is not known: %v", err)})
+		r.diags = append(r.diags, config.Diagnostic{Summary: fmt.Sprintf("the current revision of the pushed configuration is unknown: %v", err)})
 	case current == nil && kept == nil:
 		r.isUnpushed = true
 	case current != nil && (kept == nil || current.Revision != kept.Revision):
@@ -169,7 +169,7 @@ func (s *starter) currentRevision(c config.Cluster) (*accepted.Inputs, error) {
 		select {
 		case <-time.After(revisionPause):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("etcd does not answer at %s: %w", strings.Join(c.Endpoints, ", "), last)
+			return nil, fmt.Errorf("etcd does not respond at %s: %w", strings.Join(c.Endpoints, ", "), last)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 	case asked.err != nil:
 		return asked.err
 	case asked.reload.Guarded:
-		return fmt.Errorf("%s; if that is meant, push with --force, or run sonde reload --force on this engine", asked.reload.Error.Message)
+		return fmt.Errorf("%s; if this is intended, push with --force, or run sonde reload --force on this engine", asked.reload.Error.Message)
 	case asked.reload.Error != nil:
 		return refusal(asked.reload.Error, asked.reload.Problems)
 	}
@@ -253,8 +253,8 @@ func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
 	}
 	r.diags = append(slices.Clip(r.diags), config.Diagnostic{
 		IsWarning: true,
-		Summary:   fmt.Sprintf("revision %d of the pushed configuration, which this engine has refused, is tried again", refused.Number),
-		Hint:      "sonde-fleet cluster status shows whether the engine uses it then",
+		Summary:   fmt.Sprintf("retrying revision %d of the pushed configuration, which this engine has refused", refused.Number),
+		Hint:      "run sonde-fleet cluster status to see whether the engine uses it",
 	})
 	return r
 }

@@ -43,8 +43,8 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 		want  string
 	}{
 		{refused, true, "read the revisions of the configuration: etcd: authentication failed"},
-		{fmt.Errorf("no leader: %w", coord.ErrUnreachable), false, "etcd does not answer at http://a:2379: read the revisions of the configuration: no leader"},
-		{context.DeadlineExceeded, false, "etcd does not answer at http://a:2379: "},
+		{fmt.Errorf("no leader: %w", coord.ErrUnreachable), false, "etcd does not respond at http://a:2379: read the revisions of the configuration: no leader"},
+		{context.DeadlineExceeded, false, "etcd does not respond at http://a:2379: "},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store, began := &refusing{err: c.err}, time.Now()

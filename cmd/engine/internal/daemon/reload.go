@@ -209,7 +209,7 @@ func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
 	before := d.seriesOmitted
 	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, metrics.DefaultMaxProbes)
 	if d.seriesOmitted = d.listeners.listener != nil && probes > most; d.seriesOmitted && !before {
-		d.log.Warn("/metrics has no series of each probe and target: there are more probes than metrics_max_probes",
+		d.log.Warn("/metrics omits the series of single probes and targets: there are more probes than metrics_max_probes",
 			"probes", probes, "metrics_max_probes", most)
 	}
 }

@@ -120,7 +120,7 @@ func (s *saved) flush(ctx context.Context) bool {
 	defer cancel()
 	err := s.store.Flush(ctx)
 	if err != nil {
-		s.log.Warn("what an operator asked for is not in the state file yet, trying again", "error", err)
+		s.log.Warn("operator request not saved in the state file yet, retrying", "error", err)
 	}
 	return err == nil
 }

@@ -40,7 +40,7 @@ func (s *starter) findKept(r loadResult) loadResult {
 	var err error
 	s.state = r.config.Engine.State
 	if s.kept, err = accepted.Read(accepted.File(s.state)); err != nil {
-		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
+		r = r.warn("cannot read the last accepted configuration: %v", err)
 	}
 	return r
 }
@@ -65,7 +65,7 @@ func (s *starter) load() loadResult {
 	before.plugins.Previous = nil
 	if before.diags.HasErrors() {
 		before.plugins.Release(r.plugins)
-		return checkUnpushed(r.warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339)))
+		return checkUnpushed(r.warn("the configuration accepted at %v can no longer be used", kept.Accepted.Format(time.RFC3339)))
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
@@ -157,5 +157,5 @@ func (d *daemon) logRejection(r *rejection) {
 	}
 	d.lastReload.Store(&api.Reload{Accepted: r.accepted})
 	d.rejected(&job{trigger: byStart}, r.diags, err)
-	d.log.Error("configuration rejected, going on with the one that was accepted before the start", append(attrs, "accepted", r.accepted)...)
+	d.log.Error("configuration rejected, continuing with the one accepted before the start", append(attrs, "accepted", r.accepted)...)
 }

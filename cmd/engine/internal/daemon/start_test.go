@@ -140,7 +140,7 @@ func TestTheEndWaitsForTheAcceptedConfiguration(t *testing.T) {
 
 		k = newKeeping()
 		k.accept("first")
-		if waited := took(k.close); waited != keepTimeout || !strings.Contains(k.log.String(), "accepted configuration not kept") {
+		if waited := took(k.close); waited != keepTimeout || !strings.Contains(k.log.String(), "accepted configuration not saved") {
 			t.Errorf("the end waits %v for a disk that hangs: %s", waited, k.log.String())
 		}
 		close(k.disk)

@@ -163,7 +163,7 @@ func (c *targetsChange) commit() {
 	t.pauses.Keep(next.has)
 	t.beats.Apply(next.set)
 	if err := t.restarts.Apply(next.units); err != nil {
-		t.log.Error("the units of targets are not applied, although they were checked: this is a bug", "error", err)
+		t.log.Error("cannot apply the units of targets although they passed validation: this is a bug", "error", err)
 	}
 	c.shared.commit()
 	t.processes.outputs.Keep(t.isConfigured)

@@ -34,7 +34,7 @@ func Choose(c *config.Config, target string, which []string) ([]probe.ID, error)
 	case len(chosen) > 0:
 		return chosen, nil
 	case len(targets) > 1:
-		return nil, fmt.Errorf("%d targets match %q, none of them has a probe%s", len(targets), target, quoted(which))
+		return nil, fmt.Errorf("%d targets match %q, but none of them has a probe%s", len(targets), target, quoted(which))
 	}
 	return nil, noProbe(targets[0], which, all)
 }
@@ -99,5 +99,5 @@ func noProbe(target string, which []string, all []probe.ID) error {
 	for _, id := range all {
 		has = append(has, strings.TrimPrefix(id.String(), target+":"))
 	}
-	return fmt.Errorf("target %q has no probe %q, it has %s", target, which[0], strings.Join(has, ", "))
+	return fmt.Errorf("target %q has no probe %q; it has %s", target, which[0], strings.Join(has, ", "))
 }

@@ -88,7 +88,7 @@ func TestLabelsOfAContainerAreItsProbes(t *testing.T) {
 // A warning names the container and the wrong label; other containers are not affected.
 func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 	for labels, want := range map[string]string{
-		"":                          "container bad: no label says how it is probed",
+		"":                          "container bad: no label configures a probe",
 		"sonde.readiness.period=5s": "container bad: its labels sonde.readiness.* have 0 handlers",
 		"sonde.readines.tcp=1":      `container bad, label sonde.readines.tcp: unknown kind of probe "readines" (did you mean "readiness"?)`,
 		"sonde.liveness.http=/\nsonde.liveness.port=1\nsonde.liveness.scheme=ftp": "container bad, label sonde.liveness.scheme: invalid scheme ",
@@ -98,7 +98,7 @@ func TestAContainerWithWrongLabelsIsLeftOut(t *testing.T) {
 		"sonde.liveness.http=/":                                                      "container bad: label sonde.liveness.http has no port",
 		"sonde.readines":                                                             "container bad: label sonde.readines is unknown",
 		"sonde.read\x1b[31m.http=/":                                                  "container bad: label \"sonde.read\\x1b[31m.http\" has a name with other characters",
-		"sonde.enable=x\nsonde.enable":                                               "container bad: no label says",
+		"sonde.enable=x\nsonde.enable":                                               "container bad: no label configures",
 		"sonde.liveness.tcp=80\nsonde.liveness.http=/":                               "container bad: its labels sonde.liveness.* have 2 handlers",
 		"sonde.liveness.tcp=80\nsonde.liveness.peroid=5s":                            `container bad, label sonde.liveness.peroid: unknown argument "peroid" (did you mean "period"?`,
 		"sonde.liveness.tcp=80\nsonde.liveness.period=5":                             "container bad, label sonde.liveness.period: period ",

@@ -41,7 +41,7 @@ func (h *exec) Probe(ctx context.Context, t probe.Target) probe.Result {
 	case t.Runtime == "":
 		return h.Handler.Probe(ctx, t)
 	case h.runtimes == nil:
-		return probe.Broken(probe.ReasonRuntimeNoContainer, "the command runs inside the container, which a running engine knows: ask it by sonde explain, or set on_host = true")
+		return probe.Broken(probe.ReasonRuntimeNoContainer, "the command runs inside the container, which only a running engine can reach: use sonde explain, or set on_host = true")
 	}
 	inside, known := h.inside.Load(t.Runtime)
 	if !known {

@@ -104,9 +104,9 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 		case isTaken && isEngine:
 			return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + r.name, Hint: "write another port, or move listen of the engine block"}
 		case isTaken && b.Output == "": // a target
-			return &probe.FieldError{Field: r.argument, Problem: "is that of a gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
+			return &probe.FieldError{Field: r.argument, Problem: "is also used by a gateway: only one can have the " + r.name, Hint: remedies[r.argument]}
 		case isTaken:
-			return &probe.FieldError{Field: r.argument, Problem: "is that of another gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
+			return &probe.FieldError{Field: r.argument, Problem: "is also used by another gateway: only one can have the " + r.name, Hint: remedies[r.argument]}
 		}
 	}
 	return nil

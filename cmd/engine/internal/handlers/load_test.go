@@ -86,7 +86,7 @@ func TestAnExpectationOfTheEndIsWarnedOf(t *testing.T) {
 			"engine { allow_empty = true }\nprobe_module \"m\" {\n allow = [\"192.0.2.1\"]\n" + strings.Replace(block, "port = 80\n", "", 1) + "\n}\n",
 		} {
 			_, diags := (&Inputs{}).Parse([]config.Source{{Name: "config.hcl", Bytes: []byte(text)}}, nil, NewPlugins(t.Context(), WaitForNone, Silent))
-			isTold := slices.ContainsFunc(diags, func(d config.Diagnostic) bool { return strings.Contains(d.Summary, "asks at its end what follows") })
+			isTold := slices.ContainsFunc(diags, func(d config.Diagnostic) bool { return strings.Contains(d.Summary, "ends with $, \\z or \\b") })
 			if diags.HasErrors() || isTold != isWarned {
 				t.Errorf("%s: warned: %v, want %v: %v\n%s", expression, isTold, isWarned, diags.Err(), text)
 			}

@@ -233,7 +233,7 @@ func shellWords(words []string) error {
 	if i < 1 || filepath.Base(words[0]) == "expr" { // expr has operators of its own
 		return nil
 	}
-	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),
+	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, but there is no shell to interpret it", words[i]),
 		Hint: `write command = ["/bin/sh", "-c", "…"] with all of it in one string`}
 }
 
@@ -299,7 +299,7 @@ func warnOfTCP(v config.Values, _ probe.Target) error {
 		return warnOfHost(v)
 	}
 	return errors.Join(warnOfHost(v), &probe.FieldError{
-		Field: "expect_regex", Problem: "asks at its end what follows, and is matched with what has come so far: a part of a response can match",
+		Field: "expect_regex", Problem: "ends with $, \\z or \\b, but is matched against the data received so far: a partial response can match",
 		Hint: `write what comes next, such as the end of the line: "OK\\r?\\n" rather than "OK$"`,
 	})
 }

@@ -203,7 +203,7 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 	for _, d := range diags {
 		if !d.IsWarning { // with the line, since the user does not have the file
 			line := lines[min(max(d.Range.Start.Line-1, 0), len(lines)-1)]
-			errs = append(errs, fmt.Errorf("what would be written is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
+			errs = append(errs, fmt.Errorf("the converted configuration is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
 		}
 	}
 	if len(errs) > 0 {

@@ -61,7 +61,7 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 			return w.doc, w.warnings, nil
 		}
 	}
-	return nil, nil, errors.New(name + ": it is no configuration of supervisord, monit or gatus")
+	return nil, nil, errors.New(name + ": it is not a configuration of supervisord, monit or gatus")
 }
 
 // writer converts one file.

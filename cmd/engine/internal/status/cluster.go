@@ -63,7 +63,7 @@ func clusterCommand(c *cobra.Command, show func(io.Writer, api.Cluster) error) *
 }
 
 func writeClusterStatus(w io.Writer, c api.Cluster) error {
-	lease := "ended: it restarts none of its targets and sends no notices"
+	lease := "expired: the engine restarts none of its targets and sends no notices"
 	if c.Allowed {
 		lease = fmt.Sprintf("lasts at least %v more", leaseLeft(c))
 	}
@@ -272,7 +272,7 @@ func differenceText(d api.ClusterDifference) string {
 	}
 	say(d.Lacks, d.LacksExamples, "lacks %s")
 	say(d.More, nil, "has %s that this engine lacks")
-	say(d.Changed, d.ChangedExamples, "probes up to %s in another way")
+	say(d.Changed, d.ChangedExamples, "probes up to %s differently")
 	return strings.Join(parts, "; ")
 }
 
@@ -294,7 +294,7 @@ func clusterLine(c api.Cluster, now time.Time) string {
 	case c.Refused != "":
 		s.WriteString(", and restarts none of them: " + probe.CleanText(c.Refused, probe.MaxDetail))
 	case !c.Allowed:
-		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
+		s.WriteString(", and restarts none of them, since its lease has expired: etcd is unreachable, or the engine was suspended")
 		if !c.Heard.IsZero() {
 			fmt.Fprintf(&s, "; etcd was last heard from %s ago: other engines and their targets are shown as they were then", age(c.Heard, now))
 		}

@@ -206,9 +206,9 @@ func adviseControl(ctx context.Context, client *api.Client, err error) error {
 	refused, answered := errors.AsType[*api.Error](err)
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; the engine goes on with it")
+		return errors.New("interrupted; the engine continues with the request")
 	case answered && refused.Status == http.StatusForbidden && strings.Contains(refused.Message, "no control socket"):
-		return fmt.Errorf("%w; change that and start the engine again, or set token_file in its engine block, and give --token-file; a SIGHUP reloads it", err)
+		return fmt.Errorf("%w; fix that and restart the engine, or set token_file in its engine block and use --token-file; SIGHUP also reloads the engine", err)
 	case answered && refused.Status == http.StatusForbidden:
 		return fmt.Errorf("%w; run this as the user of the engine or as root, or set token_file in its engine block, and give --token-file", err)
 	case answered, errors.Is(err, syscall.ECONNREFUSED):
@@ -216,7 +216,7 @@ func adviseControl(ctx context.Context, client *api.Client, err error) error {
 	}
 	var network net.Error
 	if errors.As(err, &network) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("the engine has not answered: %w; its log says whether it has reloaded", err)
+		return fmt.Errorf("the engine has not responded: %w; its log shows whether it has reloaded", err)
 	}
 	return err
 }

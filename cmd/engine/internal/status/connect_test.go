@@ -23,7 +23,7 @@ func TestTheOnlyEngineIsReachedWhereNoneListensOnTheDefaultAddress(t *testing.T)
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	several := errors.New("2 engines of this user run")
+	several := errors.New("2 engines of this user are running")
 	for name, c := range map[string]struct {
 		address, path string
 		found, want   error

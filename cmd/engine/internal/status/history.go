@@ -28,7 +28,7 @@ func historyCommand() *cobra.Command {
 func historyText(_ context.Context, on cli.Screen, _ *api.Client, h api.History) string {
 	var s strings.Builder
 	if h.Owner != "" {
-		fmt.Fprintln(&s, on.Wrap(fmt.Sprintf("the engine %s probes the target and has its history: ask it, by --address", probe.OneLine(h.Owner, probe.MaxGroupName)), indent))
+		fmt.Fprintln(&s, on.Wrap(fmt.Sprintf("engine %s probes the target and has its history: query it with --address", probe.OneLine(h.Owner, probe.MaxGroupName)), indent))
 	}
 	for _, t := range h.Transitions {
 		at := local(t.At)

@@ -88,7 +88,7 @@ func adviseName(err error, target string) error {
 	if !answered || refused.Status != http.StatusNotFound || !strings.ContainsAny(target, "*?") {
 		return err
 	}
-	return fmt.Errorf("%w; name each target, there are no patterns here: sonde status %s lists them", err, command.Quote(target))
+	return fmt.Errorf("%w; patterns are not supported here: name each target; sonde status %s lists them", err, command.Quote(target))
 }
 
 // operate performs an operation on a target and returns a line with the result. If wait is true, it waits until the target has

@@ -76,7 +76,7 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 // warnOfLocal warns an operator if only this engine pauses the targets.
 func warnOfLocal(c *cobra.Command, done api.Paused) {
 	if done.Local > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: %s paused by this engine only, for 15 minutes at most; pause again when etcd is back\n",
+		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not respond: %s paused by this engine only, for at most 15 minutes; pause again when etcd is reachable\n",
 			cli.Plural(done.Local, "target"))
 	}
 }
@@ -84,7 +84,7 @@ func warnOfLocal(c *cobra.Command, done api.Paused) {
 // warnUnlessSaved warns an operator if the operation is not saved in the state file.
 func warnUnlessSaved(c *cobra.Command, saved bool) {
 	if !saved {
-		fmt.Fprintln(c.ErrOrStderr(), "warning: not in a state file: the next engine will not know of it")
+		fmt.Fprintln(c.ErrOrStderr(), "warning: not saved in a state file: a restarted engine will not remember it")
 	}
 }
 

@@ -186,7 +186,7 @@ func summary(p api.Plan) string {
 	if !p.Changed {
 		text := fmt.Sprintf("no changes: %s, %s\n", cli.Plural(p.Targets.Kept, "target"), cli.Plural(p.Probes.Kept, "probe"))
 		if p.Partial {
-			text += "the configuration in use was not kept: changes of restarts and of the engine block are not known\n"
+			text += "the configuration in use was not saved: changes to restarts and to the engine block are unknown\n"
 		}
 		return text
 	}

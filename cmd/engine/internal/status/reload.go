@@ -50,7 +50,7 @@ func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	if r.Error == nil {
 		text = paintSigns(cli.ScreenOf(c.OutOrStdout()), reloadText(r))
 	} else if r.Guarded {
-		cure = "; if this is meant: sonde reload --force"
+		cure = "; if this is intended, run sonde reload --force"
 	}
 	switch err := show(c, r, asJSON, r.Problems, text); {
 	case err != nil || r.Error == nil:
@@ -58,7 +58,7 @@ func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	case asJSON:
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	return fmt.Errorf("configuration rejected, the engine goes on with the one before: %s%s", r.Error.Message, cure)
+	return fmt.Errorf("configuration rejected, the engine continues with the previous one: %s%s", r.Error.Message, cure)
 }
 
 // show writes a value as JSON, or else the configuration's problems and a text.

@@ -183,7 +183,7 @@ func (s viewer) checkSelection(ctx context.Context) error {
 	case err != nil:
 		return advise(s.client, err)
 	case len(any.Targets) == 0:
-		return errors.New("no target matches, so that --exit-code says nothing about any; sonde status shows all targets")
+		return errors.New("no target matches, and --exit-code needs at least one; sonde status shows all targets")
 	}
 	return nil
 }

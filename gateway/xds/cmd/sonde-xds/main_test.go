@@ -89,7 +89,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 		"has no PEM block of type CERT":   {"-groups web -follow-ca " + empty, 1},
 		"need each other":                 {"-groups web -cert x", 1},
 		"-client-ca needs":                {"-groups web -client-ca x", 1},
-		"given twice":                     {"-groups web,web", 1},
+		"duplicate group \"web\"":         {"-groups web,web", 1},
 		`group "": name`:                  {"-groups web,", 1},
 		"without authentication":          {"-groups web -listen 0.0.0.0:9782", 1},
 		"must be from 0 to 10":            {"-groups web -retries 99", 1},

@@ -39,7 +39,7 @@ func TestATargetIsGrayWhileGatewaysContradictItsProbe(t *testing.T) {
 		}
 		wantState("while 3 of 40 fail", probe.StateDegraded)
 		got := status(t, e, readiness)
-		if got.Result.Reason != "gateway.gray" || got.Result.Detail != "edge-1 says that 3 of 40 requests failed (HTTP 503); the probe says: success" {
+		if got.Result.Reason != "gateway.gray" || got.Result.Detail != "edge-1 reports that 3 of 40 requests failed (HTTP 503); the probe reports: success" {
 			t.Errorf("got %s: %s", got.Result.Reason, got.Result.Detail)
 		}
 		want(t, e, readiness, probe.Passing)

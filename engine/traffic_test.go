@@ -69,7 +69,7 @@ func TestWhatGatewaysSayIsBounded(t *testing.T) {
 		}
 		pass(5 * time.Second)
 		got := status(t, e, readiness).Result.Detail
-		if n := strings.Count(got, "says that 5 of 5"); n != 16 || len(got) > 16*400 || strings.Contains(got, "hunter22") || strings.Contains(got, "\x1b") {
+		if n := strings.Count(got, "reports that 5 of 5"); n != 16 || len(got) > 16*400 || strings.Contains(got, "hunter22") || strings.Contains(got, "\x1b") {
 			t.Errorf("%d gateways in %d bytes: %.200s", n, len(got), got)
 		}
 		if e.Admin().ReportTraffic("none", engine.Traffic{}) {

@@ -98,7 +98,7 @@ func TestAWrongProbeThatAReloadBringsRestartsNothing(t *testing.T) {
 			m.expectText(st.Cause.Detail, "the push of revision 2 changed the probe, and more than 20% of the changed probes fail")
 			log := m.log.String()
 			m.expectText(log, `level=WARN msg="restarts delayed: too many of the probes changed by a reload fail" reload="the push of revision 2" failing=`)
-			for text, want := range map[string]int{"restarts wait": 1, "delay_reason=restart.reload": 40} {
+			for text, want := range map[string]int{"restarts delayed": 1, "delay_reason=restart.reload": 40} {
 				if n := strings.Count(log, text); n != want {
 					t.Errorf("the log has %q %d times, want %d", text, n, want)
 				}

@@ -196,9 +196,9 @@ func (a *attempt) call(timeout time.Duration) (res probe.Result, late, hasPanick
 func checked(res probe.Result, timeout time.Duration, late bool) probe.Result {
 	switch {
 	case late && passed(&res):
-		return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", timeout, res.Detail)
+		return probe.Fail(probe.ReasonTimeout, "success after the timeout of %v: %s", timeout, res.Detail)
 	case res.Outcome > probe.Failure:
-		return probe.Broken(reasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome))
+		return probe.Broken(reasonPanic, "handler returned the invalid outcome %s", fmt.Sprint(res.Outcome))
 	}
 	return res
 }

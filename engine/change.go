@@ -60,7 +60,7 @@ func (e *Engine) Change(c Change) (Changes, error) {
 func (p *plan) checkMemories(c *Change) error {
 	for id := range c.Memories {
 		if _, ok := c.Set[id]; !ok {
-			return fmt.Errorf("memory of probe %q: the probe is not in the set", id)
+			return fmt.Errorf("memory of probe %q: the probe is not in Set", id)
 		}
 	}
 	return nil
@@ -69,12 +69,12 @@ func (p *plan) checkMemories(c *Change) error {
 // removeListed plans the removal of the probes in c.Remove.
 func (p *plan) removeListed(c *Change) error {
 	if c.All && len(c.Remove) > 0 {
-		return errors.New("a change of all probes lists probes to remove")
+		return errors.New("invalid change: Remove must be empty if All is set")
 	}
 	listed := make(map[probe.ID]bool, len(c.Remove))
 	for _, id := range c.Remove {
 		if _, ok := c.Set[id]; ok {
-			return fmt.Errorf("probe %q: is in the set, and is to be removed", id)
+			return fmt.Errorf("probe %q is in both Set and Remove", id)
 		}
 		if s := p.engine.registry.probe(id); s != nil && !listed[id] {
 			if err := p.mayChange(s.spec.Load()); err != nil {

@@ -346,7 +346,7 @@ func TestATargetThatIsOnlyRememberedIsWarnedAbout(t *testing.T) {
 			t.Fatal(err)
 		}
 		running(t, e, func() { pass(time.Minute) })
-		if !strings.Contains(log.String(), "no instance has been reported") {
+		if !strings.Contains(log.String(), "no instance was reported") {
 			t.Errorf("got the log %q", log.String())
 		}
 	})
@@ -418,14 +418,14 @@ func TestAnInvalidChangeChangesNothing(t *testing.T) {
 		held := engine.Memory{State: verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, OnHold: true}}
 		named := func(name string) probe.ID { return probe.ID{Target: name, Kind: probe.Readiness} }
 		for want, c := range map[string]engine.Change{
-			`probe "db:readiness": state: outcome without a run`: {
+			`probe "db:readiness": invalid state: outcome without a run`: {
 				Set:      probe.Set{named("db"): with(h), named("cache"): with(h)},
 				Memories: map[probe.ID]engine.Memory{named("db"): held},
 			},
-			`memory of probe "db:readiness": the probe is not in the set`: {
+			`memory of probe "db:readiness": the probe is not in Set`: {
 				Memories: map[probe.ID]engine.Memory{named("db"): held},
 			},
-			`probe "db:readiness": is in the set, and is to be removed`: {
+			`probe "db:readiness" is in both Set and Remove`: {
 				Set: probe.Set{named("db"): with(h)}, Remove: []probe.ID{readiness, named("db")},
 			},
 			`probe "db:readiness": handler must not be nil`: {

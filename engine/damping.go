@@ -244,7 +244,7 @@ func (m *summaries) decayPenalties(now int64) {
 func (m *summaries) recordDamping(t *target) {
 	d, in, now := m.registry.dampingOf(t.name), t.current(), m.clock.Now()
 	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
-	line := func(to *slog.Logger) { to.Info("target is no longer damped", "target", t.name) }
+	line := func(to *slog.Logger) { to.Info("target no longer damped", "target", t.name) }
 	if d != nil && d.penalty.IsDamped() {
 		tr.Damped, tr.Undamped = true, false
 		tr.Detail = fmt.Sprintf("penalty %.0f, suppress %d", d.penalty.Value, d.rule.Suppress)

@@ -57,7 +57,7 @@ func (m *summaries) setDependencies(d dependencies) {
 func (d *dependencies) check() error {
 	for _, target := range slices.Sorted(maps.Keys(d.of)) {
 		if n := len(d.of[target]); n > probe.MaxDependencies {
-			return fmt.Errorf("target %q depends on %d targets, at most %d are allowed", target, n, probe.MaxDependencies)
+			return fmt.Errorf("target %q depends on %d targets; at most %d are allowed", target, n, probe.MaxDependencies)
 		}
 	}
 	if cycles := cycle.Find(d.of); len(cycles) > 0 {

@@ -217,7 +217,7 @@ func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
 			`target "a" depends on itself: a on a`:                   {"a": {"a"}},
 			`target "a" depends on itself: a on b on c on a`:         {"a": {"b"}, "b": {"c"}, "c": {"a"}},
 			`target "b" depends on itself: b on c on b`:              {"a": {"b"}, "b": {"c"}, "c": {"b"}},
-			`target "a" depends on 101 targets, at most 100 are all`: {"a": many},
+			`target "a" depends on 101 targets; at most 100 are all`: {"a": many},
 		} {
 			if _, err := c.engine.Change(engine.Change{Dependencies: of}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %v, want %s", err, want)

@@ -70,7 +70,7 @@ func excuseSuspended(res probe.Result, suspended time.Duration) probe.Result {
 	if res.Outcome != probe.Failure {
 		return res
 	}
-	return stalledFor("the machine of the engine was suspended", suspended, res)
+	return stalledFor("the engine's machine was suspended", suspended, res)
 }
 
 // isAnswer reports whether a failure is a response of the target that does not depend on the time that the engine lost. Exit
@@ -117,7 +117,7 @@ func (a *attempt) waiveDenied(res probe.Result) probe.Result {
 		return res
 	}
 	a.waived = true
-	return probe.Broken(probe.ReasonResources, "the system denied processes or memory meanwhile; the attempt ended with %s: %s", res.Reason, res.Detail)
+	return probe.Broken(probe.ReasonResources, "the system denied processes or memory during the attempt, which ended with %s: %s", res.Reason, res.Detail)
 }
 
 // countWaived counts the consecutive waived failures. Results without evidence about the target leave the count unchanged. So

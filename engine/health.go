@@ -45,11 +45,11 @@ func (h Health) Degraded() bool { return h.Score >= degradedScore }
 func (h Health) Err() error {
 	switch {
 	case h.Isolated:
-		return errors.New("the engine is isolated: no target answers; check the network and the name servers of this machine")
+		return errors.New("the engine is isolated: no target responds; check this machine's network and name servers")
 	case !h.Degraded():
 		return nil
 	}
-	return fmt.Errorf("the engine is degraded: health score %d (0 is healthy, %d the worst), stalled for %v in all; check its CPU quota, memory and descriptors",
+	return fmt.Errorf("the engine is degraded: health score %d (0 is healthy, %d is worst), stalled for %v in total; check its CPU quota, memory and descriptors",
 		h.Score, MaxHealthScore, h.Stalled.Round(time.Millisecond))
 }
 

@@ -44,12 +44,12 @@ func (l *isolationLog) check(now int64) logLine {
 	if l.logged = is; is != fromNothing {
 		l.quiet = now + isolationLogPeriod
 	}
-	level, text := slog.LevelError, "engine isolated: no target answers; failures without an answer do not count"
+	level, text := slog.LevelError, "engine isolated: no target responds; failures without a response do not count"
 	switch is {
 	case fromNothing:
 		level, text = slog.LevelInfo, "engine no longer isolated"
 	case fromNames:
-		text = "engine isolated: no name server answers, or no target with a name; their failures without an answer do not count"
+		text = "engine isolated: no name server responds, or no target probed by name; failures of such targets without a response do not count"
 	}
 	return func(to *slog.Logger) { to.Log(context.Background(), level, text) }
 }

@@ -106,11 +106,11 @@ func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
 	message, level := "", slog.LevelWarn
 	switch {
 	case f.blind && !f.wasBlind:
-		message = "probe is blind: its attempts cannot be made"
+		message = "probe blind: its attempts cannot be made"
 	case f.wasBlind && !f.blind:
-		message, level = "probe is no longer blind", slog.LevelInfo
+		message, level = "probe no longer blind", slog.LevelInfo
 	case f.warns && !f.warned:
-		message = "probe warns: it passes, and its target is degraded"
+		message = "probe warns: it passes, but its target is degraded"
 	case f.warned && !f.warns && !f.Changed:
 		message, level = "probe no longer warns", slog.LevelInfo
 	case res.Outcome == probe.Unknown && !res.Reason.BlamesEngine() && !s.flags.has(unknownLogged):
@@ -188,7 +188,7 @@ func (f *firstVerdicts) check(now int64) logLine {
 		if n[probe.Failing]+n[probe.Undecided] > 0 {
 			level = slog.LevelWarn
 		}
-		to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", n[probe.Passing], "failing", n[probe.Failing], "unknown", n[probe.Undecided])
+		to.Log(context.Background(), level, "further first verdicts not logged individually", "passing", n[probe.Passing], "failing", n[probe.Failing], "unknown", n[probe.Undecided])
 	}
 }
 
@@ -224,7 +224,7 @@ func (l *healthLog) check(m *health.Monitor, now int64) logLine {
 	isDegraded, stalled := l.degraded, h.Stalled.Round(time.Millisecond)
 	return func(to *slog.Logger) {
 		if isDegraded {
-			to.Warn("engine degraded: attempts get more time, and failures without an answer restart nothing; check its CPU quota, memory and descriptors",
+			to.Warn("engine degraded: timeouts are extended, and failures without a response cause no restart; check its CPU quota, memory and descriptors",
 				"score", h.Score, "stalls", h.Stalls, "stalled", stalled)
 			return
 		}

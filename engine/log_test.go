@@ -41,7 +41,7 @@ func TestFirstVerdictsBeyondAHundredAreCounted(t *testing.T) {
 		}
 		pass(time.Minute)
 		var passing, failing int // counted
-		more := lines(text.String(), "more first verdicts")
+		more := lines(text.String(), "further first verdicts")
 		for _, line := range more {
 			var p, f int
 			at := strings.Index(line, "passing=")
@@ -131,8 +131,8 @@ func TestAttemptsThatCannotBeMadeAreLoggedOnce(t *testing.T) {
 	}
 	want := []string{
 		`level=WARN msg="attempt could not be made" target=web probe=liveness instance=1 outcome=unknown errors=1 took=0s reason=exec.start detail="no such file"`,
-		`level=WARN msg="probe is blind: its attempts cannot be made" target=web probe=liveness instance=1 outcome=unknown errors=3 took=0s reason=exec.start detail="no such file"`,
-		`level=INFO msg="probe is no longer blind" target=web probe=liveness instance=1 outcome=success took=0s`,
+		`level=WARN msg="probe blind: its attempts cannot be made" target=web probe=liveness instance=1 outcome=unknown errors=3 took=0s reason=exec.start detail="no such file"`,
+		`level=INFO msg="probe no longer blind" target=web probe=liveness instance=1 outcome=success took=0s`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -194,11 +194,11 @@ func newEjectionLine(s *slot, o *probe.Observation) logLine {
 	attrs := probeAttrs(s.id(), s.target.current().id)
 	if o == nil {
 		return func(to *slog.Logger) {
-			to.LogAttrs(context.Background(), slog.LevelInfo, "target is no longer ejected", attrs...)
+			to.LogAttrs(context.Background(), slog.LevelInfo, "target no longer ejected", attrs...)
 		}
 	}
 	attrs = append(attrs, resultAttrs(&probe.Result{Reason: o.Reason, Detail: o.Detail}, true)[1:]...)
 	return func(to *slog.Logger) {
-		to.LogAttrs(context.Background(), slog.LevelWarn, "target ejected: requests of gateways have failed", attrs...)
+		to.LogAttrs(context.Background(), slog.LevelWarn, "target ejected: requests from gateways failed", attrs...)
 	}
 }

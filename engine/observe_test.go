@@ -245,8 +245,8 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 		}
 	})
 	for _, want := range []string{
-		`level=WARN msg="target ejected: requests of gateways have failed" target=web probe=readiness instance=a reason=gateway.failures detail="the ***�[0m"`,
-		`level=INFO msg="target is no longer ejected" target=web probe=readiness instance=a`,
+		`level=WARN msg="target ejected: requests from gateways failed" target=web probe=readiness instance=a reason=gateway.failures detail="the ***�[0m"`,
+		`level=INFO msg="target no longer ejected" target=web probe=readiness instance=a`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no line %s in\n%s", want, log.String())

@@ -79,7 +79,7 @@ func (o *Owner) Close() {
 // check returns an error if the owner was closed or superseded. It needs Engine.applyMu.
 func (o *Owner) check() error {
 	if o.owner.latest != o {
-		return fmt.Errorf("owner %q: was closed, or another Owner of that name has taken over", o.owner.name)
+		return fmt.Errorf("owner %q was closed, or superseded by another Owner of that name", o.owner.name)
 	}
 	return nil
 }

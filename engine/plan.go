@@ -137,7 +137,7 @@ func (v invalidProbes) err() error {
 func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // the Endpoint method of a handler panicked
-			err = fmt.Errorf("endpoint of the handler not known: it panicked: %v", r)
+			err = fmt.Errorf("handler panicked in Endpoint: %v", r)
 		}
 	}()
 	s := p.engine.registry.probe(id)
@@ -200,10 +200,10 @@ func (p *plan) complete(id probe.ID, desired *probe.Probe, isNew bool) error {
 	}
 	r := &desired.Rule
 	if r.Kind != 0 && r.Kind != id.Kind {
-		return fmt.Errorf("rule.kind is %v", r.Kind)
+		return fmt.Errorf("rule.kind is %v, which differs from the kind in the ID", r.Kind)
 	}
 	if desired.Target.Name != "" && desired.Target.Name != id.Target {
-		return fmt.Errorf("target.name is %q", desired.Target.Name)
+		return fmt.Errorf("target.name is %q, which differs from the target in the ID", desired.Target.Name)
 	}
 	if desired.Handler == nil {
 		return errors.New("handler must not be nil")

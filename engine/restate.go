@@ -61,7 +61,7 @@ func (a Admin) Restate(in probe.Instance, of Restated) error {
 	for id, m := range of.Memories {
 		s := a.engine.registry.probe(id)
 		if s == nil || s.target != t {
-			errs = append(errs, fmt.Errorf("probe %q is not one of target %q", id, in.Target))
+			errs = append(errs, fmt.Errorf("probe %q does not belong to target %q", id, in.Target))
 			continue
 		}
 		state, err := verdict.Restore(s.spec.Load().rule, m.State)

@@ -91,11 +91,11 @@ func (j judge) traffic(s *slot, res *probe.Result, now int64) {
 		if !t.contradicts(now) {
 			continue
 		}
-		text := fmt.Sprintf("%s says that %d of %d requests failed", cmp.Or(t.By, "a gateway"), t.Failures, t.Requests)
+		text := fmt.Sprintf("%s reports that %d of %d requests failed", cmp.Or(t.By, "a gateway"), t.Failures, t.Requests)
 		if t.Detail != "" {
 			text += " (" + t.Detail + ")"
 		}
 		all = append(all, text)
 	}
-	res.Outcome, res.Reason, res.Detail = probe.Warning, reasonTraffic, strings.Join(append(all, "the probe says: "+cmp.Or(res.Detail, "success")), "; ")
+	res.Outcome, res.Reason, res.Detail = probe.Warning, reasonTraffic, strings.Join(append(all, "the probe reports: "+cmp.Or(res.Detail, "success")), "; ")
 }

@@ -39,7 +39,7 @@ func TestATargetIsGrayWhileGatewaysContradictItsProbe(t *testing.T) {
 		}
 		wantState("while 3 of 40 fail", probe.StateDegraded)
 		got := status(t, e, readiness)
-		if got.Result.Reason != "gateway.gray" || got.Result.Detail != "edge-1 says that 3 of 40 requests failed (HTTP 503); the probe says: success" {
+		if got.Result.Reason != "gateway.gray" || got.Result.Detail != "edge-1 reports that 3 of 40 requests failed (HTTP 503); the probe reports: success" {
 			t.Errorf("got %s: %s", got.Result.Reason, got.Result.Detail)
 		}
 		want(t, e, readiness, probe.Passing)
@@ -69,7 +69,7 @@ func TestWhatGatewaysSayIsBounded(t *testing.T) {
 		}
 		pass(5 * time.Second)
 		got := status(t, e, readiness).Result.Detail
-		if n := strings.Count(got, "says that 5 of 5"); n != 16 || len(got) > 16*400 || strings.Contains(got, "hunter22") || strings.Contains(got, "\x1b") {
+		if n := strings.Count(got, "reports that 5 of 5"); n != 16 || len(got) > 16*400 || strings.Contains(got, "hunter22") || strings.Contains(got, "\x1b") {
 			t.Errorf("%d gateways in %d bytes: %.200s", n, len(got), got)
 		}
 		if e.Admin().ReportTraffic("none", engine.Traffic{}) {

@@ -36,7 +36,7 @@ func (r *registry) warnOfUnreported(ctx context.Context, log *slog.Logger) {
 		names = append(names, "…")
 	}
 	if count > 0 {
-		log.Warn("targets not probed: no instance has been reported to the engine (see Engine.Report and probe.Target.Static)",
+		log.Warn("targets not probed: no instance was reported (see Engine.Report and probe.Target.Static)",
 			"count", count, "targets", strings.Join(names, ", "))
 	}
 }

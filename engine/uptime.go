@@ -280,16 +280,16 @@ func (t *uptime) check() error {
 	for rest := t.Spans; len(rest) > 0; {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n>>stateBits > uint64(1<<40) || n&(1<<stateBits-1) >= uint64(probe.TargetStates) {
-			return errors.New("span that cannot be read")
+			return errors.New("invalid span")
 		}
 		at, rest = at+int64(n>>stateBits), rest[size:]
 	}
 	if at != t.Since || t.Began > t.First || t.Began < 0 || len(t.Spans) > maxSpans || len(t.Hours) > int(week/hour)+1 {
-		return errors.New("spans that do not add up")
+		return errors.New("inconsistent spans")
 	}
 	for i, h := range t.Hours {
 		if h[1] < 0 || h[2] < 0 || h[1]+h[2] > hour || i > 0 && h[0] <= t.Hours[i-1][0] {
-			return errors.New("hour that cannot be")
+			return errors.New("invalid hour")
 		}
 	}
 	return nil

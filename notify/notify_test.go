@@ -1250,7 +1250,7 @@ func TestACorrectionIsNoTrouble(t *testing.T) {
 		pass(20 * time.Second)
 		s.expect("app failing")
 		use("3", "right")
-		report(probe.ReasonReload, "the reload has changed the probe, which has no outcome since")
+		report(probe.ReasonReload, "the reload changed the probe, which has had no outcome since")
 		s.expect("")
 		report(probe.ReasonReload, "still")
 		pass(20 * time.Second) // the probe passes
@@ -1266,7 +1266,7 @@ func TestACorrectionIsNoTrouble(t *testing.T) {
 		use("5", "right")
 		s.doubted.Store("")
 		pass(2 * time.Second)
-		report(probe.ReasonReload, "the reload has changed the probe, which has no outcome since")
+		report(probe.ReasonReload, "the reload changed the probe, which has had no outcome since")
 		s.expect("")
 		pass(20 * time.Second)
 		report("", "")

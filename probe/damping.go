@@ -74,8 +74,8 @@ func (d Damping) Check() error {
 	case d.Ceiling() <= float64(d.Suppress):
 		wrong = append(wrong, &FieldError{
 			Field:   "max",
-			Problem: fmt.Sprintf("is %v, with which the target is never damped: the penalty cannot exceed %.0f, and suppress is %d", d.Max, d.Ceiling(), d.Suppress),
-			Hint:    fmt.Sprintf("write more than %v, a shorter half_life, or a lower suppress", (d.DecayTime(float64(d.Suppress), float64(d.Reuse)) + time.Second - 1).Truncate(time.Second)),
+			Problem: fmt.Sprintf("is %v, so the target would never be damped: the penalty cannot exceed %.0f, but suppress is %d", d.Max, d.Ceiling(), d.Suppress),
+			Hint:    fmt.Sprintf("use more than %v, a shorter half_life, or a lower suppress", (d.DecayTime(float64(d.Suppress), float64(d.Reuse)) + time.Second - 1).Truncate(time.Second)),
 		})
 	}
 	return wrong.Err()

@@ -41,9 +41,9 @@ func TestDampingIsChecked(t *testing.T) {
 		{probe.Damping{Suppress: -1, Reuse: 100_001}, "suppress is -1; it must be from 2 to 100000; reuse is 100001; it must be from 1 to 99999"},
 		{probe.Damping{Suppress: 2, Reuse: 1}, ""},
 		{probe.Damping{Suppress: 750}, "reuse is 750; it must be less than suppress, which is 750"},
-		{probe.Damping{Max: 15 * time.Minute}, "max is 15m0s, with which the target is never damped: the penalty cannot exceed 1500, and suppress is 2000; write more than 21m14s"},
-		{probe.Damping{HalfLife: time.Second, Max: time.Second}, "write more than 2s"}, // the decay takes 1.42 s
-		{probe.Damping{Suppress: 3000, Max: 30 * time.Minute}, "the penalty cannot exceed 3000, and suppress is 3000"},
+		{probe.Damping{Max: 15 * time.Minute}, "max is 15m0s, so the target would never be damped: the penalty cannot exceed 1500, but suppress is 2000; use more than 21m14s"},
+		{probe.Damping{HalfLife: time.Second, Max: time.Second}, "use more than 2s"}, // the decay takes 1.42 s
+		{probe.Damping{Suppress: 3000, Max: 30 * time.Minute}, "the penalty cannot exceed 3000, but suppress is 3000"},
 		{probe.Damping{Suppress: 2999, Max: 30 * time.Minute}, ""},
 	} {
 		err := c.d.WithDefaults().Check()

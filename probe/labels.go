@@ -17,15 +17,15 @@ const (
 
 // reservedLabels maps each label name that targets must not use to the reason.
 var reservedLabels = map[string]string{
-	"target":   "metrics have the target's name in it",
-	"instance": "Prometheus replaces it at each scrape",
-	"job":      "Prometheus replaces it at each scrape",
+	"target":   "metrics use it for the target's name",
+	"instance": "Prometheus sets it at each scrape",
+	"job":      "Prometheus sets it at each scrape",
 }
 
 // CheckLabels validates the labels of a target. It returns a FieldError for the field "labels", or nil.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return FieldErrorf("labels", "has %d names, at most %d are allowed", len(labels), MaxLabels)
+		return FieldErrorf("labels", "has %d names; at most %d are allowed", len(labels), MaxLabels)
 	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if err := CheckLabel(name, labels[name]); err != nil {
@@ -46,7 +46,7 @@ func CheckLabel(name, value string) error {
 	case name == "":
 		return wrong("", "has an empty name")
 	case len(name) > maxLabelName:
-		return wrong("", "has a name of %d bytes, at most %d are allowed", len(name), maxLabelName)
+		return wrong("", "has a name of %d bytes; at most %d are allowed", len(name), maxLabelName)
 	case !isLabelName(name):
 		return wrong(fmt.Sprintf("use letters, digits and underscores: %s", labelNameFor(name)), "has the invalid name %q", name)
 	case strings.HasPrefix(name, "__"):
@@ -54,9 +54,9 @@ func CheckLabel(name, value string) error {
 	case isReserved:
 		return wrong(fmt.Sprintf("use another name, such as service_%s", name), "has the name %q, which is reserved: %s", name, reserved)
 	case len(value) > maxLabelValue:
-		return wrong("", "has a value of %d bytes for %q, at most %d are allowed", len(value), name, maxLabelValue)
+		return wrong("", "has a value of %d bytes for %q; at most %d are allowed", len(value), name, maxLabelValue)
 	case clean(value, false) != value || !utf8.ValidString(value):
-		return wrong("", "has a value for %q that is not UTF-8 without control characters", name)
+		return wrong("", "has an invalid value for %q: it must be UTF-8 without control characters", name)
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ func TestLabelsAreThoseOfPrometheus(t *testing.T) {
 		"app.kubernetes.io/name": `labels has the invalid name "app.kubernetes.io/name"; use letters, digits and underscores: app_kubernetes_io_name`,
 		"größe":                  `labels has the invalid name "größe"; use letters, digits and underscores: gr__e`,
 		"__meta":                 `labels has the name "__meta", which is reserved: Prometheus drops names that begin with two underscores; write meta`,
-		"target":                 `labels has the name "target", which is reserved: metrics have the target's name in it; use another name, such as service_target`,
-		"job":                    `labels has the name "job", which is reserved: Prometheus replaces it at each scrape; use another name, such as service_job`,
-		strings.Repeat("a", 64):  "labels has a name of 64 bytes, at most 63 are allowed",
+		"target":                 `labels has the name "target", which is reserved: metrics use it for the target's name; use another name, such as service_target`,
+		"job":                    `labels has the name "job", which is reserved: Prometheus sets it at each scrape; use another name, such as service_job`,
+		strings.Repeat("a", 64):  "labels has a name of 64 bytes; at most 63 are allowed",
 	} {
 		err := probe.CheckLabel(name, "x")
 		if text(err) != want {

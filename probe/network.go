@@ -43,7 +43,7 @@ func (n Network) Check() error {
 		wrong.Add("source", "is %q; it must be an IP address of this machine", n.Source)
 	}
 	if needs := (Network{Source: n.Source}); n != needs && runtime.GOOS != "linux" {
-		wrong.Add("namespace", "works on Linux only, as mark and interface do")
+		wrong.Add("namespace", "requires Linux, as do mark and interface")
 	}
 	return wrong.Err()
 }

@@ -47,7 +47,7 @@ func ParseOutcomes(text string) (runs []OutcomeRun, err error) {
 			times := uint64(1)
 			if digits > 0 {
 				if times, err = strconv.ParseUint(text[:digits], 10, 31); err != nil || times == 0 {
-					return nil, fmt.Errorf("%c%.20s is not a number of attempts: write a number from 1 to %d after a letter", letter, text[:digits], math.MaxInt32)
+					return nil, fmt.Errorf("%c%.20s has an invalid number of attempts: write a number from 1 to %d after a letter", letter, text[:digits], math.MaxInt32)
 				}
 			}
 			text = text[digits:]

@@ -105,7 +105,7 @@ func checkName(field, s string, most int) error {
 	case s == "":
 		return FieldErrorf(field, "must not be empty")
 	case len(s) > most:
-		return FieldErrorf(field, "is %d bytes long, at most %d are allowed", len(s), most)
+		return FieldErrorf(field, "is %d bytes long; at most %d are allowed", len(s), most)
 	case clean(s, false) != s:
 		return FieldErrorf(field, "must be UTF-8 without control characters")
 	}

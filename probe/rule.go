@@ -148,7 +148,7 @@ func (r Rule) checkEffect(wrong *FieldErrors) {
 	case r.Effect > EffectWarn:
 		wrong.Add("effect", "must be fail or warn")
 	case r.Effect == EffectWarn && r.Kind == Startup:
-		wrong.Add("effect", "must be fail for a startup probe: the target has not started before it passes")
+		wrong.Add("effect", "must be fail for a startup probe: the target has not started until it passes")
 	case r.Effect == EffectWarn && r.TerminationGracePeriod != 0:
 		wrong.Add("termination_grace_period", `has no effect with effect = "warn": the probe terminates no instance`)
 	}
@@ -179,13 +179,13 @@ func (r Rule) checkRise(wrong *FieldErrors) {
 	if r.MaxRestarts < 0 || r.MaxRestarts > maxMaxRestarts {
 		wrong.Add("max_restarts", "is %d; it must be from 1 to %d", r.MaxRestarts, maxMaxRestarts)
 	} else if r.MaxRestarts != 0 && r.Kind == Startup {
-		wrong.Add("max_restarts", "has no effect on a startup probe, which has no past")
+		wrong.Add("max_restarts", "has no effect on a startup probe, which has no history")
 	}
 	switch {
 	case r.WarnOnRise != "" && r.Kind == Startup:
-		wrong.Add("warn_on_rise", "has no effect on a startup probe, which has no past")
+		wrong.Add("warn_on_rise", "has no effect on a startup probe, which has no history")
 	case len(r.WarnOnRise) > maxMeasured:
-		wrong.Add("warn_on_rise", "is %d bytes long; it must be latency, or a name of up to %d bytes", len(r.WarnOnRise), maxMeasured)
+		wrong.Add("warn_on_rise", "is %d bytes long; it must be latency or a name of at most %d bytes", len(r.WarnOnRise), maxMeasured)
 	}
 }
 
@@ -198,7 +198,7 @@ func (r Rule) checkPolicy(wrong *FieldErrors) {
 	case r.Policy > PolicyEvidence:
 		wrong.Add("policy", "must be runs or evidence")
 	case r.Policy == PolicyEvidence && r.Kind == Startup:
-		wrong.Add("policy", "must be runs for a startup probe: one success says that the instance has started")
+		wrong.Add("policy", "must be runs for a startup probe: one success means that the instance has started")
 	case r.Policy == PolicyEvidence:
 		const noEffect = `has no effect with policy = "evidence"`
 		if r.SuccessThreshold != 0 {

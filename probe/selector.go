@@ -51,11 +51,11 @@ func NewSelector(names, labels []string) (s Selector, err error) {
 	}
 	switch {
 	case len(s.names) > maxSelectorNames:
-		return s, FieldErrorf("names", "has %d names, at most %d are allowed", len(s.names), maxSelectorNames)
+		return s, FieldErrorf("names", "has %d names; at most %d are allowed", len(s.names), maxSelectorNames)
 	case len(s.globs) > maxSelectorGlobs:
-		return s, FieldErrorf("names", "has %d names with * or ?, at most %d are allowed", len(s.globs), maxSelectorGlobs)
+		return s, FieldErrorf("names", "has %d names with * or ?; at most %d are allowed", len(s.globs), maxSelectorGlobs)
 	case len(labels) > maxSelectorLabels:
-		return s, FieldErrorf("labels", "has %d conditions, at most %d are allowed", len(labels), maxSelectorLabels)
+		return s, FieldErrorf("labels", "has %d conditions; at most %d are allowed", len(labels), maxSelectorLabels)
 	}
 	for _, text := range labels {
 		m, err := ParseLabelMatch(text)
@@ -81,7 +81,7 @@ func ParseLabelMatch(text string) (m LabelMatch, err error) {
 	tight := strings.Replace(strings.Join(strings.Fields(text), ""), "==", "=", 1)
 	switch {
 	case strings.HasPrefix(value, "~") || strings.Contains(name, "!~"):
-		return m, wrong("regular expressions are not supported: list the values that are not meant with !=, or select by name with * and ?")
+		return m, wrong("regular expressions are not supported: exclude values with !=, or select by name with * and ?")
 	case strings.HasPrefix(value, "="):
 		return m, wrong(fmt.Sprintf("write %q", tight))
 	case ok && tight != text && isLabelName(strings.TrimSpace(name)):

@@ -58,9 +58,9 @@ func (t Target) Port(s string) (uint16, error) {
 	n, err := strconv.Atoi(s)
 	switch {
 	case named:
-		return 0, FieldErrorf("port", "is %q, which is 0 in target %s", s, t.Name)
+		return 0, FieldErrorf("port", "is %q, which target %s defines as 0; it must be from 1 to 65535", s, t.Name)
 	case err == nil && n >= 1 && n <= 65535 && t.IsTranslated():
-		return 0, FieldErrorf("port", "is %d, which target %s does not publish; publish it, or run the engine where the network of the target is reached", n, t.Name)
+		return 0, FieldErrorf("port", "is %d, which target %s does not publish; publish it, or run the engine in a network that reaches the target", n, t.Name)
 	case err == nil && n >= 1 && n <= 65535:
 		return uint16(n), nil
 	case err == nil:
@@ -70,7 +70,7 @@ func (t Target) Port(s string) (uint16, error) {
 	if names := t.PortNames(); len(names) > 0 {
 		known = "its ports: " + strings.Join(names, ", ")
 	}
-	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
+	return 0, FieldErrorf("port", "is %q, but target %s has no such port; %s", s, t.Name, known)
 }
 
 // IsTranslated reports whether t.Ports has a numeric name. If so, t.Address belongs to a machine that forwards only the ports in

@@ -29,7 +29,7 @@ func TestAPortIsANumberOrAName(t *testing.T) {
 
 func TestAMissingPortIsNamed(t *testing.T) {
 	cases := map[string]string{
-		"grpc":  `port is "grpc", which target web lacks; it has no ports`,
+		"grpc":  `port is "grpc", but target web has no such port; it has no ports`,
 		"70000": "port is 70000; it must be from 1 to 65535",
 	}
 	for text, want := range cases {

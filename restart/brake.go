@@ -144,7 +144,7 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	case p.Tried == probe.Success: // it has succeeded since the reload
 		return ""
 	case p.Tried != probe.Failure && now.Sub(t.at) < answerTime: // its verdict comes from an earlier handler
-		return fmt.Sprintf("%s has changed the probe, which has no outcome since", t.name)
+		return fmt.Sprintf("%s changed the probe, which has had no outcome since", t.name)
 	case !b.unproven[id].isFailing: // it was not failing at the last count
 		b.unproven[id] = reloaded{t, true}
 		t.failing, t.silent = t.failing+1, t.silent-1
@@ -152,7 +152,7 @@ func (b *brake) withholds(id probe.ID, now time.Time) string {
 	if b.decide(t, now); !t.isOn {
 		return ""
 	}
-	return fmt.Sprintf("%s has changed the probe, and more than %v of the probes that it has changed fail", t.name, maxUnproven)
+	return fmt.Sprintf("%s changed the probe, and more than %v of the changed probes fail", t.name, maxUnproven)
 }
 
 // mayWithhold returns the value of Memory.Unproven for a target.
@@ -226,11 +226,11 @@ func (b *brake) decide(t *trial, now time.Time) {
 	t.isOn = isOn
 	attrs := []any{"reload", t.name, "failing", t.failing, "succeeded", t.proven, "without_outcome", t.silent}
 	if !isOn {
-		b.log.Info("restarts no longer wait, fewer of the probes that a reload has changed fail", attrs...)
+		b.log.Info("restarts no longer delayed: fewer of the probes changed by a reload fail", attrs...)
 		return
 	}
-	b.log.Warn("restarts wait, too many of the probes that a reload has changed fail", append(attrs, "hint",
-		"correct the configuration and reload or push it; sonde restart TARGET restarts one target, and sonde reload --force lets all restarts go on")...)
+	b.log.Warn("restarts delayed: too many of the probes changed by a reload fail", append(attrs, "hint",
+		"correct the configuration and reload or push it; sonde restart TARGET restarts one target, and sonde reload --force permits all restarts")...)
 }
 
 // unproven delays the restart if all failing probes of the target were changed by a reload and many other changed

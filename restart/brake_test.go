@@ -95,10 +95,10 @@ func TestAWrongProbeThatAReloadBringsRestartsNothing(t *testing.T) {
 			if st.State != probe.StateRestartBlocked || st.Cause.Reason != probe.ReasonReload || st.Instance.Managed {
 				t.Errorf("the state is %v, %+v", st.State, st.Cause)
 			}
-			m.expectText(st.Cause.Detail, "the push of revision 2 has changed the probe, and more than 20% of the probes that it has changed fail")
+			m.expectText(st.Cause.Detail, "the push of revision 2 changed the probe, and more than 20% of the changed probes fail")
 			log := m.log.String()
-			m.expectText(log, `level=WARN msg="restarts wait, too many of the probes that a reload has changed fail" reload="the push of revision 2" failing=`)
-			for text, want := range map[string]int{"restarts wait": 1, "delay_reason=restart.reload": 40} {
+			m.expectText(log, `level=WARN msg="restarts delayed: too many of the probes changed by a reload fail" reload="the push of revision 2" failing=`)
+			for text, want := range map[string]int{"restarts delayed": 1, "delay_reason=restart.reload": 40} {
 				if n := strings.Count(log, text); n != want {
 					t.Errorf("the log has %q %d times, want %d", text, n, want)
 				}
@@ -167,7 +167,7 @@ func TestTheBrakeEndsWhenFewerProbesFail(t *testing.T) {
 		if _, targets := m.restarts(); targets != 4 {
 			t.Errorf("%d targets were restarted, want 4\n%s", targets, m.log)
 		}
-		m.expectText(m.log.String(), `level=INFO msg="restarts no longer wait, fewer of the probes that a reload has changed fail" reload="the reload"`)
+		m.expectText(m.log.String(), `level=INFO msg="restarts no longer delayed: fewer of the probes changed by a reload fail" reload="the reload"`)
 		heals.setFailing(true) // long after a success, so not caused by a reload
 		m.sleep(3 * s)
 		if _, targets := m.restarts(); targets != 40 {

@@ -113,7 +113,7 @@ var ErrNotTakenOver = errors.New("running instance cannot be watched")
 // controller calls Run again within twenty seconds, and neither the back-off nor the restart count changes. An External
 // driver returns it when it could not begin to terminate the instance; a Resumer must then call began with the same ID
 // again.
-var ErrShortage = errors.New("the engine cannot start it now")
+var ErrShortage = errors.New("the engine lacks resources for this now")
 
 // ShortageError is an ErrShortage with its own reason: not a shortage of this machine, but a container runtime or
 // service manager that does not respond.

@@ -630,7 +630,7 @@ func (i *instance) terminate(w wish) {
 	in.Terminating = true
 	switch {
 	case w.isDone:
-		message = "terminating instance, all that it serves have exited"
+		message = "terminating instance: all targets that it serves have exited"
 	case w.isStopped:
 		message, in = "terminating instance, an operator has stopped the target", w.stopped.reportedAs(in)
 	case i.phase == shuttingDown:
@@ -655,7 +655,7 @@ func (i *instance) release(now time.Time, grace time.Duration, w wish) {
 		in.Managed, in.Reason = false, ""
 		s.report(in)
 	}
-	s.log.Info("releasing instance, it keeps running without the engine", "instance", i.id, "grace_period", grace)
+	s.log.Info("releasing instance: it keeps running without the engine", "instance", i.id, "grace_period", grace)
 }
 
 // isForgotten reports whether an instance is released because its unit was removed. Its report is not changed then: the

@@ -19,7 +19,7 @@ type Stopped struct {
 var (
 	ErrNoTarget  = errors.New("there is no such target")
 	errNotDriven = errors.New("the engine neither starts nor restarts the target: it has no process or restart block")
-	errNotRun    = errors.New("the engine does not start the target, it only restarts it by a command")
+	errNotRun    = errors.New("the engine does not start the target; it only restarts it")
 )
 
 // Stop terminates the instance of a target within its grace period, and starts no other one until Start or Restart is
@@ -147,9 +147,9 @@ func (s *supervisor) waitWhileStopped() {
 		s.unit = w.unit
 		in := s.endedInstance(probe.Gone)
 		if w.isDone {
-			in.Reason, in.Detail = probe.ReasonCompleted, "all that it serves have exited"
+			in.Reason, in.Detail = probe.ReasonCompleted, "all targets that it serves have exited"
 			if s.control.takeRequest(s.target) {
-				s.log.Info("restart request ignored, all that it serves have exited")
+				s.log.Info("restart request ignored: all targets that it serves have exited")
 			}
 		} else {
 			in = w.stopped.reportedAs(in)
@@ -180,7 +180,7 @@ func (i *instance) replace(now time.Time) {
 }
 
 // errNotTerminated is the error of a requested restart that timed out without an error of the driver.
-var errNotTerminated = errors.New("it was not terminated in time")
+var errNotTerminated = errors.New("the instance was not terminated in time")
 
 // giveUp reports that the driver could not terminate the instance for an operator. The reported detail contains the
 // time, so that an operator who waits for the next instance can detect by its change that the restart failed.

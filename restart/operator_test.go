@@ -210,7 +210,7 @@ func TestAnInstanceThatDoesNotEndIsNotReplaced(t *testing.T) {
 		h.expect("web", "web-0", probe.Running, probe.ReasonOperatorRestart)
 		h.sleep(time.Minute)
 		in := h.expect("web", "web-0", probe.Running, "")
-		h.expectText(in.Detail, "not restarted as requested at 2000-01-01T00:00:35.000Z: it was not terminated in time")
+		h.expectText(in.Detail, "not restarted as requested at 2000-01-01T00:00:35.000Z: the instance was not terminated in time")
 		h.expectText(h.log.String(), "instance not restarted as requested")
 	})
 }

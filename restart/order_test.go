@@ -258,11 +258,11 @@ func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
 		h.expect("proxy", "proxy-0", probe.Running, "")
 		h.sleep(2 * time.Second)
 		in := h.expect("proxy", "proxy-0", probe.Gone, probe.ReasonCompleted)
-		h.expectText(in.Detail, "all that it serves have exited")
+		h.expectText(in.Detail, "all targets that it serves have exited")
 		h.expect("vault", "vault-0", probe.Running, "")
 		h.sleep(10 * time.Second)
 		h.expect("vault", "vault-0", probe.Gone, probe.ReasonCompleted)
-		h.expectText(h.log.String(), `level=INFO msg="terminating instance, all that it serves have exited" target=proxy`)
+		h.expectText(h.log.String(), `level=INFO msg="terminating instance: all targets that it serves have exited" target=proxy`)
 
 		h.operate(h.control.Restart, "app")
 		h.sleep(time.Second)
@@ -327,7 +327,7 @@ func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.
 		h.sleep(10 * time.Second)
 		for _, target := range []string{"proxy", "vault"} {
 			h.expect(target, target+"-0", probe.Gone, probe.ReasonCompleted)
-			h.expectText(h.log.String(), `msg="restart request ignored, all that it serves have exited" target=`+target)
+			h.expectText(h.log.String(), `msg="restart request ignored: all targets that it serves have exited" target=`+target)
 		}
 		h.operate(h.control.Stop, "db")
 		h.operate(h.control.Restart, "app")

@@ -33,7 +33,7 @@ func (p *PreStop) check(wrong *probe.FieldErrors) {
 	checkDuration(wrong, "pre_stop.sleep", p.Sleep)
 	switch n := one(len(p.Command) > 0) + one(p.URL != "") + one(p.Sleep != 0); {
 	case n != 1:
-		wrong.Add("pre_stop", "has %d of command, url and sleep; write one of them", n)
+		wrong.Add("pre_stop", "sets %d of command, url and sleep; set exactly one", n)
 	case len(p.Command) > 0 && command.Command{Words: p.Command}.Check() != nil:
 		wrong.Add("pre_stop.command", "must begin with the name of a program, and have no NUL bytes")
 	case len(p.Headers) > 0 && p.URL == "":

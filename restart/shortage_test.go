@@ -70,7 +70,7 @@ func TestARestartThatCannotBeginForAShortageIsRetriedWithoutBackOff(t *testing.T
 		d := &lacking{fakeDriver: newDriver("web", healthy), roomAfter: 9 * s}
 		d.setHeals(failingUnit(h, d))
 		in := h.expect("web", "web-0", probe.Running, probe.ReasonResources)
-		h.expectText(in.Detail, "retrying within 20s: the engine cannot start it now: too many open files")
+		h.expectText(in.Detail, "retrying within 20s: the engine lacks resources for this now: too many open files")
 		h.sleep(11 * s)
 		h.expectTimes("restarted at", d.starts(), 0, 2*s, 3*s, 5*s, 7*s, 8*s, 10*s)
 		if in := h.instance("web"); in.ID != "web-1" || in.Restarts != 1 {

@@ -77,7 +77,7 @@ func (s StopSignal) check() error {
 		return probe.FieldErrorf("stop_signal", "is %d, which is not a signal", int(s))
 	}
 	if slices.Contains(noStopSignals, syscall.Signal(s)) {
-		return probe.FieldErrorf("stop_signal", "is %v, by which no process exits; use SIGTERM, SIGINT or SIGQUIT", s)
+		return probe.FieldErrorf("stop_signal", "is %v, which does not make a process exit; use SIGTERM, SIGINT or SIGQUIT", s)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestStopSignalsAreReadByName(t *testing.T) {
 func TestWhatIsNoStopSignalIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "write the name of a signal", "SIG": "write the name of a signal", "2": "write the name of a signal",
-		"int": "write SIGINT", "sigquit": "write SIGQUIT", "SIGSTOP": "no process exits", "CHLD": "no process exits",
+		"int": "write SIGINT", "sigquit": "write SIGQUIT", "SIGSTOP": "does not make a process exit", "CHLD": "does not make a process exit",
 	} {
 		var s StopSignal
 		if err := s.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -353,7 +353,7 @@ func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, s
 	case end.reason() == probe.ReasonNoStart:
 		message = "instance failed to start"
 	case phase == probe.Gone && (failed || end.cause == byProbe):
-		message = "instance exited, no other follows"
+		message = "instance exited and is not restarted"
 	case s.exits > 1:
 		message = "instance exited again, crash loop"
 	default:

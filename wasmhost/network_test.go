@@ -181,7 +181,7 @@ func TestInvalidAddressesAreRejected(t *testing.T) {
 	for _, test := range []struct{ network, address, want string }{
 		{"sctp", ":db", "use tcp, tls, udp or unix"},
 		{"tcp", "db", "not of the form host:port"},
-		{"tcp", ":http", "which target shop/db lacks; its ports: db"},
+		{"tcp", ":http", "but target shop/db has no such port; its ports: db"},
 		{"tcp", ":0", "port is 0; it must be from 1 to 65535"},
 		{"tcp", "a b:80", "white space"},
 		{"tcp", "a/b:80", "neither an IP address nor a host name"},

@@ -34,7 +34,7 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 		if err := s.Flush(t.Context()); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Flush has returned %v", err)
 		}
-		if st := s.Stats(); !st.Failing || st.Errors == 0 || !strings.Contains(log.String(), "cannot be opened, trying again") {
+		if st := s.Stats(); !st.Failing || st.Errors == 0 || !strings.Contains(log.String(), "cannot be opened; retrying") {
 			t.Errorf("got %+v and the log\n%s", st, log)
 		}
 		if err := errors.Join(os.Remove(filepath.Join(disk, "hog")), os.Remove(filepath.Join(disk, "hog2"))); err != nil {
@@ -176,7 +176,7 @@ func fillAndFree(t *testing.T, disk string, s *Store, h *handler, log *testsync.
 	}
 	pass(time.Minute + writePeriod)
 	check(probe.Failing, false)
-	if !strings.Contains(log.String(), "is written again") {
+	if !strings.Contains(log.String(), "state file writable again") {
 		t.Errorf("got the log\n%s", log)
 	}
 }

@@ -54,7 +54,7 @@ func (c *content) accept(frame []byte) error {
 		return err
 	}
 	if u.Time.isZero() {
-		return errors.New("frame without a time")
+		return errors.New("frame has no time")
 	}
 	if c.written = u.Time; u.Boot != "" {
 		c.boot = u.Boot

@@ -102,7 +102,7 @@ func Open(c Config) (*Store, error) {
 		s.stats.Size = s.journal.Size()
 		s.restore(in)
 	case isDiskError(err):
-		c.Logger.Error("state file cannot be opened, trying again", "file", c.Path, "error", err)
+		c.Logger.Error("state file cannot be opened; retrying", "file", c.Path, "error", err)
 	default:
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -121,7 +121,7 @@ func (s *Store) open() (*content, error) {
 		in = newContent()
 		var aside string
 		if aside, err = j.SetAside(); err == nil {
-			s.config.Logger.Error("state file damaged, state forgotten", "file", s.config.Path, "error", damage, "moved_to", aside)
+			s.config.Logger.Error("state file damaged: state discarded", "file", s.config.Path, "error", damage, "moved_to", aside)
 		} else {
 			err = errors.Join(damage, err)
 		}
@@ -166,11 +166,11 @@ func (s *Store) restore(in *content) {
 	}
 	log := s.config.Logger.With("file", s.config.Path)
 	if in.unfinished > 0 {
-		log.Info("state file ends with an unfinished write, which is ignored", "bytes", in.unfinished)
+		log.Info("state file ends with an incomplete write, which was ignored", "bytes", in.unfinished)
 	}
 	age, shift, known := in.written.age(in.boot, present(), presentBoot())
 	if !known || age > s.config.MaxAge {
-		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
+		log.Warn("state discarded: it is too old", "age", ageText(age, known), "max_age", s.config.MaxAge)
 		maps.DeleteFunc(in.values, func(key string, _ []byte) bool { return !s.config.lasts(key) })
 		s.restored.Values, s.restored.Shift = in.values, shift
 		return
@@ -188,7 +188,7 @@ func (c *Config) lasts(key string) bool {
 
 func ageText(age time.Duration, known bool) string {
 	if !known {
-		return "unknown: the clock was set back"
+		return "unknown (clock was set back)"
 	}
 	return age.Round(time.Second).String()
 }

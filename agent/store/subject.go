@@ -123,7 +123,7 @@ func (all Subjects) Restore(r Restored, log *slog.Logger) {
 			continue
 		}
 		if err := s.Restore(values, r.Shift); err != nil {
-			log.Warn("state discarded that cannot be read", "subject", strings.TrimSuffix(s.Prefix, "/"), "error", err)
+			log.Warn("unreadable state discarded", "subject", strings.TrimSuffix(s.Prefix, "/"), "error", err)
 		}
 	}
 }

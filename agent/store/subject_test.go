@@ -76,7 +76,7 @@ func TestAValueThatCannotBeReadIsLeftOut(t *testing.T) {
 	if !maps.Equal(s.stock, map[string]int{"tea": 3}) {
 		t.Errorf("got back %v", s.stock)
 	}
-	for _, want := range []string{"state discarded that cannot be read", "subject=stock", "milk: "} {
+	for _, want := range []string{"unreadable state discarded", "subject=stock", "milk: "} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log.String())
 		}

@@ -71,7 +71,7 @@ func (s *Store) Run(ctx context.Context, e *engine.Engine, v Values) {
 		case <-time.After(left):
 		}
 	}
-	s.config.Logger.Error("state not saved: the disk does not respond, the next engine goes on with what was written before",
+	s.config.Logger.Error("state not saved: the disk does not respond; the next engine resumes from the last written state",
 		"file", s.config.Path, "last_written", s.Stats().Written)
 }
 
@@ -95,7 +95,7 @@ func (s *Store) checkProgress() {
 	}
 	s.mu.Unlock()
 	if hangs {
-		s.config.Logger.Error("state file is not written: the disk does not respond; probing goes on", "file", s.config.Path)
+		s.config.Logger.Error("state file cannot be written: the disk does not respond; probing continues", "file", s.config.Path)
 	}
 }
 
@@ -173,7 +173,7 @@ func (w *writer) run(ctx context.Context) {
 	w.awaitSync()
 	w.answerFlushes()
 	if err := w.Close(); err != nil {
-		w.config.Logger.Error("closing the state file failed", "file", w.config.Path, "error", err)
+		w.config.Logger.Error("state file cannot be closed", "file", w.config.Path, "error", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (w *writer) write(sync func() error) error {
 			return w.note(err)
 		}
 		if !in.written.isZero() {
-			w.config.Logger.Warn("state not restored: the file could not be opened before the engine started", "file", w.config.Path)
+			w.config.Logger.Warn("state not restored: the state file could not be opened at startup", "file", w.config.Path)
 		}
 	}
 	w.rewrite = w.rewrite || w.journal.Size() > 2*w.base+slack
@@ -295,13 +295,13 @@ func (w *writer) note(err error) error {
 	w.mu.Unlock()
 	if err != nil {
 		if w.fails++; w.fails == 1 {
-			log.Error("state file cannot be written, trying again; probing goes on", "error", err)
+			log.Error("state file cannot be written; retrying while probing continues", "error", err)
 		}
 		w.retryAt = now.Add(min(maxRetryPause, writePeriod<<min(w.fails, 10)))
 		return err
 	}
 	if w.fails > 0 || hung {
-		log.Info("state file is written again", "failed_writes", w.fails)
+		log.Info("state file writable again", "failed_writes", w.fails)
 	}
 	w.fails, w.last = 0, now
 	return nil
@@ -375,7 +375,7 @@ func (b *batch) probe(id probe.ID) bool {
 	}
 	size := len(id.Target) + len(id.Name) + len(one.Memory)
 	if size > maxRecord {
-		b.config.Logger.Warn("state not written: a memory is too long", "probe", id.String(), "bytes", size)
+		b.config.Logger.Warn("state not written: too long", "probe", id.String(), "bytes", size)
 		return true
 	}
 	b.update.Probes = append(b.update.Probes, one)
@@ -388,7 +388,7 @@ func (b *batch) value(key string, value []byte, exists bool) bool {
 	case !exists:
 		value = []byte("null")
 	case len(key)+len(value) > maxRecord || !json.Valid(value):
-		b.config.Logger.Warn("state not written: a value is too long, or not JSON", "key", key, "bytes", len(value))
+		b.config.Logger.Warn("state not written: value too long or invalid JSON", "key", key, "bytes", len(value))
 		return true
 	}
 	if b.update.Values == nil {

@@ -121,7 +121,7 @@ func TestOnlyWhatIsAllowedIsProbed(t *testing.T) {
 		{"none", "10.0.0.7:8080", 403, "not allowed"},
 		{"port", "shop/web", 200, "10.0.0.7:8080"},
 		{"none", "shop/web", 400, "has no port"},
-		{"port", "worker", 400, "which target worker lacks"},
+		{"port", "worker", 400, "but target worker has no such port"},
 		{"all", "worker:1", 200, "worker:1"},
 		{"some", "a.example.com:443", 200, "a.example.com:443"},
 		{"some", "A.EXAMPLE.COM.:443", 200, "A.EXAMPLE.COM.:443"},

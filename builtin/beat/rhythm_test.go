@@ -100,13 +100,13 @@ func TestTheDefaultGraceFollowsTheRhythm(t *testing.T) {
 
 func TestWrongRhythmsAreNamed(t *testing.T) {
 	for want, c := range map[string]Config{
-		"every must be set, or cron":                 {},
-		"cron cannot be combined with every":         {Every: time.Hour, Cron: "@daily"},
-		"timezone has no effect without cron":        {Every: time.Hour, Timezone: "UTC"},
-		"cron has 4 fields instead of 5":             {Cron: "0 2 * *"},
-		`timezone is "Europe/Wien", which this`:      {Cron: "@daily", Timezone: "Europe/Wien"},
-		"cron never comes: there is no such day":     {Cron: "0 0 31 2 *"},
-		`timezone is "../../etc/passwd", which this`: {Cron: "@daily", Timezone: "../../etc/passwd"},
+		"every must be set, or cron":                          {},
+		"cron cannot be combined with every":                  {Every: time.Hour, Cron: "@daily"},
+		"timezone has no effect without cron":                 {Every: time.Hour, Timezone: "UTC"},
+		"cron has 4 fields; want 5":                           {Cron: "0 2 * *"},
+		`timezone is "Europe/Wien", a time zone unknown`:      {Cron: "@daily", Timezone: "Europe/Wien"},
+		"cron never comes: there is no such day":              {Cron: "0 0 31 2 *"},
+		`timezone is "../../etc/passwd", a time zone unknown`: {Cron: "@daily", Timezone: "../../etc/passwd"},
 	} {
 		c.Token = testToken
 		_, err := NewRegistry().New(c)

@@ -160,15 +160,15 @@ func TestWhatTheTargetLacksIsUnknown(t *testing.T) {
 		},
 		"no ports": {
 			httpprobe.Config{Port: "web"}, probe.Target{Name: "shop", Address: "127.0.0.1"},
-			probe.ReasonNoPort, `port is "web", which target shop lacks; it has no ports`,
+			probe.ReasonNoPort, `port is "web", but target shop has no such port; it has no ports`,
 		},
 		"another port": {
 			httpprobe.Config{Port: "wbe"}, probe.Target{Name: "shop", Address: "127.0.0.1", Ports: map[string]uint16{"web": 1, "admin": 2}},
-			probe.ReasonNoPort, `port is "wbe", which target shop lacks; its ports: admin, web`,
+			probe.ReasonNoPort, `port is "wbe", but target shop has no such port; its ports: admin, web`,
 		},
 		"a port that is 0": {
 			httpprobe.Config{Port: "web"}, probe.Target{Name: "shop", Address: "127.0.0.1", Ports: map[string]uint16{"web": 0}},
-			probe.ReasonNoPort, `port is "web", which is 0 in target shop`,
+			probe.ReasonNoPort, `port is "web", which target shop defines as 0; it must be from 1 to 65535`,
 		},
 	}
 	for name, test := range tests {

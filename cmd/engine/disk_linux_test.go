@@ -206,7 +206,7 @@ func TestWithoutRoomInTheRuntimeDirectoryProcessesEndWithTheEngine(t *testing.T)
 			refuse()
 			e.killTarget(t)
 			testsync.Until(t, "a warning", func() bool {
-				return strings.Contains(e.text("log"), "process will end with the engine, although adopt is set")
+				return strings.Contains(e.text("log"), "process ends with the engine despite adopt")
 			})
 			if code := e.end(t, syscall.SIGTERM); code != 0 {
 				t.Errorf("exit code %d", code)

@@ -58,25 +58,25 @@ func (s *State) check(k probe.Kind) error {
 	held := k == probe.Startup && s.Verdict != probe.Undecided || k == probe.Liveness && s.Verdict == probe.Failing
 	switch {
 	case s.Verdict > probe.Failing:
-		return fmt.Errorf("state: verdict %v", s.Verdict)
+		return fmt.Errorf("invalid state: verdict %v", s.Verdict)
 	case s.Last != probe.Unknown && s.Last != probe.Success && s.Last != probe.Failure:
-		return fmt.Errorf("state: run of the outcome %v", s.Last)
+		return fmt.Errorf("invalid state: run of outcome %v", s.Last)
 	case s.Run < 0 || s.Errors < 0:
-		return errors.New("state: negative count")
+		return errors.New("invalid state: negative count")
 	case s.Instance == "" && *s != (State{}):
-		return errors.New("state: verdict without an instance")
+		return errors.New("invalid state: verdict without an instance")
 	case s.Policy > probe.PolicyEvidence:
-		return fmt.Errorf("state: policy %v", s.Policy)
+		return fmt.Errorf("invalid state: policy %v", s.Policy)
 	case s.Policy == probe.PolicyEvidence && (k == probe.Startup || s.Run > mostEvidence || s.Run == probe.MaxScore):
-		return fmt.Errorf("state: score %d of a %v probe", s.Run, k)
+		return fmt.Errorf("invalid state: score %d for a %v probe", s.Run, k)
 	case s.Last == probe.Unknown && s.Run > 0:
-		return errors.New("state: run without an outcome")
+		return errors.New("invalid state: run without an outcome")
 	case s.Last != probe.Unknown && s.Run == 0 && k == probe.Readiness && s.Policy == probe.PolicyRuns:
-		return errors.New("state: outcome without a run")
+		return errors.New("invalid state: outcome without a run")
 	case s.OnHold && (!held || s.Run > 0 && !s.alarmed() || s.Down):
-		return fmt.Errorf("state: %v probe on hold with verdict %v and a run of %d", k, s.Verdict, s.Run)
+		return fmt.Errorf("invalid state: %v probe on hold with verdict %v and a run of %d", k, s.Verdict, s.Run)
 	case s.Down && s.Verdict == probe.Passing:
-		return errors.New("state: passes on an instance that does not run")
+		return errors.New("invalid state: passing on an instance that does not run")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func Check(text []byte) error {
 	}
 	limit := max(minLimit, 2*len(text))
 	if rest := remaining(v, limit); rest < 0 {
-		return fmt.Errorf("its aliases make it longer than %d bytes", limit)
+		return fmt.Errorf("YAML aliases expand it to more than %d bytes", limit)
 	}
 	return nil
 }

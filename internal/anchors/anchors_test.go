@@ -13,7 +13,7 @@ func TestTextsThatAliasesMultiplyAreRefused(t *testing.T) {
 		"values": "a: &t " + long + "\nb: [" + strings.Repeat("*t, ", 1000) + "]\n",
 		"names":  "a: &t {" + long[:1000] + ": 1}\nb: [" + strings.Repeat("*t, ", 20_000) + "]\n",
 	} {
-		if err := anchors.Check([]byte(text)); err == nil || !strings.Contains(err.Error(), "longer than 16777216 bytes") {
+		if err := anchors.Check([]byte(text)); err == nil || !strings.Contains(err.Error(), "to more than 16777216 bytes") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -58,7 +58,7 @@ func Parse(text string) (Schedule, error) {
 	}
 	parts := strings.Fields(text)
 	if len(parts) != len(fields) {
-		return Schedule{}, fmt.Errorf("has %d fields instead of 5: minute, hour, day of the month, month, day of the week", len(parts))
+		return Schedule{}, fmt.Errorf("has %d fields; want 5: minute, hour, day of the month, month, day of the week", len(parts))
 	}
 	var sets [len(fields)]uint64
 	for i, part := range parts {
@@ -93,7 +93,7 @@ func (f field) parse(text string) (set uint64, err error) {
 				return 0, fmt.Errorf("has the step %.20q; it must be from 1 to %d", step, f.max)
 			}
 			if low == high && span != "*" {
-				return 0, fmt.Errorf("has a step and no range: write %s-%d/%s", span, f.max, step)
+				return 0, fmt.Errorf("has a step without a range: write %s-%d/%s", span, f.max, step)
 			}
 		}
 		for n := low; n <= high; n += by {
@@ -129,7 +129,7 @@ func (f field) number(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < f.min || n > f.max || text[0] == '+' || text[0] == '-' {
-		return 0, fmt.Errorf("must have numbers from %d to %d", f.min, f.max)
+		return 0, fmt.Errorf("must contain numbers from %d to %d", f.min, f.max)
 	}
 	return n, nil
 }

@@ -66,25 +66,25 @@ func TestNextIsWhatCrontabSays(t *testing.T) {
 
 func TestWrongSchedulesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                       "has 0 fields instead of 5",
+		"":                       "has 0 fields; want 5",
 		"0 3 * *":                "has 4 fields",
 		"0 0 3 * * 0":            "has 6 fields",
-		"60 3 * * *":             `has the minute "60", which must have numbers from 0 to 59`,
-		"0 24 * * *":             `has the hour "24", which must have numbers from 0 to 23`,
-		"0 3 0 * *":              `has the day of the month "0", which must have numbers from 1 to 31`,
+		"60 3 * * *":             `has the minute "60", which must contain numbers from 0 to 59`,
+		"0 24 * * *":             `has the hour "24", which must contain numbers from 0 to 23`,
+		"0 3 0 * *":              `has the day of the month "0", which must contain numbers from 1 to 31`,
 		"0 3 * 13 *":             `has the month "13"`,
 		"0 3 * * 8":              `has the day of the week "8"`,
-		"0 3 * * mon-":           "must have numbers",
+		"0 3 * * mon-":           "must contain numbers",
 		"0 3 * * fri-mon":        "ends before it begins",
-		"0 3 * tuesday *":        "must have numbers",
+		"0 3 * tuesday *":        "must contain numbers",
 		"*/0 * * * *":            "the step",
 		"*/x * * * *":            "the step",
-		"5/15 * * * *":           "has a step and no range: write 5-59/15",
-		"1,,2 * * * *":           "must have numbers",
-		"+1 * * * *":             "must have numbers",
-		"-1 * * * *":             "must have numbers",
+		"5/15 * * * *":           "has a step without a range: write 5-59/15",
+		"1,,2 * * * *":           "must contain numbers",
+		"+1 * * * *":             "must contain numbers",
+		"-1 * * * *":             "must contain numbers",
 		"@fortnightly":           "is not known",
-		"99999999999999 * * * *": "must have numbers",
+		"99999999999999 * * * *": "must contain numbers",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %s", text, err, want)
@@ -288,11 +288,11 @@ func TestFaultsOfWindowsAreRecognized(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for text, durations := range map[string]map[time.Duration]string{
 		"* * 1 * *":    {time.Minute: ""},
-		"* * 1-2 * *":  {time.Minute: "more than 1500 times in a row"},
-		"* * * * *":    {time.Minute: "more than 1500 times in a row", time.Hour: "longer than 31 days", 7 * 24 * time.Hour: "longer than 31 days"},
-		"*/30 * * * *": {time.Hour: "longer than 31 days"},
-		"0 0 * * *":    {23 * time.Hour: "", 24 * time.Hour: "longer than 31 days", 25 * time.Hour: "longer than 31 days"},
-		"0 3 * * 0":    {time.Hour: "", 7 * 24 * time.Hour: "longer than 31 days"},
+		"* * 1-2 * *":  {time.Minute: "more than 1500 maintenances in a row"},
+		"* * * * *":    {time.Minute: "more than 1500 maintenances in a row", time.Hour: "more than 31 days", 7 * 24 * time.Hour: "more than 31 days"},
+		"*/30 * * * *": {time.Hour: "more than 31 days"},
+		"0 0 * * *":    {23 * time.Hour: "", 24 * time.Hour: "more than 31 days", 25 * time.Hour: "more than 31 days"},
+		"0 3 * * 0":    {time.Hour: "", 7 * 24 * time.Hour: "more than 31 days"},
 		"0 0 31 2 *":   {time.Hour: "never begins"},
 	} {
 		s, err := Parse(text)

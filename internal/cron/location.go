@@ -15,7 +15,7 @@ func Location(name string) (*time.Location, error) {
 	}
 	in, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("is %.80q, which this machine does not know", name)
+		return nil, fmt.Errorf("is %.80q, a time zone unknown on this machine", name)
 	}
 	return in, nil
 }

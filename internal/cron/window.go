@@ -61,11 +61,11 @@ func (w Windows) join(t time.Time) (at Window, joined int) {
 func (w Windows) Fault(after time.Time) (problem string, ofDuration bool) {
 	switch at, joined := w.join(after); {
 	case joined == 0:
-		return "has no day that is in a calendar: the maintenance never begins", false
+		return "matches no day of any year: the maintenance never begins", false
 	case at.To.Sub(at.From) > maxWindow:
-		return fmt.Sprintf("is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, maxWindow.Hours()/24), true
+		return fmt.Sprintf("is %v, which leaves no gap between maintenances: the targets would be under maintenance for more than %v days in a row", w.Duration, maxWindow.Hours()/24), true
 	case joined > maxJoined:
-		return fmt.Sprintf("is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, maxJoined), true
+		return fmt.Sprintf("is %v, which leaves no gap between more than %d maintenances in a row: set cron to the start of the first one, and duration to their total time", w.Duration, maxJoined), true
 	}
 	return "", false
 }

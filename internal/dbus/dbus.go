@@ -42,7 +42,7 @@ func Address(list string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%q has no Unix socket, such as unix:path=/run/dbus/system_bus_socket", list)
+	return "", fmt.Errorf("%q names no Unix socket; want an address such as unix:path=/run/dbus/system_bus_socket", list)
 }
 
 // Conn is a connection to a bus. It is safe for concurrent use.
@@ -116,7 +116,7 @@ func authenticate(conn net.Conn, input *bufio.Reader) error {
 		line = append(line, b)
 	}
 	if !strings.HasPrefix(string(line), "OK ") {
-		return &Error{Name: busName + ".Error.AuthFailed", Text: fmt.Sprintf("the bus does not accept this user: %q", line)}
+		return &Error{Name: busName + ".Error.AuthFailed", Text: fmt.Sprintf("the bus rejected the authentication of this user: %q", line)}
 	}
 	_, err := conn.Write([]byte("BEGIN\r\n"))
 	return err

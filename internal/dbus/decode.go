@@ -9,7 +9,7 @@ import (
 // maxDepth is the maximum nesting of values, as specified by D-Bus.
 const maxDepth = 64
 
-var errMalformed = errors.New("a D-Bus message is malformed")
+var errMalformed = errors.New("malformed D-Bus message")
 
 // decode returns the values of a body. A number has the corresponding Go type; a string, object path or signature is a
 // string; a variant is its value; "ay" is []byte; a dictionary with string keys is map[string]any; any other array,

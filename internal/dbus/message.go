@@ -66,7 +66,7 @@ func (m message) result() ([]any, error) {
 // fixedHeader is the length of the fixed part of a header, including the length of the array of fields.
 const fixedHeader = 16
 
-var errNoMessage = errors.New("this is no D-Bus message")
+var errNoMessage = errors.New("not a D-Bus message")
 
 // readMessage reads a message.
 func readMessage(r *bufio.Reader) (m message, err error) {
@@ -85,7 +85,7 @@ func readMessage(r *bufio.Reader) (m message, err error) {
 	m.kind = head[1]
 	body, fields := m.order.Uint32(head[4:]), m.order.Uint32(head[12:])
 	if fields > maxHeader || body > maxSkip {
-		return m, fmt.Errorf("%w: it has %d and %d bytes", errNoMessage, fields, body)
+		return m, fmt.Errorf("%w: header fields of %d bytes and a body of %d bytes exceed the limits", errNoMessage, fields, body)
 	}
 	rest := align(fixedHeader+int(fields), 8) - fixedHeader
 	head = append(head, make([]byte, rest)...)

@@ -58,7 +58,7 @@ func TestErrorsHaveAKind(t *testing.T) {
 
 func TestARuntimeThatIsTooOldOrNoneIsRefused(t *testing.T) {
 	for version, want := range map[string]string{
-		"1.39": "has version 1.39 of the API, Sonde needs 1.40",
+		"1.39": "has API version 1.39, but Sonde needs at least 1.40",
 		"":     "is not the socket of a container runtime",
 		"x.1":  "is not the socket of a container runtime",
 		"1.99": "",
@@ -93,7 +93,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 			}
 		}
 	})
-	if _, err := c.Inspect(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := c.Inspect(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "the response exceeds") {
 		t.Error(err)
 	}
 }

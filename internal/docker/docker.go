@@ -112,10 +112,10 @@ func (c *Client) Ping(ctx context.Context) error {
 	defer closeBody(res)
 	v, ok := parseVersion(res.Header.Get("Api-Version"))
 	if !ok {
-		return c.errorf("ping", "%s is not the socket of a container runtime: its answer has no Api-Version", c.socket)
+		return c.errorf("ping", "%s is not the socket of a container runtime: the response has no Api-Version header", c.socket)
 	}
 	if v.before(minVersion) {
-		return c.errorf("ping", "the runtime at %s has version %v of the API, Sonde needs %v: Docker Engine 19.03, Podman 3, or later", c.socket, v, minVersion)
+		return c.errorf("ping", "the container runtime at %s has API version %v, but Sonde needs at least %v: upgrade to Docker Engine 19.03 or Podman 3, or later", c.socket, v, minVersion)
 	}
 	if maxVersion.before(v) {
 		v = maxVersion
@@ -161,10 +161,10 @@ func (c *Client) callBy(ctx context.Context, by *http.Client, r request, timeout
 	case err != nil:
 		return c.failed(ctx, r.op(), err)
 	case int64(len(text)) > limit:
-		return c.errorf(r.op(), "the answer is larger than %d bytes", limit)
+		return c.errorf(r.op(), "the response exceeds %d bytes", limit)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return c.errorf(r.op(), "the answer cannot be understood: %v", err)
+		return c.errorf(r.op(), "invalid response: %v", err)
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 // The kinds of errors of a runtime. Any other error of a call is an *Error without a kind: the runtime refused the
 // call, with the reason in the text.
 var (
-	ErrUnavailable = errors.New("the container runtime cannot be reached")
-	ErrTimeout     = errors.New("the container runtime did not answer in time")
+	ErrUnavailable = errors.New("the container runtime is unreachable")
+	ErrTimeout     = errors.New("the container runtime did not respond in time")
 	ErrPermission  = errors.New("no permission to use the container runtime")
 	ErrNotFound    = errors.New("not found")
 	ErrConflict    = errors.New("conflict")
@@ -88,7 +88,7 @@ func (c *Client) refused(op string, res *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxMessage)) // on an error, the message is just shorter
 	e := &Error{Op: op, Status: res.StatusCode, Text: message(text)}
 	if e.Text == "" {
-		e.Text = fmt.Sprintf("%s was answered with %s", op, oneLine(res.Status))
+		e.Text = fmt.Sprintf("%s failed: the runtime responded with %s", op, oneLine(res.Status))
 	}
 	switch res.StatusCode {
 	case http.StatusNotFound:

@@ -98,9 +98,9 @@ func (c *Client) timeOut(left *LeftExec) (ExecEnd, error) {
 		}
 		return end, nil
 	case end.Left != nil:
-		return end, &Error{Kind: ErrTimeout, Text: "it has not started the command: " + left.Err.Error(), Err: left.Err}
+		return end, &Error{Kind: ErrTimeout, Text: "the command was not started: " + left.Err.Error(), Err: left.Err}
 	}
-	return end, &Error{Kind: ErrTimeout, Text: "it has not reported in time that the command has ended"}
+	return end, &Error{Kind: ErrTimeout, Text: "the end of the command was not reported"}
 }
 
 // attach starts a command, and copies its output until the output ends. It reports whether the runtime has started the
@@ -155,7 +155,7 @@ func (c *Client) KillExec(left *LeftExec) *LeftExec {
 }
 
 // errNoProcess is the error of killing a command that has no process yet.
-var errNoProcess = errors.New("there is no process of it")
+var errNoProcess = errors.New("the command has no process yet")
 
 func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 	left.isRunning = false

@@ -28,7 +28,7 @@ func (c *Client) HasImage(ctx context.Context, image string) (bool, error) {
 func (c *Client) Pull(ctx context.Context, image string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := &Error{Kind: ErrTimeout, Text: "the pull of " + image + " has made no progress for " + pullSilence.String()}
+	silent := &Error{Kind: ErrTimeout, Text: "the pull of " + image + " made no progress for " + pullSilence.String()}
 	silence := time.AfterFunc(pullSilence, func() { cancel(silent) })
 	defer silence.Stop()
 	r := request{method: http.MethodPost, path: "/images/create", query: url.Values{"fromImage": {withTag(image)}}}

@@ -117,7 +117,7 @@ func (c *Client) Remove(ctx context.Context, id string, force bool) error {
 }
 
 // ErrChanged means that a container no longer runs the expected instance.
-var ErrChanged = errors.New("the container has exited or was started again meanwhile")
+var ErrChanged = errors.New("the container has exited or was restarted in the meantime")
 
 // IsSame reports whether d is the same instance as c: it is running, and was not started again.
 func (c Container) IsSame(d Container) bool {

@@ -27,7 +27,7 @@ const startSlack = 2 * time.Second
 // errExited means that there is no such process: it has exited, or the runtime runs in another PID namespace.
 var errExited = errors.New("has exited")
 
-var errForeign = errors.New("is not a process of the container as this engine sees it: the runtime runs in another PID namespace, or on another machine")
+var errForeign = errors.New("is not a process of the container in this PID namespace: the runtime runs in another one, or on another machine")
 
 // openProcess opens the process with the ID that the runtime reports, if it belongs to the container: its control group
 // has the ID of the container or, without control groups, it is in another PID namespace and was started at the time

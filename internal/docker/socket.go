@@ -53,7 +53,7 @@ func socketOf(host string) (string, error) {
 	case isURL && scheme == "unix":
 		host = rest
 	case isURL && (scheme == "tcp" || scheme == "http" || scheme == "https" || scheme == "ssh" || scheme == "npipe" || scheme == "fd"):
-		return "", fmt.Errorf("is %q; containers are followed at a Unix socket of this machine only, such as unix:///var/run/docker.sock: run an engine on that machine", host)
+		return "", fmt.Errorf("is %q; only a Unix socket of this machine is supported, such as unix:///var/run/docker.sock; for another machine, run an engine there", host)
 	}
 	if !filepath.IsAbs(host) || strings.Contains(host, "\x00") {
 		return "", fmt.Errorf("is %q; write the path of a socket, such as unix:///var/run/docker.sock", host)

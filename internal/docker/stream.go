@@ -42,7 +42,7 @@ func demultiplex(r io.Reader, stdout, stderr io.Writer) error {
 			text, _ := io.ReadAll(io.LimitReader(r, min(length, maxMessage)))
 			return errors.New(oneLine(string(text)))
 		default:
-			return fmt.Errorf("the stream has a frame of the kind %d", header[0])
+			return fmt.Errorf("invalid output stream: unknown frame type %d", header[0])
 		}
 		if _, err := io.CopyN(to, r, length); err != nil {
 			return unexpected(err)

@@ -88,7 +88,7 @@ type entry struct {
 }
 
 // ErrNotListed is the error of a view before the first list.
-var ErrNotListed = errors.New("the containers are not listed yet")
+var ErrNotListed = errors.New("containers have not been listed yet")
 
 // NewWatch returns a watch of a client's runtime. Run starts it.
 func NewWatch(c *Client) *Watch {

@@ -86,7 +86,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 func ReadFrom(r io.Reader, name string, max int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err == nil && int64(len(b)) > max {
-		return nil, fmt.Errorf("%s: %w, at most %d bytes are allowed", name, ErrTooLarge, max)
+		return nil, fmt.Errorf("%s: %w; the limit is %d bytes", name, ErrTooLarge, max)
 	}
 	return b, err
 }

@@ -18,7 +18,7 @@ func TestOnlyLinksThatNobodyElseCanMakeAreFollowed(t *testing.T) {
 		want string // in the error
 	}{
 		{0o755, os.Geteuid(), ""},
-		{0o777 | os.ModeSticky, os.Geteuid(), "is writable for all users"},
+		{0o777 | os.ModeSticky, os.Geteuid(), "is writable by all users"},
 		{0o755, 54321, "belongs to user 54321"},
 	} {
 		if test.uid != os.Geteuid() && os.Geteuid() != 0 {

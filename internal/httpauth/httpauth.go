@@ -97,7 +97,7 @@ func (a Auth) token() (string, error) {
 	case token == "":
 		return "", fmt.Errorf("is an empty file: %s", a.BearerTokenFile)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("has more than a token: %s must have one line of printable ASCII", a.BearerTokenFile)
+		return "", fmt.Errorf("has more than a token: %s must contain one line of printable ASCII without spaces", a.BearerTokenFile)
 	}
 	return token, nil
 }

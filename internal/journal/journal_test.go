@@ -341,7 +341,7 @@ func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		filepath.Join(shared, "state"):        "is writable for all users",
+		filepath.Join(shared, "state"):        "is writable by all users",
 		file:                                  "chmod 600",
 		dir:                                   "is a directory",
 		filepath.Join(dir, "nothing", "here"): "no such file or directory",

@@ -20,8 +20,8 @@ func TestOnlyThisUserMayUseWhatIsPrivate(t *testing.T) {
 	}{
 		{0o700, os.Geteuid(), ""},
 		{0o000, os.Geteuid(), ""},
-		{0o710, os.Geteuid(), "it has mode 710 and other users must have no access, run: chmod go-rwx"},
-		{0o704, os.Geteuid(), "it has mode 704"},
+		{0o710, os.Geteuid(), "its mode 710 gives other users access; run: chmod go-rwx"},
+		{0o704, os.Geteuid(), "its mode 704"},
 		{0o700, otherID, "it belongs to another user"},
 	} {
 		dir := newDir(t, test.mode, test.owner, os.Getegid())
@@ -42,11 +42,11 @@ func TestOtherUsersMayNotReplaceAFile(t *testing.T) {
 	}{
 		{0o755, os.Geteuid(), os.Getegid(), ""},
 		{0o775, os.Geteuid(), os.Getegid(), ""}, // as with umask 002
-		{0o757, os.Geteuid(), os.Getegid(), "is writable for all users"},
-		{0o777 | os.ModeSticky, os.Geteuid(), os.Getegid(), "is writable for all users"},
+		{0o757, os.Geteuid(), os.Getegid(), "is writable by all users"},
+		{0o777 | os.ModeSticky, os.Geteuid(), os.Getegid(), "is writable by all users"},
 		{0o755, os.Geteuid(), otherID, ""},
-		{0o775, os.Geteuid(), otherID, "is writable for group 54321, to which this process does not belong"},
-		{0o755, otherID, os.Getegid(), "belongs to user 54321, who decides what its files are, use another one or: chown"},
+		{0o775, os.Geteuid(), otherID, "is writable by group 54321, to which this process does not belong"},
+		{0o755, otherID, os.Getegid(), "belongs to user 54321, who can replace its files; use another directory, or run: chown"},
 	} {
 		dir := newDir(t, test.mode, test.owner, test.group)
 		wantError(t, CheckParent(filepath.Join(dir, "file")), test.want)
@@ -61,7 +61,7 @@ func TestOtherUsersMayNotReplaceADirectoryAboveAFile(t *testing.T) {
 	}{
 		{0o755, os.Geteuid(), ""},
 		{0o777 | os.ModeSticky, os.Geteuid(), ""},
-		{0o777, os.Geteuid(), "is writable for all users"},
+		{0o777, os.Geteuid(), "is writable by all users"},
 		{0o755, otherID, "belongs to user 54321"},
 	} {
 		dir := newDir(t, test.mode, test.owner, os.Getegid())

@@ -30,7 +30,7 @@ func Check(info fs.FileInfo) error {
 	case int(stat.Uid) != os.Geteuid():
 		return errors.New("it belongs to another user")
 	case info.Mode().Perm()&othersAny != 0:
-		return fmt.Errorf("it has mode %o and other users must have no access, run: chmod go-rwx", info.Mode().Perm())
+		return fmt.Errorf("its mode %o gives other users access; run: chmod go-rwx", info.Mode().Perm())
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func CheckParent(name string) error {
 		return err
 	}
 	if problem, cure := problemOf(info, info.Mode().Perm()); problem != "" {
-		return fmt.Errorf("%s: directory %s %s, use another one or: %s %[2]s", name, dir, problem, cure)
+		return fmt.Errorf("%s: directory %s %s; use another directory, or run: %s %[2]s", name, dir, problem, cure)
 	}
 	return nil
 }
@@ -56,11 +56,11 @@ func CheckParent(name string) error {
 func problemOf(dir fs.FileInfo, permissions fs.FileMode) (problem, cure string) {
 	switch owner, group := statOf(dir).Uid, statOf(dir).Gid; {
 	case owner != 0 && int(owner) != os.Geteuid():
-		return fmt.Sprintf("belongs to user %d, who decides what its files are", owner), fmt.Sprintf("chown %d", os.Geteuid())
+		return fmt.Sprintf("belongs to user %d, who can replace its files", owner), fmt.Sprintf("chown %d", os.Geteuid())
 	case permissions&anybodyWrite != 0:
-		return "is writable for all users", "chmod o-w"
+		return "is writable by all users", "chmod o-w"
 	case permissions&groupWrites != 0 && !isOurs(group):
-		return fmt.Sprintf("is writable for group %d, to which this process does not belong", group), "chmod g-w"
+		return fmt.Sprintf("is writable by group %d, to which this process does not belong", group), "chmod g-w"
 	}
 	return "", ""
 }
@@ -128,14 +128,14 @@ func OfUser() (string, error) {
 		}
 		dir, err := usable(name)
 		if err == nil && syscall.Access(dir, writable) != nil {
-			err = fmt.Errorf("%s is not writable for this user", name)
+			err = fmt.Errorf("%s is not writable by this user", name)
 		}
 		if err == nil {
 			return dir, nil
 		}
 		why = append(why, err.Error())
 	}
-	return "", fmt.Errorf("there is no directory for files of this user: %s, and XDG_RUNTIME_DIR names no other", strings.Join(why, ", "))
+	return "", fmt.Errorf("no usable runtime directory: %s; set XDG_RUNTIME_DIR to a directory that only this user can write to", strings.Join(why, ", "))
 }
 
 // writable is W_OK of access(2).

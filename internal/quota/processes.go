@@ -223,7 +223,7 @@ func (l *limiter) read() error {
 func (l *limiter) noRoom() error {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
-	return fmt.Errorf("no room for another process below the limit of %d processes and threads: %w", l.limit, syscall.EAGAIN)
+	return fmt.Errorf("the limit of %d processes and threads leaves no room for another process: %w", l.limit, syscall.EAGAIN)
 }
 
 // Started must be called when an admitted process runs, or with the error that kept it from starting. After a refused

@@ -173,7 +173,7 @@ func (d *driver) restart(ctx context.Context) result {
 		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
 	if end.Stuck != nil {
-		d.log.Warn("restart command was killed but has not exited, waiting: it hangs in the kernel, or belongs to another user. No other restart of the target begins before")
+		d.log.Warn("restart command was killed but has not exited: it hangs in the kernel or belongs to another user; no other restart of the target begins until it exits")
 		<-end.Stuck
 	}
 	return result{output: probe.CleanText(tail.String(), maxOutput), err: err}

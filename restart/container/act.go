@@ -87,7 +87,7 @@ func (a *act) settle() error {
 	return <-a.done
 }
 
-var errPaused = errors.New("it is paused: unpause it, so that it can exit")
+var errPaused = errors.New("the container is paused; unpause it so that it can exit")
 
 // perform restarts the instance.
 func (rt *runtime) perform(ctx context.Context, a *act, c docker.Container, grace time.Duration) error {

@@ -73,7 +73,7 @@ func (c Config) Check() error {
 	c.checkWhich(&wrong)
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(c.Env[name], "\x00") {
-			wrong.Add("env", "has the name %q; a name must not be empty or contain = or NUL, nor a value NUL", name)
+			wrong.Add("env", "has the variable %q; its name must not be empty or contain = or NUL, and its value must not contain NUL", name)
 		}
 	}
 	if c.Dir != "" && !path.IsAbs(c.Dir) {
@@ -106,15 +106,15 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 	}
 	switch {
 	case hasName && !validName.MatchString(c.Name):
-		refuse("name", fmt.Sprintf("is %q, which no container can have: letters, digits, . _ and - are allowed, and it begins with a letter or a digit", c.Name), "docker ps shows the names")
+		refuse("name", fmt.Sprintf("is %q; a container name has letters, digits, . _ and -, and begins with a letter or a digit", c.Name), "docker ps shows the names")
 	case hasImage && hasName:
-		refuse("image", "makes a container, and the label names one that exists", "leave out the image to follow that container, or the label to make one")
+		refuse("image", "creates a container, but the label names an existing one", "remove image to watch the existing container, or the label to create one")
 	case hasImage && hasMatch:
-		refuse("image", "makes a container, and match finds one that exists", "leave out one of the two")
+		refuse("image", "creates a container, but match selects an existing one", "leave out one of the two")
 	case hasName && hasMatch:
-		refuse("match", "finds a container, and the label names one", "leave out one of the two")
+		refuse("match", "selects a container, but the label names one", "leave out one of the two")
 	case !hasName && !hasMatch && !hasImage:
-		refuse("image", "is missing, and nothing else says which container it is", `write container "web" {} for the container of that name, container { match = { "com.docker.compose.service" = "web" } }, or container { image = "…" } to make one`)
+		refuse("image", "is missing, and so are a label and match", `write container "web" {} for the container of that name, container { match = { "com.docker.compose.service" = "web" } }, or container { image = "…" } to make one`)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Match)) {
 		if name == "" || strings.Contains(name, "=") {
@@ -122,7 +122,7 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 		}
 	}
 	if strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }) || strings.HasPrefix(c.Image, "-") {
-		refuse("image", fmt.Sprintf("is %q, which is not a reference of an image", c.Image), `write it as docker pull takes it: "registry.example/team/web:1.2"`)
+		refuse("image", fmt.Sprintf("is %q, which is not an image reference", c.Image), `write it as docker pull takes it: "registry.example/team/web:1.2"`)
 	}
 	if hasImage {
 		return
@@ -135,7 +135,7 @@ func (c Config) checkWhich(wrong *probe.FieldErrors) {
 		{"network", c.Network != ""}, {"ports", len(c.Publish) > 0}, {"mounts", len(c.Mounts) > 0}, {"resources", c.Resources != Resources{}},
 	} {
 		if of.isGiven && (hasName || hasMatch) {
-			refuse(of.field, "is for a container that the engine makes, and this one exists", "leave it out, or write image instead of the name or match")
+			refuse(of.field, "applies only to a container that the engine creates from an image", "leave it out, or write image instead of the name or match")
 		}
 	}
 }
@@ -247,7 +247,7 @@ func parseMount(s string) (m docker.Mount, err error) {
 	case hasMode && mode != "ro" && mode != "rw":
 		return m, fmt.Errorf("%q is neither ro nor rw", mode)
 	case !path.IsAbs(target) || path.Clean(target) == "/":
-		return m, fmt.Errorf("%q, the path inside, must begin with / and not be it", target)
+		return m, fmt.Errorf("%q, the path inside the container, must begin with / and must not be / itself", target)
 	}
 	m = docker.Mount{Type: "volume", Source: source, Target: path.Clean(target), ReadOnly: mode == "ro"}
 	switch {

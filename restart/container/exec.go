@@ -54,10 +54,10 @@ func (h *execHandler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	case lost != nil && !errors.Is(lost, docker.ErrNotListed):
 		return probe.Broken(reasonOf(lost), "%v", lost)
 	case !found:
-		return probe.Broken(probe.ReasonRuntimeNoContainer, "instance %s of the target is no container that runs", t.Instance)
+		return probe.Broken(probe.ReasonRuntimeNoContainer, "instance %s of the target is not a running container", t.Instance)
 	}
 	if err := h.killLeft(rt); err != nil {
-		return probe.Broken(leftReason(err), "%d commands of earlier attempts go on inside, and cannot be killed: %v", maxLeft, err)
+		return probe.Broken(leftReason(err), "%d commands of earlier attempts are still running in the container and cannot be killed: %v", maxLeft, err)
 	}
 	stdout, stderr := command.Output{Max: probe.MaxDetail}, command.Output{Max: probe.MaxDetail}
 	end, err := rt.Run(ctx, h.command(c, t, &stdout, &stderr))
@@ -94,7 +94,7 @@ func result(ctx context.Context, end docker.ExecEnd, err error, output string) p
 	case err != nil:
 		return probe.Broken(reasonOf(err), "%v", err)
 	case end.Left != nil:
-		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("not ended in time, and not killed: %v", end.Left.Err), output))
+		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("timed out and could not be killed: %v", end.Left.Err), output))
 	case end.TimedOut:
 		return probe.Fail(probe.ReasonExecTimeout, "%s", detail("killed at its timeout", output))
 	case end.NotStarted:

@@ -374,7 +374,7 @@ func (r *Runtimes) RemoveOthers(ctx context.Context, socket, engine string, has 
 			continue
 		}
 		if failed := errors.Join(rt.Stop(ctx, l.ID, restart.DefaultTerminationGracePeriod), rt.Remove(ctx, l.ID, true)); failed != nil {
-			err = errors.Join(err, fmt.Errorf("container of the removed target %s is not removed: %w", target, failed))
+			err = errors.Join(err, fmt.Errorf("container of the removed target %s could not be removed: %w", target, failed))
 			continue
 		}
 		removed = append(removed, target)

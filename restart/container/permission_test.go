@@ -65,7 +65,7 @@ func TestWithoutPrivileges(t *testing.T) {
 	r := &dockertest.Runtime{Socket: socket, Client: docker.New(socket)}
 	attempt := attempts(t, r, "web")
 	got := attempt(time.Second, "/subject", "sleep", "5")
-	if got.Outcome != probe.Failure || got.Reason != probe.ReasonExecTimeout || !strings.Contains(got.Detail, "not killed: process ") {
+	if got.Outcome != probe.Failure || got.Reason != probe.ReasonExecTimeout || !strings.Contains(got.Detail, "could not be killed: process ") {
 		t.Errorf("command: %+v", got)
 	}
 	t.Log(got.Detail)

@@ -89,7 +89,7 @@ func (r *ownedRun) performEnd(ctx context.Context, t *termination, c docker.Cont
 	}
 	if stop != nil && stop.PreStop != nil && time.Until(t.by) > 0 {
 		if err := r.preStop(ctx, t, c, stop.PreStop); err != nil && ctx.Err() == nil {
-			r.log.Warn("pre_stop failed, the container is asked to exit all the same", "container", c.Name, "error", err)
+			r.log.Warn("pre_stop failed; the container is asked to exit anyway", "container", c.Name, "error", err)
 		}
 		t.extend(minSignalGrace)
 	}

@@ -328,7 +328,7 @@ func (c *guardConn) receive() (hello []byte, err error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:nrights])
 	if err != nil || len(messages) != 1 {
-		return nil, errors.Join(errors.New("it has not sent the outputs of the command"), err)
+		return nil, errors.Join(errors.New("the guard did not send the outputs of the command"), err)
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil {

@@ -414,7 +414,7 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	r := attend(t, d)
 	awaitFile(t, filepath.Join(dir, "ready"))
 	guard := parentOf(pidOf(t, r.id))
-	if text := log.String(); !strings.Contains(text, "process will end with the engine") || !strings.Contains(text, "no space left") {
+	if text := log.String(); !strings.Contains(text, "process ends with the engine despite adopt") || !strings.Contains(text, "no space left") {
 		t.Errorf("the log is %s", text)
 	}
 	if left, _ := os.ReadDir(full); len(left) != 1 {

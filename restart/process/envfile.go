@@ -30,7 +30,7 @@ func ReadEnvFile(path string) (map[string]string, error) {
 		name = strings.TrimRight(name, " \t")
 		switch {
 		case !found || !isVariableName(name):
-			return nil, fmt.Errorf("env_file: %s has no NAME=value in line %d: a name has letters, digits and _, and there is no export", path, number)
+			return nil, fmt.Errorf("env_file: %s, line %d: want NAME=value without export; a name consists of letters, digits and _", path, number)
 		case strings.Contains(value, "\x00"):
 			return nil, fmt.Errorf("env_file: %s has a NUL byte in line %d", path, number)
 		}

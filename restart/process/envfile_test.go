@@ -33,12 +33,12 @@ func TestEnvFilesAreRead(t *testing.T) {
 
 func TestWrongEnvFilesAreNamedWithoutTheirValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"A=1\nhunter2":                    "has no NAME=value in line 2",
-		"export TOKEN=hunter2":            "has no NAME=value in line 1",
-		"1A=hunter2":                      "has no NAME=value in line 1",
-		"=hunter2":                        "has no NAME=value in line 1",
+		"A=1\nhunter2":                    "line 2: want NAME=value",
+		"export TOKEN=hunter2":            "line 1: want NAME=value",
+		"1A=hunter2":                      "line 1: want NAME=value",
+		"=hunter2":                        "line 1: want NAME=value",
 		"A=hunter2\x00":                   "has a NUL byte in line 1",
-		strings.Repeat("#", maxEnvFile+1): "file is too large, at most 65536 bytes are allowed",
+		strings.Repeat("#", maxEnvFile+1): "file is too large; the limit is 65536 bytes",
 	} {
 		path := envFile(t, text)
 		_, err := ReadEnvFile(path)

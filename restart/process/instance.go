@@ -215,7 +215,7 @@ func (i *instance) watch(ctx context.Context, began func(restart.Begun), end <-c
 			released := context.Cause(ctx) == restart.ErrReleased
 			if i.released = released && i.notAdopted; i.released {
 				grace := i.stop().GracePeriod
-				i.log.Info("terminating instance, the next engine could not find it", "grace_period", grace)
+				i.log.Info("terminating instance: the next engine could not find it", "grace_period", grace)
 				i.requestEnd(grace)
 				continue
 			}
@@ -241,7 +241,7 @@ func (i *instance) hasStarted(r guard.Report) {
 	i.output.droppedWithoutEngine(r.Dropped)
 	i.attend(r.ID)
 	if i.notAdopted {
-		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
+		i.log.Warn("process ends with the engine despite adopt: the guard cannot write to its directory", "pid", r.Pid, "error", r.NotAdopted)
 	}
 }
 

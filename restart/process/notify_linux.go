@@ -73,7 +73,7 @@ func (n *notifier) run(guardPid int, v *vigil, setStatus func(string), log *slog
 		isLogged := false
 		for n.next(guardPid, v, setStatus, func(sender int) {
 			if !isLogged {
-				log.Warn("notification ignored, its sender is no process of the instance, or has exited: systemd-notify waits until it is read", "sender_pid", sender)
+				log.Warn("notification ignored: its sender does not belong to the instance or has exited; systemd-notify waits until it is read", "sender_pid", sender)
 			}
 			isLogged = true
 		}) {

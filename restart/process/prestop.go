@@ -56,7 +56,7 @@ func (i *instance) preStopDone() <-chan error {
 // afterPreStop asks the command to exit within the rest of the grace period.
 func (i *instance) afterPreStop(err error) {
 	if err != nil {
-		i.log.Warn("pre_stop failed, the process is asked to exit all the same", "pid", i.tree.Pid, "error", err)
+		i.log.Warn("pre_stop failed; the process is asked to exit anyway", "pid", i.tree.Pid, "error", err)
 	}
 	by := i.preStop.by
 	i.preStop.timer.Stop()

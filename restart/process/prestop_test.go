@@ -68,7 +68,7 @@ func TestThePreStopComesBeforeTheSignal(t *testing.T) {
 			if exit := l.exit(t); exit.Code != 7 || name == "exec" && !strings.Contains(exit.Output, "exec") {
 				t.Errorf("got %+v", exit)
 			}
-			failed := strings.Contains(log.String(), "pre_stop failed, the process is asked to exit all the same")
+			failed := strings.Contains(log.String(), "pre_stop failed; the process is asked to exit anyway")
 			if !strings.Contains(log.String(), c.log) || failed != (c.log != "") {
 				t.Errorf("the log has no %q: %s", c.log, log)
 			}

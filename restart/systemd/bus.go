@@ -65,7 +65,7 @@ type follower struct {
 
 var (
 	errNotConnected = errors.New("not connected yet")
-	errReplaced     = errors.New("systemd was started anew")
+	errReplaced     = errors.New("systemd was restarted")
 )
 
 // follow starts to watch a unit, until release is called. changed is called after each change of the view.

@@ -26,7 +26,7 @@ func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.err }
 
 // errChanged is the error of an action on an invocation that is no longer the current one, or that is being stopped.
-var errChanged = errors.New("the unit has another invocation by now, or is being stopped")
+var errChanged = errors.New("the unit was restarted in the meantime, or is being stopped")
 
 const (
 	busErrors     = "org.freedesktop.DBus.Error."
@@ -63,7 +63,7 @@ func failed(err error, socket, unit string) error {
 	case errors.Is(err, fs.ErrPermission), is(busErrors, "AccessDenied", "AuthFailed"):
 		return wrap(probe.ReasonRuntimePermission, "user %d may not use the bus %s: %v", os.Getuid(), socket, err)
 	case is(busErrors, "ServiceUnknown", "NameHasNoOwner", "Disconnected"):
-		return wrap(probe.ReasonRuntimeUnavailable, "systemd is not at the bus %s: %v", socket, answer)
+		return wrap(probe.ReasonRuntimeUnavailable, "systemd is not connected to the bus %s: %v", socket, answer)
 	case answer != nil:
 		return wrap(probe.ReasonRuntimeFailed, "systemd: %v", answer)
 	}

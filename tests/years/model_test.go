@@ -474,7 +474,7 @@ func (m *model) logged(message, target, text string) {
 		return
 	}
 	switch message { // faults of the target, not of the engine
-	case "instance failed to start", "instance exited again, crash loop", "instance exited, no other follows":
+	case "instance failed to start", "instance exited again, crash loop", "instance exited and is not restarted":
 		return
 	}
 	m.broken("log", target, "%s", text)

@@ -32,10 +32,10 @@ func TestOnlyAPrivateDirectoryIsUsed(t *testing.T) {
 		want        string
 	}{
 		"private":                             {0o755, 0o700, ""},
-		"others may read":                     {0o755, 0o750, "other users must have no access"},
+		"others may read":                     {0o755, 0o750, "gives other users access"},
 		"others may replace it":               {0o777, 0o700, ""}, // as in an emptyDir of Kubernetes
 		"others may write to a sticky parent": {0o777 | os.ModeSticky, 0o700, ""},
-		"others may write to both":            {0o777, 0o777, "other users must have no access"},
+		"others may write to both":            {0o777, 0o777, "gives other users access"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

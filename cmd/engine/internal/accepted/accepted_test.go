@@ -70,11 +70,11 @@ func TestInputsAreReadAsTheyWere(t *testing.T) {
 // Commands in the file run with the rights of the engine.
 func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	for want, change := range map[string]func(name string) error{
-		"it has mode 644 and other users must have no access": func(name string) error { return os.Chmod(name, 0o644) },
-		"is writable for all users":                           func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
-		"is not a regular file":                               func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
-		"unexpected end of JSON":                              func(name string) error { return os.Truncate(name, 0) },
-		"unexpected end of JSON (partial)":                    func(name string) error { return os.Truncate(name, 50) },
+		"its mode 644 gives other users access": func(name string) error { return os.Chmod(name, 0o644) },
+		"is writable by all users":              func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
+		"it is not a regular file":              func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+		"unexpected end of JSON":                func(name string) error { return os.Truncate(name, 0) },
+		"unexpected end of JSON (partial)":      func(name string) error { return os.Truncate(name, 50) },
 	} {
 		name := keep(t, Kept{Inputs: &Inputs{Sources: []config.Source{{Name: "a.hcl"}}}})
 		if err := change(name); err != nil {
@@ -151,7 +151,7 @@ func TestALinkThatNobodyElseCanMakeIsFollowed(t *testing.T) {
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := Read(link); kept != nil || err == nil || !strings.Contains(err.Error(), "is writable for all users") {
+	if kept, err := Read(link); kept != nil || err == nil || !strings.Contains(err.Error(), "is writable by all users") {
 		t.Errorf("through a link of anybody: %+v, %v", kept, err)
 	}
 }

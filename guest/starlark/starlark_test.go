@@ -317,7 +317,7 @@ func TestACompressedBodyIsNotTakenForText(t *testing.T) {
 		}
 	})
 	for call, want := range map[string]string{
-		`http.get("/gzip").body`: `compressed by "gzip"`, `http.get("/br").json()`: `compressed by "br"`, `getattr(http.post("/GZIP"), "body")`: `compressed by "GZIP"`,
+		`http.get("/gzip").body`: `content encoding "gzip"`, `http.get("/br").json()`: `content encoding "br"`, `getattr(http.post("/GZIP"), "body")`: `content encoding "GZIP"`,
 		`http.get("/gzip").status`: "", `http.get("/gzip").headers`: "", `http.get("/identity").body`: "", `http.request("HEAD", "/gzip").body`: "",
 		`http.get("/gzip") == http.get("/gzip")`: "",
 	} {

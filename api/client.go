@@ -277,7 +277,7 @@ func notEngine(r *http.Response) error {
 	if to, err := r.Location(); err == nil {
 		why += ", and is a redirect to " + probe.OneLine(to.Host, maxForeign) + ", which is not followed"
 	}
-	return fmt.Errorf("%s is no engine of Sonde: %s; give the address of an engine", r.Request.URL.Host, why)
+	return fmt.Errorf("%s is not a Sonde engine: %s; use the address of an engine", r.Request.URL.Host, why)
 }
 
 // maxForeign bounds each text of another server in an error, in bytes.

@@ -91,7 +91,7 @@ func TestClientBelievesEnginesOnly(t *testing.T) {
 			}
 			for call, err := range errs {
 				_, isEngines := errors.AsType[*api.Error](err)
-				want := strings.TrimPrefix(c.Base, "http://") + " is no engine of Sonde: its response \"" + strconv.Itoa(status)
+				want := strings.TrimPrefix(c.Base, "http://") + " is not a Sonde engine: its response \"" + strconv.Itoa(status)
 				if err == nil || isEngines || !strings.HasPrefix(err.Error(), want) {
 					t.Errorf("%d %s, %s: %v, want %s", status, body, call, err, want)
 				}

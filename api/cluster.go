@@ -103,7 +103,7 @@ type ClusterDrain struct {
 // cluster serves /v1/cluster.
 func (s *Server) cluster(http.ResponseWriter, *http.Request) (any, error) {
 	if s.config.Cluster == nil {
-		return nil, errorf(http.StatusNotFound, "the engine is in no cluster: its configuration has no cluster block")
+		return nil, errorf(http.StatusNotFound, "the engine is not in a cluster: its configuration has no cluster block")
 	}
 	c := s.config.Cluster()
 	if c.Members == nil {

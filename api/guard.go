@@ -85,7 +85,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 		logRejection(s.sparse, r, "the engine has no token_file")
 		if s.config.NoControl != nil {
 			if why := s.config.NoControl(); why != nil {
-				return errorf(http.StatusForbidden, "nobody may do this: the engine has no token_file, and no control socket, since %v", why)
+				return errorf(http.StatusForbidden, "nobody is allowed to do this: the engine has no token_file, and no control socket: %v", why)
 			}
 		}
 		return errorf(http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")

@@ -49,7 +49,7 @@ func TestNewRejectsUnsafeConfigurations(t *testing.T) {
 	}{
 		{api.Config{}, "Config.Engine is nil"},
 		{api.Config{Engine: e, Listen: "0.0.0.0:0"}, "without authentication"},
-		{api.Config{Engine: e, Token: "short"}, "token has 5 bytes, it needs 16 or more"},
+		{api.Config{Engine: e, Token: "short"}, "token has 5 bytes, but needs at least 16"},
 		{api.Config{Engine: e, Token: "sixteen bytes or so"}, "without spaces"},
 		{api.Config{Engine: e, TLS: api.TLS{CertFile: "x"}}, "set both"},
 		{api.Config{Engine: e, TLS: api.TLS{CertFile: "x", KeyFile: "y"}}, "no such file"},

@@ -61,7 +61,7 @@ func probeSentence(t engine.Transition) string {
 	case t.Blind:
 		return fmt.Sprintf("%s is blind: %s could not run", name, attempts(t.Attempts))
 	case t.Warns && t.Verdict == t.Previous && t.Verdict == probe.Passing:
-		return name + " warns: it passes, but not as it should"
+		return name + " passes with warnings"
 	case t.Attempts == 0 && t.Policy != probe.PolicyEvidence:
 		return fmt.Sprintf("%s is %v, because of the instance", name, t.Verdict)
 	case t.Verdict == t.Previous && t.Verdict != probe.Failing:

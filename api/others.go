@@ -56,11 +56,11 @@ func (o *Others) checkOwner(target string) error {
 	case !isOther:
 		return nil
 	case owner == "":
-		return errorf(http.StatusConflict, "no engine owns the target %q now: ask again when one has taken it over", target)
+		return errorf(http.StatusConflict, "no engine owns the target %q now: retry when one has taken it over", target)
 	case owner == o.Name:
 		return errorf(http.StatusConflict, "this engine is taking the target %q over: ask again in a moment", target)
 	}
-	return errorf(http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)
+	return errorf(http.StatusMisdirectedRequest, "the engine %q owns the target %q: send the request to that engine (--address)", owner, target)
 }
 
 // explainOwner says which engine probes the target, if it is another one.

@@ -205,7 +205,7 @@ func TestAStreamHasTheChangesOfAllEngines(t *testing.T) {
 
 func TestATargetThatItsOwnerLacksIsExplained(t *testing.T) {
 	c := newClusterOfTwo(t)
-	in := probe.Instance{Target: "b", Reason: probe.ReasonNotConfigured, Detail: `the engine "two" owns the target and does not probe it: its configuration lacks it`}
+	in := probe.Instance{Target: "b", Reason: probe.ReasonNotConfigured, Detail: `the engine "two" owns the target but does not probe it: the target is missing in its configuration`}
 	if err := c.others.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{{Target: "b", Kind: probe.Readiness}: {}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 		return p, err
 	}
 	if o == OperationUnpause && (query.Has("for") || query.Has("reason")) {
-		return p, errors.New("for and reason are fields of a pause, and not of its end")
+		return p, errors.New("for and reason are allowed only with pause, not with unpause")
 	}
 	if p.Reason = probe.OneLine(query.Get("reason"), maxPauseReason); len(query.Get("reason")) > maxPauseReason {
 		return p, fmt.Errorf("reason is longer than %d bytes", maxPauseReason)

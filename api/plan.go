@@ -83,7 +83,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) (any, error) {
 	case s.config.Plan == nil:
 		return nil, errorf(http.StatusNotFound, "the engine has no configuration to reload")
 	case len(paths) > 0 && !isOwner(r.Context()):
-		return nil, errorf(http.StatusForbidden, "only the engine's user on this machine may have it read other files than its own (sonde plan)")
+		return nil, errorf(http.StatusForbidden, "only the engine's user on this machine may plan with files other than the engine's own (sonde plan)")
 	}
 	return await(w, r, func(ctx context.Context) (any, error) { return s.config.Plan(ctx, paths) })
 }

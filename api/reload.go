@@ -99,7 +99,7 @@ func await(w http.ResponseWriter, r *http.Request, f func(context.Context) (any,
 	control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, errorf(http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", maxWait)
+		return nil, errorf(http.StatusGatewayTimeout, "the reload has not finished after %v and continues", maxWait)
 	case err != nil:
 		return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 	}

@@ -249,7 +249,7 @@ func TestAnEngineThatNobodyCanOperateSaysWhy(t *testing.T) {
 	c.NoControl = func() error { return errors.New("/run has mode 1777") }
 	s := server(t, c)
 	r := request{method: http.MethodPost, path: "/v1/reload"}.do(s)
-	if r.Code != http.StatusForbidden || !strings.Contains(r.Body.String(), "no token_file, and no control socket, since /run has mode 1777") {
+	if r.Code != http.StatusForbidden || !strings.Contains(r.Body.String(), "no token_file, and no control socket: /run has mode 1777") {
 		t.Errorf("got %d, %s", r.Code, r.Body)
 	}
 }

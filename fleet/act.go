@@ -172,11 +172,11 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 		case probe.Failure:
 			return false, nil
 		case probe.Unknown:
-			return false, fmt.Errorf("it may have ended, and the attempt to see that has no outcome: %s: %s", result.Reason, result.Detail)
+			return false, fmt.Errorf("the earlier restart may have succeeded, but the attempt that would show it could not run: %s: %s", result.Reason, result.Detail)
 		}
 	}
 	if hasFailed {
-		r.fleet.config.Logger.Info("restart not repeated: an earlier owner has begun it, and the target is well", "target", r.target, "instance", st.Instance.ID)
+		r.fleet.config.Logger.Info("restart not repeated: an earlier owner began it, and the target is passing", "target", r.target, "instance", st.Instance.ID)
 	}
 	return hasFailed, nil
 }
@@ -224,7 +224,7 @@ func (r *run) terminate(acting context.Context, grace time.Duration) error {
 		case <-r.exited:
 			return r.exit.Err
 		case <-overdue.C:
-			r.fleet.config.Logger.Warn("restart under way: this engine keeps the target, and others of its shard, until the restart has ended or failed", "target", r.target, "for", time.Since(began).Round(time.Second))
+			r.fleet.config.Logger.Warn("restart under way: this engine keeps the targets of the shard until the restart ends or fails", "target", r.target, "for", time.Since(began).Round(time.Second))
 		case <-acting.Done():
 		}
 	}

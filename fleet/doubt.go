@@ -79,10 +79,10 @@ func (d *doubts) observe() {
 	d.vantage.votes.setHealth(after.Doubtful, o.Own)
 	switch {
 	case after.Alone && !before.Alone:
-		d.log.Warn("this engine doubts its own verdicts, since it alone sees many targets fail: its votes do not count, and it restarts nothing that the cluster shares",
+		d.log.Warn("only this engine finds many targets failing, so it doubts its verdicts: its votes do not count, and it restarts no shared targets",
 			"engine", d.name, "failing", o.Own.Failing, "targets", o.Own.Targets, "others_failing", o.Others.Failing, "others_targets", o.Others.Targets)
 	case after.Doubtful && !before.Doubtful:
-		d.log.Warn("this engine doubts its own verdicts, since it is not well: its votes do not count, and it restarts only targets that have answered", "engine", d.name)
+		d.log.Warn("this engine is degraded or isolated, so it doubts its verdicts: its votes do not count, and it restarts only targets that have responded", "engine", d.name)
 	case before.Doubtful && !after.Doubtful:
 		d.log.Info("this engine no longer doubts its own verdicts", "engine", d.name)
 	}

@@ -161,7 +161,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		maps.Copy(change.Dependencies, t.Dependencies)
 		maps.Copy(change.Dampings, t.Dampings)
 		if _, err := f.others.engine.Change(change); err != nil {
-			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
+			f.config.Logger.Error("cannot set the dependencies and dampings of other engines' targets although they were validated: this is a bug", "error", err)
 		}
 		polled := probe.Set{}
 		for id := range t.Quorums {
@@ -381,7 +381,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		}
 		return isDone
 	}
-	f.sparse.Error("the targets of a shard cannot be changed, trying again", "shard", ids[0].String(), "error", err)
+	f.sparse.Error("cannot change the targets of a shard, retrying", "shard", ids[0].String(), "error", err)
 	return false
 }
 

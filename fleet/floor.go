@@ -73,7 +73,7 @@ const (
 )
 
 // errContended is returned when other engines keep changing the reservations of a group.
-var errContended = errors.New("other engines change the reservations of its groups")
+var errContended = errors.New("other engines keep changing the restart reservations of its groups")
 
 // put returns the condition that the reservations of a group are still those shown, and the change that replaces them.
 func (f *floors) put(group string, shown coord.Item[reservedGroup], instances map[string]string) (coord.Condition, coord.Change) {
@@ -147,7 +147,7 @@ func (f *floors) reservation(groups []string, target, instance string) (t coord.
 			return t, fmt.Errorf("the reservations of group %s cannot be read: %w", group, g.problem)
 		}
 		if _, isReserved := g.instances[target]; !isReserved && len(g.instances) >= maxReserved {
-			return t, fmt.Errorf("%d restarts are reserved in group %s: wait until they have ended", len(g.instances), group)
+			return t, fmt.Errorf("%d restarts are reserved in group %s, which is the limit: wait until one has ended", len(g.instances), group)
 		}
 		instances := map[string]string{}
 		maps.Copy(instances, g.instances)
@@ -228,7 +228,7 @@ func (f *floors) unreserveGroup(ctx context.Context, settled map[string]settling
 	}
 	condition, change := f.put(group, shown, left)
 	if _, err := f.commit(ctx, coord.Transaction{If: append(all, condition), Then: []coord.Change{change}}); err != nil && ctx.Err() == nil {
-		f.sparse.Warn("reservations of restarts cannot be ended, trying again", "group", group, "error", err)
+		f.sparse.Warn("cannot remove reservations of restarts, retrying", "group", group, "error", err)
 	}
 }
 

@@ -287,7 +287,7 @@ func (t *memory) encode() (value []byte, incomplete error) {
 		default:
 			t.Restarts, t.Penalty = nil, nil
 		}
-		cut = fmt.Errorf("%d of %d probes, and what receivers were told, are left out of what has to have at most %d bytes", probes-len(t.Probes), probes, coord.MaxMemory)
+		cut = fmt.Errorf("%d of %d probes and the record of notices are left out: the limit is %d bytes", probes-len(t.Probes), probes, coord.MaxMemory)
 	}
 }
 
@@ -295,7 +295,7 @@ func (t *memory) encode() (value []byte, incomplete error) {
 func (m memories) add(target string, b []byte) error {
 	t := &memory{}
 	if err := json.Unmarshal(b, t); err != nil {
-		return fmt.Errorf("the memory is none of this release: %w", err)
+		return fmt.Errorf("the memory was not written by this release: %w", err)
 	}
 	if t.Version != version {
 		return fmt.Errorf("the memory has version %d, this release has version %d", t.Version, version)

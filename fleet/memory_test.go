@@ -196,10 +196,10 @@ func stateWith(v probe.Verdict) verdict.State {
 
 func TestWhatALaterReleaseAddsIsLeftOut(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"version":3,"probes":[{"kind":"readiness","memory":""}]}`: "the memory is none of this release",
+		`{"version":3,"probes":[{"kind":"readiness","memory":""}]}`: "the memory was not written by this release",
 		`{"version":4}`:                   "the memory has version 4",
-		`{"version":3,"probes":[{"kind`:   "the memory is none of this release",
-		"\x02\x10":                        "the memory is none of this release",
+		`{"version":3,"probes":[{"kind`:   "the memory was not written by this release",
+		"\x02\x10":                        "the memory was not written by this release",
 		`{"version":3,"another":{"a":1}}`: "",
 	} {
 		m := memories{}

@@ -36,12 +36,12 @@ func (f *Fleet) NoticesChanged(name string) { f.changes.note(name) }
 func (f *Fleet) setNotified(c *change) {
 	for target, told := range c.told {
 		if err := f.config.Notices.SetNotified(target, told); err != nil { // written by another release
-			f.sparse.Warn("what receivers were told cannot be read, they may be told again", "target", target, "error", err)
+			f.sparse.Warn("cannot read the record of notices; receivers may get notices again", "target", target, "error", err)
 		}
 	}
 	for group, told := range c.toldOfGroups {
 		if err := f.config.Notices.SetNotifiedOfGroup(group, told); err != nil {
-			f.sparse.Warn("what receivers were told about a group cannot be read, they may be told again", "group", group, "error", err)
+			f.sparse.Warn("cannot read the record of notices of a group; receivers may get notices again", "group", group, "error", err)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 		if !second.fleet.MayAct(name(1)) || second.notices.all() != "" {
 			t.Errorf("knows %q", second.notices.all())
 		}
-		if !strings.Contains(second.log.String(), "they may be told again") {
+		if !strings.Contains(second.log.String(), "receivers may get notices again") {
 			t.Errorf("log: %s", second.log.String())
 		}
 	})

@@ -294,7 +294,7 @@ func (o *opinions) send(ctx context.Context) {
 		}
 		for m := o.take(); len(m.Questions)+len(m.Answers) > 0; m = o.take() {
 			if err := o.put(ctx, m); err != nil {
-				o.sparse.Warn("other engines cannot be asked about targets that do not answer: the failures count", "engine", o.config.Coordinator.Name(), "error", err)
+				o.sparse.Warn("cannot ask other engines about targets that do not respond, so their failures count", "engine", o.config.Coordinator.Name(), "error", err)
 				o.concede(m.Questions)
 			}
 		}

@@ -42,7 +42,7 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, missing: map[string]bool{},
 	}
 	o.memories = coord.NewMirror(c, coord.Kind[[]byte]{
-		Keys: coord.MemoryKeys, MaxValue: coord.MaxMemory, ReadTimeout: memoriesTimeout, Problem: "what other engines have stored cannot be followed, trying again",
+		Keys: coord.MemoryKeys, MaxValue: coord.MaxMemory, ReadTimeout: memoriesTimeout, Problem: "cannot watch the memories that other engines store, retrying",
 		Parse:   func(_ string, e coord.Entry, _ []byte) []byte { return e.Value },
 		Changed: o.changed,
 	})
@@ -231,7 +231,7 @@ func (o *others) restate(m memories) {
 		}
 		delete(o.missing, target)
 		if err := o.engine.Admin().Restate(in, of); err != nil {
-			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
+			o.log.Debug("the stored state of another engine's target does not fit this engine's configuration", "target", target, "error", err)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (o *others) miss(targets []string) {
 		id, in := shard.Of(target), probe.Instance{Target: target}
 		owner := o.coordinator.OwnerOf(target)
 		if theirs, isKnown := all[owner]; isKnown && !theirs[id].HasSame(own[id]) {
-			in.Reason, in.Detail = probe.ReasonNotConfigured, fmt.Sprintf("the engine %q owns the target and does not probe it: its configuration lacks it", owner)
+			in.Reason, in.Detail = probe.ReasonNotConfigured, fmt.Sprintf("the engine %q owns the target but does not probe it: the target is missing in its configuration", owner)
 		}
 		o.missing[target] = true
 		if st, _ := o.engine.Target(target); st.Instance.Phase == probe.Absent && st.Instance.Detail == in.Detail {

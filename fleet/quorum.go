@@ -78,7 +78,7 @@ func (j *joints) decide(of joint) (d decision, why string) {
 	st, _ := j.config.Engine.Status(of.id)
 	switch {
 	case owned[shard.Of(of.id.Target)].Token == 0 || !j.config.Coordinator.Allowed() || !j.votes.isCurrent(lease):
-		return d, "the votes are not known: this engine has to own the target first, and to count them"
+		return d, "the votes are unknown until this engine owns the target and has counted them"
 	case st.Instance == "":
 		return d, "the vantages have not voted on this instance yet"
 	}

@@ -163,7 +163,7 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 			continue // this engine has stored it
 		}
 		if err := m.add(target, value); err != nil { // of another release
-			l.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
+			l.config.Logger.Error("cannot read the memory of a target, which starts afresh", "target", target, "error", err)
 		}
 	}
 	switch {
@@ -283,7 +283,7 @@ func (l *ledger) markLoaded(ctx context.Context, shards, failed map[shard.ID]nam
 		}
 	}
 	if err != nil {
-		l.sparse.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
+		l.sparse.Warn("cannot mark taken-over shards as loaded, retrying: until then their targets are not restarted", "shards", len(tokens), "error", err)
 	}
 }
 
@@ -292,7 +292,7 @@ func (l *ledger) differing(id shard.ID, targets names) (all []coord.Memory) {
 	s := l.stored[id]
 	values, incomplete := l.snapshot(id, targets).encode()
 	for target, err := range incomplete {
-		l.sparse.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
+		l.sparse.Error("part of the memory of a target was not stored: the next owner starts afresh with it", "target", target, "error", err)
 	}
 	for target, value := range values {
 		if !s.sums[target].isStored(l.sum(value)) {

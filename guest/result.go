@@ -59,7 +59,7 @@ func Fail(reason, detail string) Result { return Result{Failure, reason, detail}
 // because a grant is missing or a limit was reached.
 func FailWith(reason string, err error) Result {
 	if isApart(err) { // the host sets the reason
-		return Result{Outcome: Unknown, Detail: "the plugin connected by itself, which reaches nothing from a module: give its library t.DialContext: " + err.Error()}
+		return Result{Outcome: Unknown, Detail: "the plugin connected by itself, which reaches nothing from inside a module: pass t.DialContext to its library: " + err.Error()}
 	}
 	r := Result{Failure, reason, err.Error()}
 	if known := reasonOf(err); known != "" {

@@ -233,7 +233,7 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	}
 	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(c.redact(httpauth.Hide(string(text), credentials))), maxText))
 	if status/100 == 3 {
-		err = fmt.Errorf("status %d: redirects are not followed, write the address that it leads to", status)
+		err = fmt.Errorf("status %d: redirects are not followed; configure the URL that it redirects to", status)
 	}
 	if isRejection(status) {
 		return errors.Join(ErrRejected, err)

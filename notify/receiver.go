@@ -200,7 +200,7 @@ func (r *receiver) accept(b *batch) {
 	}
 	r.feedMu.Unlock()
 	if b.lost > 0 {
-		r.log.Warn("the history of transitions was too short: some were not told, the present states are", "lost", b.lost)
+		r.log.Warn("the history dropped transitions before they were sent; the current states are sent instead", "lost", b.lost)
 	}
 	r.changed(keys)
 }
@@ -227,7 +227,7 @@ func (r *receiver) rejected(b *batch, err error) {
 	r.status.Dropped += uint64(len(b.notices))
 	r.fail(err)
 	r.feedMu.Unlock()
-	r.log.Error("notice rejected, it is not sent again", "about", b.notices[0].Subject.String(), "state", b.notices[0].State, "error", r.text(err))
+	r.log.Error("the receiver rejected a notice, which is not sent again", "about", b.notices[0].Subject.String(), "state", b.notices[0].State, "error", r.text(err))
 }
 
 // failed records a failed attempt. The first one of a series is logged.
@@ -237,7 +237,7 @@ func (r *receiver) failed(err error) {
 	first := r.fail(err)
 	r.feedMu.Unlock()
 	if first {
-		r.log.Warn("notices are not accepted, trying again", "error", r.text(err))
+		r.log.Warn("the receiver does not accept notices, retrying", "error", r.text(err))
 	}
 }
 

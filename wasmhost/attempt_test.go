@@ -186,7 +186,7 @@ func TestADefaultPortIsNotGranted(t *testing.T) {
 	here := probe.Target{Name: "web", Address: elsewhere.Address, Ports: map[string]uint16{"http": 1}}
 	got := attempt(t, handler(t, p, nil), here, plenty)
 	wantResult(t, got, probe.Unknown, wasmhost.ReasonGrant)
-	if want := "write port = " + strconv.Quote(port(elsewhere)); !strings.Contains(got.Detail, want) {
+	if want := "set port = " + strconv.Quote(port(elsewhere)); !strings.Contains(got.Detail, want) {
 		t.Errorf("got %q, want %q", got.Detail, want)
 	}
 	wantResult(t, attempt(t, handler(t, p, map[string]any{"port": port(elsewhere)}), here, plenty), probe.Success, "")

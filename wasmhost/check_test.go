@@ -28,7 +28,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 		want   string
 	}{
 		"a text":                    {[]byte("#!/bin/sh"), "not a WebAssembly module"},
-		"a component":               {[]byte("\x00asm\x0d\x00\x01\x00"), "a core module is needed"},
+		"a component":               {[]byte("\x00asm\x0d\x00\x01\x00"), "build a core module"},
 		"no manifest":               {wattest.Assemble(idle + `(memory 1)` + exports), "no section sonde.plugin"},
 		"an unknown function":       {wat(`(import "sonde_v1" "fork" (func (param i32)))` + idle), `imports unknown function "sonde_v1.fork"`},
 		"an unknown module":         {wat(`(import "env" "abort" (func))` + idle), `imports unknown function "env.abort"`},
@@ -41,7 +41,7 @@ func TestModulesThatBreakTheABIAreRejected(t *testing.T) {
 		"a run with another result": {wat(`(func $run (result i64) i64.const 1)`), "exports sonde_run, which must be a function with"},
 		"no memory":                 {raw(idle + `(export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`), `does not export its memory as "memory"`},
 		"two memories":              {wat(`(memory 1) (memory 1)` + idle), "has 2 memories"},
-		"too much memory":           {wat(`(memory 513)` + idle), "limits.memory is 32MiB, and the module needs 32832KiB to start"},
+		"too much memory":           {wat(`(memory 513)` + idle), "limits.memory is 32MiB, but the module needs 32832KiB to start"},
 		"a table too large":         {wat(`(table 10000000)` + idle), "table of 10000000 elements"},
 		"too many tables":           {wat("%s", strings.Repeat(`(table 1)`, 5)+idle), "section 4: 5 entries, at most 4 are allowed"},
 		"a shared memory":           {bytes.Replace(wat(`(memory 1 1)`+idle), []byte{5, 4, 1, 1, 1, 1}, []byte{5, 4, 1, 3, 1, 1}, 1), "shared between threads"},
@@ -189,7 +189,7 @@ func TestInspectDescribesAModule(t *testing.T) {
 // If a module needs more memory than its limit to initialize itself, that is not a trap of the plugin: the error names
 // the limit.
 func TestAModuleThatNeedsMoreMemoryNamesTheLimit(t *testing.T) {
-	for name, c := range map[string]struct{ limit, want string }{"enough": {"128MiB", ""}, "too little": {"1MiB", "limits.memory is 1MiB, and the module needs more to initialize itself"}} {
+	for name, c := range map[string]struct{ limit, want string }{"enough": {"128MiB", ""}, "too little": {"1MiB", "limits.memory is 1MiB, but initializing the module takes more"}} {
 		t.Run(name, func(t *testing.T) {
 			limit, _ := bytesize.Parse(c.limit)
 			module := wat(`(memory 1) (func $i i32.const 1000 memory.grow i32.const -1 i32.eq if unreachable end) (export "_initialize" (func $i))` + idle)

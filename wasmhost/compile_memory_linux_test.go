@@ -22,7 +22,7 @@ func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
 	t.Cleanup(wasmhost.SetRetryPause(time.Millisecond))
 	good := load(t, wasmhost.Config{Module: wat(idle)})
 	bomb := loadLater(t, wasmhost.Config{Module: manyValues()})
-	wantShortage(t, bomb, " of memory, half of what is left now below the limit /sys/fs/cgroup/")
+	wantShortage(t, bomb, " of memory, half of the memory left below the limit /sys/fs/cgroup/")
 	if stats := bomb.Stats(); stats.Ready {
 		t.Errorf("got %+v", stats)
 	}

@@ -91,7 +91,7 @@ func isTransient(err error) bool {
 // Unchecked returns an error if the module could not check the settings yet, or nil.
 func (h *Handler) Unchecked() error {
 	if err := h.checked.state(); isUnchecked(err) {
-		return fmt.Errorf("plugin %s: settings could not be checked now, they may be valid: %s", h.plugin.name, firstLine(err))
+		return fmt.Errorf("plugin %s: settings could not be checked, but may be valid: %s", h.plugin.name, firstLine(err))
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func (h *Handler) Check(t probe.Target) error {
 		return err
 	}
 	if s.Port == 0 && h.plugin.targetOnly && !slices.Contains(slices.Collect(maps.Values(t.Ports)), number) {
-		return probe.FieldErrorf("port", "is the plugin's default, %d, which its grant does not include: write port = %q, or name it among the target's ports",
+		return probe.FieldErrorf("port", "defaults to %d, which is not granted: set port = %q, or add it to the target's ports",
 			number, s.PortName)
 	}
 	return nil
@@ -183,9 +183,9 @@ func (h *Handler) unready(ctx context.Context) error {
 	}
 	switch plugin, own := h.plugin.breaker.remaining(&h.traps, time.Now()); {
 	case plugin > 0:
-		return &attemptError{reasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("plugin is suspended for another %v: it failed at many targets", plugin.Round(time.Second))}
 	case own > 0:
-		return &attemptError{reasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("probe is suspended for another %v: too many plugin errors", own.Round(time.Second))}
 	}
 	return h.accepted(ctx)
 }
@@ -224,7 +224,7 @@ func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	}
 	plugin, own := p.breaker.count(&h.traps, pluginFault, time.Now())
 	if own > 0 {
-		p.logger.Warn("probe suspended after too many errors of its plugin, it is not attempted", "target", target, "duration", own)
+		p.logger.Warn("probe suspended: too many plugin errors; it makes no attempts", "target", target, "duration", own)
 	}
 	p.logSuspension(plugin)
 }
@@ -232,6 +232,6 @@ func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 // logSuspension logs that the plugin is suspended, unless d is 0.
 func (p *Plugin) logSuspension(d time.Duration) {
 	if d > 0 {
-		p.logger.Error("plugin suspended after too many errors, its probes are not attempted", "duration", d)
+		p.logger.Error("plugin suspended: too many errors; its probes make no attempts", "duration", d)
 	}
 }

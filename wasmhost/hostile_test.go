@@ -128,7 +128,7 @@ func TestFailedInitialisationsAreDescribed(t *testing.T) {
 		`(func $f i32.const -4 i32.load drop)`:                   "out of bounds memory access",
 		exit + `(func $f i32.const 0 call $exit)`:                "exited with code 0",
 		`(func $f call $f call $f)`:                              "stack overflow",
-		`(func $f i32.const 65535 memory.grow drop unreachable)`: "limits.memory is 32MiB, and the module needs more to initialize itself",
+		`(func $f i32.const 65535 memory.grow drop unreachable)`: "limits.memory is 32MiB, but initializing the module takes more",
 	} {
 		for function, caller := range map[string]string{"start": `(start $f)`, "_initialize": `(export "_initialize" (func $f))`} {
 			p := load(t, wasmhost.Config{Module: wat("%s", code+caller+`(func $run (result i32) i32.const 1)`)})

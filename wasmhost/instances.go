@@ -133,11 +133,11 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 	}
 	p.counters.fault(reason)
 	if reason == reasonStart && !errors.Is(err, sandbox.ErrStarved) {
-		p.logger.Warn("instance of the plugin could not be started", "reason", string(reason), "error", firstLine(err))
+		p.logger.Warn("plugin instance failed to start", "reason", string(reason), "error", firstLine(err))
 		p.logSuspension(p.breaker.countStart(true, time.Now()))
 		return &attemptError{reason, err}
 	}
-	p.logger.Warn("instance of the plugin could not be started now, the next attempt tries again", "reason", string(reason), "error", firstLine(err))
+	p.logger.Warn("plugin instance failed to start for lack of resources; the next attempt retries", "reason", string(reason), "error", firstLine(err))
 	return &attemptError{reason, err}
 }
 

@@ -63,7 +63,7 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 		unknown  = "unknown settings and ports are ignored"
 		again    = "repeated attempts of a probe agree, and hold no more connections"
 		recovers = "a server that recovers is a success"
-		prepared = "an attempt without what the check of settings has prepared is a success"
+		prepared = "an attempt without prepared data is a success"
 	)
 	talk := kitLocal + ask + listen + judge + `)`
 	tests := map[string]struct {
@@ -139,7 +139,7 @@ func TestTheConformanceKitFailsASuccessAtTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range checks {
-		if c.Err != nil && strings.Contains(c.Err.Error(), "succeeded at its deadline only") {
+		if c.Err != nil && strings.Contains(c.Err.Error(), "succeeded only at its deadline") {
 			return
 		}
 	}

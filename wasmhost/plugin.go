@@ -217,7 +217,7 @@ func (p *loaded) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 // store stores the code of the module in the cache.
 func (p *loaded) store(code *codecache.Entry, compiled io.Reader) {
 	if err := code.Store(compiled); err != nil {
-		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
+		p.logger.Warn("plugin cache cannot be written: compiled code is not cached", "error", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (p *loaded) compileInChild(m *module.Rewritten, code *codecache.Entry) erro
 		}
 		pause := max(shortest, compilerPause*min(time.Since(start), maxRetryPause))
 		shortest = min(2*shortest, maxRetryPause)
-		p.logger.Warn("plugin cannot be compiled now, trying again", "pause", pause, "error", err)
+		p.logger.Warn("plugin cannot be compiled now, retrying", "pause", pause, "error", err)
 		if tries >= maxWaitTries || time.Since(began) > maxWaitTime {
 			p.compiled.lack(fmt.Errorf("plugin %s: %w", p.name, err))
 		}

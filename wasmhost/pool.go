@@ -67,7 +67,7 @@ func newPool(limit int, room func() int, reclaim func(), close func(*sandbox.Ins
 const maxIdle = time.Minute
 
 // errBusy means that no instance became available in time, or that the queue is too long to wait.
-var errBusy = errors.New("all instances were busy for half of the attempt's time")
+var errBusy = errors.New("no instance became available within half of the attempt's timeout")
 
 // get returns an idle instance, or nil if the caller must start one and then call started. If no
 // instance is available in the caller's lane, it waits for at most half of the time until ctx's

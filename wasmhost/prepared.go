@@ -17,7 +17,7 @@ type prepared struct{ text string }
 // keepPrepared stores the data that the module prepared. It returns nil if there is none, or logs a
 // warning and returns nil if the data cannot be kept.
 func (p *Plugin) keepPrepared(r sandbox.Report) *prepared {
-	const lost = "what the plugin has prepared for its settings is not kept, each attempt prepares it again"
+	const lost = "prepared data of the plugin cannot be kept: each attempt prepares it again"
 	switch {
 	case r.TooLong > 0:
 		p.logger.Warn(lost, "bytes", r.TooLong, "max", abi.MaxPrepared)

@@ -24,11 +24,11 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 	case r.Ending == sandbox.Stopped && cancelled:
 		result = probe.Broken(probe.ReasonStopped, "%v", errCancelled)
 	case r.Ending == sandbox.Stopped && r.Starved:
-		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it had waited %v for a processor, which others used, and computed for %v",
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: it waited %v for a busy processor and computed for %v",
 			abi.Grace, r.Waited.Round(time.Millisecond), r.Computed.Round(time.Millisecond))
 		pluginFault = r.RanAway && !r.Stalled // the target is not at fault in any case
 	case r.Ending == sandbox.Stopped && r.Stalled:
-		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
+		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: the engine was stalled at the deadline", abi.Grace)
 	case r.Ending == sandbox.Stopped && r.Computes:
 		result, pluginFault = p.faultResult(reasonTimeout, computedText(r)+": it was stopped"), true
 	case r.Ending == sandbox.Stopped:
@@ -66,7 +66,7 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(ReasonLimit, "limit %s was reached%s", r.Limit, afterColon(result.Detail))
 	}
 	if r.Starved && r.Late {
-		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which others used%s",
+		return probe.Broken(ReasonBusy, "the deadline passed: the plugin had waited %v for a busy processor%s",
 			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
 	if r.Computes && r.Late {
@@ -124,7 +124,7 @@ func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 
 // computedText describes a call that computed until its deadline.
 func computedText(r sandbox.Report) string {
-	return fmt.Sprintf("plugin computed for most of the time until the deadline, %v, instead of waiting for the target", r.Computed.Round(time.Millisecond))
+	return fmt.Sprintf("plugin computed for %v, most of the time until the deadline, instead of waiting for the target", r.Computed.Round(time.Millisecond))
 }
 
 // faultResult returns the result of a call that failed through the plugin's fault; Config.OnTrap

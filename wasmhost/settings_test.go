@@ -181,8 +181,8 @@ func TestThePortOfTheManifestHasToBeGranted(t *testing.T) {
 		ports    map[string]uint16
 		want     string
 	}{
-		"the default":           {nil, nil, nil, `port is the plugin's default, 6379, which its grant does not include: write port = "6379", or name it among the target's ports`},
-		"granted as the target": {[]string{"target"}, nil, map[string]uint16{"web": 80}, "which its grant does not include"},
+		"the default":           {nil, nil, nil, `port defaults to 6379, which is not granted: set port = "6379", or add it to the target's ports`},
+		"granted as the target": {[]string{"target"}, nil, map[string]uint16{"web": 80}, "which is not granted"},
 		"of the target":         {nil, nil, map[string]uint16{"db": 6379}, ""},
 		"written":               {nil, map[string]any{"port": "6379"}, nil, ""},
 		"granted by address":    {[]string{"target", "tcp://10.0.0.0/8:6379"}, nil, nil, ""},

@@ -37,14 +37,14 @@ func parseAllowed(text string) (a allowed, err error) {
 	}
 	for label := range strings.SplitSeq(host, ".") {
 		if probe.IsGlob(label) && strings.ContainsFunc(label, func(r rune) bool { return r > '~' }) {
-			return allowed{}, fmt.Errorf("%s has another form in lookups, which * and ? do not match: write this part whole", label)
+			return allowed{}, fmt.Errorf("%s contains non-ASCII characters, which wildcards do not match in lookups: write this label without wildcards", label)
 		}
 	}
 	host = dial.CanonicalHost(host)
 	if network, err := netip.ParsePrefix(host); err == nil {
 		if ip := network.Addr(); ip.Is4In6() { // all IPv4 addresses share the first 96 bits
 			if network.Bits() < 96 {
-				return allowed{}, errors.New("it has IPv4 and IPv6 addresses: write a network of each")
+				return allowed{}, errors.New("the network mixes IPv4 and IPv6 addresses: write one network for each")
 			}
 			network = netip.PrefixFrom(ip.Unmap(), network.Bits()-96)
 		}
@@ -103,7 +103,7 @@ func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("of %s is not allowed: it is no port of a target of the configuration, and allow of probe_module %q does not have it", host, a.name)
+	return fmt.Errorf("of %s is not allowed: it is not a port of a configured target, and not in allow of probe_module %q", host, a.name)
 }
 
 // hasAddress reports whether an address of a host is allowed. Name patterns other than * do not allow loopback and

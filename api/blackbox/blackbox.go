@@ -159,7 +159,7 @@ func (s *Server) judge(a *attempt, r *probe.Result) (status int, problem string)
 	case r.Outcome == probe.Unknown:
 		return http.StatusInternalServerError, fmt.Sprintf("the attempt could not be made: %s: %s", r.Reason, r.Detail)
 	case r.Outcome == probe.Failure && s.isCutOff(a.target.Address, r.Reason.Evidence()):
-		return http.StatusServiceUnavailable, fmt.Sprintf("the engine is isolated, so that silence says nothing about the target: %s: %s", r.Reason, r.Detail)
+		return http.StatusServiceUnavailable, fmt.Sprintf("the engine is isolated, so a missing response proves nothing: %s: %s", r.Reason, r.Detail)
 	}
 	return http.StatusOK, ""
 }

@@ -105,7 +105,7 @@ func (s *Server) aim(a *attempt, given string) *problem {
 	if isElsewhere {
 		return problemf(http.StatusForbidden, "the target %q is not allowed: probe_module %q has credentials, which are sent to other ports than %d only if allow has the host with the port", given, a.name, a.ownPort())
 	}
-	return problemf(http.StatusForbidden, "the target %q is not allowed: it is not the name of a target of the configuration, and allow of probe_module %q does not have it", given, a.name)
+	return problemf(http.StatusForbidden, "the target %q is not allowed: it is not a configured target, and not in allow of probe_module %q", given, a.name)
 }
 
 // connectTo sets the port of a target, and the handler if the target is a URL.

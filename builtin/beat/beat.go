@@ -71,7 +71,7 @@ func (r *Registry) New(c Config) (probe.Handler, error) {
 // CheckSibling returns an error if another beat probe of the same target has another token.
 func (h *handler) CheckSibling(other probe.Handler) error {
 	if o, ok := other.(*handler); ok && o.config.Token != h.config.Token {
-		return errors.New("token differs from that of another beat block of the target: beats are those of a target, write another target for another sender")
+		return errors.New("token differs from that of another beat block of the target: a target has one token, so define another target for another sender")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress {
 
 func (h *handler) look(t probe.Target) probe.Result {
 	if h.registry == nil {
-		return unheard("only a running engine receives beats: ask it with sonde explain")
+		return unheard("only a running engine receives beats: run sonde explain")
 	}
 	s, ok := h.registry.sighting(t)
 	if !ok {

@@ -126,7 +126,7 @@ func (r *Registry) interrupted(why string, note func(*listening, int64)) {
 }
 
 func (r *Registry) logInterruption(why string) {
-	r.log.Warn("beats may have been missed: a beat that is missing for that time is not held against its target", "reason", why)
+	r.log.Warn("beats may have been missed: missing beats of that time do not count against their targets", "reason", why)
 }
 
 // startUDP records that datagrams are received from now on.
@@ -142,7 +142,7 @@ func (r *Registry) setDropped(n uint64) {
 	before := r.listening.dropped
 	r.recordsMu.Unlock()
 	if n > before {
-		r.interrupted(fmt.Sprintf("the system has dropped %d datagrams, since they came faster than they were read", n-before), func(l *listening, now int64) { l.udp, l.dropped = now, n })
+		r.interrupted(fmt.Sprintf("the system dropped %d datagrams because they arrived faster than they were read", n-before), func(l *listening, now int64) { l.udp, l.dropped = now, n })
 	}
 }
 

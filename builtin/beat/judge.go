@@ -75,16 +75,16 @@ func (s sighting) failed(ago time.Duration) probe.Result {
 func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
 	switch {
 	case excused && has:
-		return unheard("last beat %s ago; the engine may have missed one since, and waits for another %s", probe.Brief(time.Duration(s.now-s.last)), probe.Brief(left))
+		return unheard("last beat %s ago; the engine may have missed one since and waits %s longer", probe.Brief(time.Duration(s.now-s.last)), probe.Brief(left))
 	case excused:
-		return unheard("no beat since the engine listens; it waits for another %s", probe.Brief(left))
+		return unheard("no beat since the engine started to listen; it waits %s longer", probe.Brief(left))
 	}
 	return unheard("no beat yet; the first one is due in %s", probe.Brief(left))
 }
 
 func (s sighting) missed(has bool, ago time.Duration, expected string) probe.Result {
 	if !has {
-		return probe.Fail(reasonMissed, "no beat for %s, since they are expected; %s", probe.Brief(time.Duration(s.now-s.expected)), expected)
+		return probe.Fail(reasonMissed, "no beat in the %s since beats are expected; %s", probe.Brief(time.Duration(s.now-s.expected)), expected)
 	}
 	return probe.Fail(reasonMissed, "last beat %s ago; %s", probe.Brief(ago), expected)
 }

@@ -26,7 +26,7 @@ func TestJudgement(t *testing.T) {
 		"the engine itself is late":    {sighting{now: base + 91*second, expected: 1, heard: 1, last: base, report: ok}, probe.Success, "", ""},
 		"a beat is missing":            {sighting{now: base + 91*second + 1, expected: 1, heard: 1, last: base, report: ok}, probe.Failure, reasonMissed, "last beat 1m31s ago; one is expected every 1m, 30s later at most"},
 		"the instance has started":     {sighting{now: base + 91*second, expected: base, heard: 1}, probe.Unknown, probe.ReasonNoBeatDue, "no beat yet; the first one is due in 0s"},
-		"the first beat is missing":    {sighting{now: base + 92*second, expected: base, heard: 1}, probe.Failure, reasonMissed, "no beat for 1m32s"},
+		"the first beat is missing":    {sighting{now: base + 92*second, expected: base, heard: 1}, probe.Failure, reasonMissed, "no beat in the 1m32s"},
 		"an instance before has sent":  {sighting{now: base + 10*second, expected: base, heard: 1, last: base - second, report: ok}, probe.Unknown, probe.ReasonNoBeatDue, "no beat yet"},
 		"an instance before failed":    {sighting{now: base + 10*second, expected: base, heard: 1, last: base - second, report: failed}, probe.Unknown, probe.ReasonNoBeatDue, ""},
 		"a failure is reported":        {sighting{now: base + 5*second, expected: 1, heard: 1, last: base, report: failed}, probe.Failure, reasonFailed, "the target has reported a failure 5s ago, exit status 3: disk full"},
@@ -36,7 +36,7 @@ func TestJudgement(t *testing.T) {
 		"no beat was due meanwhile":    {sighting{now: base + 92*second, expected: 1, heard: base + 29*second, last: base, report: ok}, probe.Failure, reasonMissed, ""},
 		"recovery may have been":       {sighting{now: base + 40*second, expected: 1, heard: base + 31*second, last: base, report: failed}, probe.Unknown, probe.ReasonNoBeatDue, ""},
 		"no recovery was due":          {sighting{now: base + 40*second, expected: 1, heard: base + 20*second, last: base, report: failed}, probe.Failure, reasonFailed, ""},
-		"the engine has just started":  {sighting{now: base + 5*second, expected: base - 900*second, heard: base}, probe.Unknown, probe.ReasonNoBeatDue, "no beat since the engine listens"},
+		"the engine has just started":  {sighting{now: base + 5*second, expected: base - 900*second, heard: base}, probe.Unknown, probe.ReasonNoBeatDue, "no beat since the engine started to listen"},
 		"a beat in spite of a missing": {sighting{now: base + 60*second, expected: 1, heard: base + 59*second, last: base, report: ok}, probe.Success, "", ""},
 	} {
 		r := c.s.judge(rhythm{every: every, grace: grace})

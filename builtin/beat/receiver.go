@@ -48,7 +48,7 @@ func (r *Registry) Receive(ctx context.Context, socket *net.UDPConn) {
 				pause = rejected.spend(time.Now())
 			}
 			if pause > 0 && !countsDrops {
-				r.interruptedUDP("more datagrams that change nothing have come than are read")
+				r.interruptedUDP("more rejected datagrams arrived than are read")
 			}
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return

@@ -231,7 +231,7 @@ func (rec *record) update() {
 
 // Errors that Registry.Beat returns.
 var (
-	ErrDenied  = errors.New("there is no target of this name that expects beats with this token")
+	ErrDenied  = errors.New("no target of this name expects beats with this token")
 	ErrTooMany = errors.New("the target sends more than ten beats a second")
 )
 
@@ -343,11 +343,11 @@ const urgentAhead = time.Second
 // accepted. The caller must hold recordsMu.
 func (r *Registry) rejects(rec *record, sent uint64, now, wall int64) (counter *uint64, why string) {
 	if sent <= max(rec.sent, rec.floor(now, wall)) {
-		return &r.stats.Replayed, "replayed, or made before the target was added or got its token, or the engine has started, by the clock of the sender"
+		return &r.stats.Replayed, "replayed, or created before the target was added, its token was set or the engine started, by the sender's clock"
 	}
 	oldest := min(now, wall) - int64(r.config.MaxAge) // if the wall clock was set ahead, no datagram becomes old
 	if r.config.MaxAge > 0 && int64(sent) < oldest {
-		return &r.stats.Old, "older than max_age: it was held back, or the clock of the sender is behind that of this machine"
+		return &r.stats.Old, "older than max_age: it was delayed, or the sender's clock is behind the clock of this machine"
 	}
 	return nil, ""
 }

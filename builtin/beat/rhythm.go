@@ -22,11 +22,11 @@ const maxDefaultGrace = time.Hour
 func (c Config) rhythm() (r rhythm, err error) {
 	switch {
 	case c.Every != 0 && c.Cron != "":
-		return r, probe.FieldErrorf("cron", "cannot be combined with every: beats are due by one of them")
+		return r, probe.FieldErrorf("cron", "cannot be combined with every: set only one of them")
 	case c.Cron == "" && c.Timezone != "":
 		return r, probe.FieldErrorf("timezone", "has no effect without cron")
 	case c.Cron == "" && c.Every == 0:
-		return r, &probe.FieldError{Field: "every", Problem: "must be set, or cron", Hint: `write every = "24h", or cron = "0 2 * * *"`}
+		return r, &probe.FieldError{Field: "every", Problem: "must be set if cron is not", Hint: `write every = "24h", or cron = "0 2 * * *"`}
 	case c.Cron == "":
 		return rhythm{every: c.Every, grace: cmp.Or(c.Grace, c.Every/4)}, nil
 	}
@@ -37,7 +37,7 @@ func (c Config) rhythm() (r rhythm, err error) {
 		return r, &probe.FieldError{Field: "timezone", Problem: err.Error(), Hint: cron.LocationHint}
 	}
 	if r.every = r.shortest(); r.every == 0 {
-		return r, probe.FieldErrorf("cron", "never comes: there is no such day")
+		return r, probe.FieldErrorf("cron", "never matches: there is no such day")
 	}
 	r.grace = cmp.Or(c.Grace, min(r.every/4, maxDefaultGrace))
 	return r, nil

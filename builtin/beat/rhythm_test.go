@@ -100,12 +100,12 @@ func TestTheDefaultGraceFollowsTheRhythm(t *testing.T) {
 
 func TestWrongRhythmsAreNamed(t *testing.T) {
 	for want, c := range map[string]Config{
-		"every must be set, or cron":                          {},
+		"every must be set if cron is not":                    {},
 		"cron cannot be combined with every":                  {Every: time.Hour, Cron: "@daily"},
 		"timezone has no effect without cron":                 {Every: time.Hour, Timezone: "UTC"},
 		"cron has 4 fields; want 5":                           {Cron: "0 2 * *"},
 		`timezone is "Europe/Wien", a time zone unknown`:      {Cron: "@daily", Timezone: "Europe/Wien"},
-		"cron never comes: there is no such day":              {Cron: "0 0 31 2 *"},
+		"cron never matches: there is no such day":            {Cron: "0 0 31 2 *"},
 		`timezone is "../../etc/passwd", a time zone unknown`: {Cron: "@daily", Timezone: "../../etc/passwd"},
 	} {
 		c.Token = testToken

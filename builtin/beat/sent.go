@@ -56,7 +56,7 @@ func (r *Registry) SentKeys() []string {
 func (r *Registry) RestoreSent(key string, value []byte) error {
 	sent, err := strconv.ParseUint(string(value), 10, 63)
 	if err != nil {
-		return fmt.Errorf("the latest time in datagrams is %.30q, not one in nanoseconds", value)
+		return fmt.Errorf("invalid latest datagram time %.30q: want nanoseconds", value)
 	}
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()

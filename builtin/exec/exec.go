@@ -132,7 +132,7 @@ func (h *handler) awaitStuck(ctx context.Context) bool {
 // stuck returns the result of an attempt that could not start because of stuck commands.
 func stuck(ctx context.Context) probe.Result {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed and have not ended", maxStuck)
+		return probe.Fail(probe.ReasonExecTimeout, "%d commands of earlier attempts were killed but have not exited", maxStuck)
 	}
 	return probe.Broken(probe.ReasonStopped, "the attempt was cancelled before its command could start")
 }
@@ -165,7 +165,7 @@ func killed(ctx context.Context, after time.Duration, output string) probe.Resul
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.Fail(probe.ReasonExecTimeout, "%s", detail(fmt.Sprintf("killed after %v", after.Round(time.Millisecond)), output))
 	}
-	return probe.Broken(probe.ReasonStopped, "the command was killed before it had ended")
+	return probe.Broken(probe.ReasonStopped, "the command was killed before it exited")
 }
 
 func exited(end command.End, output string) probe.Result {

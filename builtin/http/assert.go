@@ -104,11 +104,11 @@ func (c Config) absentAndThere() string {
 // check returns an error for assertions that can never hold.
 func (a *assertions) check(c Config) error {
 	if name := c.absentAndThere(); name != "" {
-		return probe.FieldErrorf("header_absent", "has %s, of which header_equals or header_regex say what it must be", name)
+		return probe.FieldErrorf("header_absent", "has %s, which header_equals or header_regex requires", name)
 	}
 	switch {
 	case c.BodyNotContains != "" && strings.Contains(c.BodyContains, c.BodyNotContains):
-		return probe.FieldErrorf("body_not_contains", "is in the text of body_contains, so that no body is right")
+		return probe.FieldErrorf("body_not_contains", "is part of body_contains, so no body can match")
 	case a.readBody() && strings.EqualFold(c.Method, "HEAD"):
 		return probe.FieldErrorf("method", "must not be HEAD when the body is checked")
 	case len(c.BodyContains) > a.maxBody:
@@ -226,7 +226,7 @@ func (c Config) headerAssertions() (all []headerAssertion, err error) {
 func (a *assertions) headersProblem(h http.Header) string {
 	for _, one := range a.headers {
 		if !one.holds(h[one.name]) {
-			return fmt.Sprintf("the header %s is not as %s says", one.name, one.field)
+			return fmt.Sprintf("the header %s does not satisfy %s", one.name, one.field)
 		}
 	}
 	return ""
@@ -237,7 +237,7 @@ func (a *assertions) headersProblem(h http.Header) string {
 func (a *assertions) bodyProblem(body text) (problem string, part []byte, open string) {
 	for _, one := range a.body {
 		if !body.canJudge(one.says) {
-			isUnknown := fmt.Sprintf("the charset of the body is %.40q, in which %s cannot be judged: ask for UTF-8", body.charset, one.field)
+			isUnknown := fmt.Sprintf("the charset of the body is %.40q, in which %s cannot be checked: request UTF-8", body.charset, one.field)
 			open = cmp.Or(open, isUnknown)
 			continue
 		}
@@ -259,7 +259,7 @@ func (a *assertions) bodyProblem(body text) (problem string, part []byte, open s
 func (a *assertions) tooLong(field string) string {
 	advice := "raise max_body"
 	if a.maxBody == maxBody {
-		advice = "ask for a shorter one"
+		advice = "request a shorter one"
 	}
 	return fmt.Sprintf("the body is longer than %d bytes, and %s depends on the rest: %s", a.maxBody, field, advice)
 }

@@ -106,7 +106,7 @@ func (c Config) check() error {
 	case c.TLS != nil && c.Scheme == "":
 		return probe.FieldErrorf("scheme", `must be set: "https", since there is a tls block`)
 	case c.HTTPVersion == http2 && c.Proxy != nil && !strings.EqualFold(c.Scheme, "https"):
-		return probe.FieldErrorf("http_version", "must be 1.1 with a proxy block and without https, which proxies read")
+		return probe.FieldErrorf("http_version", "must be 1.1 with a proxy block and without https: the proxy reads such requests")
 	case c.UnixSocket != "" && c.Redirects == "all":
 		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
 	case c.Compatibility > probe.Kubelet:
@@ -137,7 +137,7 @@ const http2 = "2"
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
 	if !httpauth.IsToken(method) || method == "CONNECT" {
-		return "", probe.FieldErrorf("method", "is %q; it must be one such as GET, HEAD or POST", c.Method)
+		return "", probe.FieldErrorf("method", "is %q: want a method such as GET, HEAD or POST", c.Method)
 	}
 	return method, nil
 }

@@ -70,7 +70,7 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 		}
 		return flate.NewReader(raw), nil
 	}
-	return nil, &encodingError{probe.Unknown, fmt.Sprintf("its body is compressed by %.40q, which is not decoded: ask for gzip or identity in the header Accept-Encoding", coding)}
+	return nil, &encodingError{probe.Unknown, fmt.Sprintf("its body is compressed with %.40q, which is not supported: request gzip or identity in the header Accept-Encoding", coding)}
 }
 
 // wrongEncoding returns the error of a decoder, as an *encodingError if the body caused it.
@@ -79,10 +79,10 @@ func wrongEncoding(err error) error {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		return &encodingError{probe.Unknown, "its compressed body is longer than what is read of it"}
+		return &encodingError{probe.Unknown, "its compressed body is longer than the limit"}
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum),
 		errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
-		return &encodingError{probe.Failure, fmt.Sprintf("its body is not what Content-Encoding says: %v", err)}
+		return &encodingError{probe.Failure, fmt.Sprintf("its body does not match its Content-Encoding: %v", err)}
 	}
 	return err
 }

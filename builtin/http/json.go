@@ -105,7 +105,7 @@ func cutBrackets(s string) (step jsonStep, after, problem string) {
 	}
 	n, err := strconv.ParseUint(inside, 10, 31)
 	if err != nil {
-		return jsonStep{}, "", "has something else than a number, * or a quoted name in brackets"
+		return jsonStep{}, "", "has something other than a number, * or a quoted name in brackets"
 	}
 	return jsonStep{index: int(n)}, after, ""
 }
@@ -160,7 +160,7 @@ func (a *jsonAssertion) look(document []byte) (problem string, value []byte) {
 	case err != nil:
 		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document)), nil
 	case value != nil:
-		return fmt.Sprintf("the value at %s is not as %s says%s", a.text, a.field, a.says), value
+		return fmt.Sprintf("the value at %s does not satisfy %s%s", a.text, a.field, a.says), value
 	case missing:
 		return fmt.Sprintf("%s finds no value at %s in one of the elements", a.field, a.text), nil
 	case !found:

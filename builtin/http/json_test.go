@@ -136,13 +136,13 @@ func TestNumbersMustBeWithinTheirBounds(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"lag": 10, "free": [0.5, 5e-1, 7]}`:       "",
 		`{"lag": -1e3, "free": [1]}`:                "",
-		`{"lag": 10.001, "free": [1]}`:              "the value at lag is not as json_max says, at most 10",
-		`{"lag": "3", "free": [1]}`:                 "the value at lag is not as json_max says, at most 10",
-		`{"lag": null, "free": [1]}`:                "the value at lag is not as json_max says, at most 10",
-		`{"lag": 3, "free": [1, 0.49]}`:             "the value at free[*] is not as json_min says, at least 0.5",
+		`{"lag": 10.001, "free": [1]}`:              "the value at lag does not satisfy json_max, at most 10",
+		`{"lag": "3", "free": [1]}`:                 "the value at lag does not satisfy json_max, at most 10",
+		`{"lag": null, "free": [1]}`:                "the value at lag does not satisfy json_max, at most 10",
+		`{"lag": 3, "free": [1, 0.49]}`:             "the value at free[*] does not satisfy json_min, at least 0.5",
 		`{"free": [1]}`:                             "json_max finds no value at lag",
-		`{"lag": 1e999, "free": [1]}`:               "the value at lag is not as json_max says, at most 10",
-		`{"lag": 1e9999, "free": [1]}`:              "the value at lag is not as json_max says, at most 10",
+		`{"lag": 1e999, "free": [1]}`:               "the value at lag does not satisfy json_max, at most 10",
+		`{"lag": 1e9999, "free": [1]}`:              "the value at lag does not satisfy json_max, at most 10",
 		`{"lag": ` + strings.Repeat("9", 101) + `}`: "json_min finds no value at free[*]",
 	} {
 		got := ""

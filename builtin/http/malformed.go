@@ -11,8 +11,8 @@ import (
 // malformed maps fragments of net/http's error texts to faults in the head of a response: those errors have no types. Parts of the
 // head that the texts quote may be secret, and are omitted.
 var malformed = []struct{ text, says string }{
-	{"malformed HTTP response", "its first line is no status line of HTTP"},
-	{"malformed HTTP version", "its first line does not begin with a version of HTTP"},
+	{"malformed HTTP response", "its first line is not an HTTP status line"},
+	{"malformed HTTP version", "its first line does not begin with an HTTP version"},
 	{"malformed HTTP status code", "the status in its first line is not a number of three digits"},
 	{"malformed MIME header initial line", "its first header begins with white space"},
 	{"malformed MIME header: missing colon", "one of its headers has no colon"},

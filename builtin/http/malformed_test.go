@@ -18,8 +18,8 @@ func TestAMalformedHeadIsDescribed(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for head, want := range map[string]string{
 		"220 hunter2 ESMTP\r\n\r\n":                                             "the status in its first line is not a number of three digits",
-		"hunter2\r\n\r\n":                                                       "its first line is no status line of HTTP",
-		"HTTP/9.x 200 hunter2\r\n\r\n":                                          "its first line does not begin with a version of HTTP",
+		"hunter2\r\n\r\n":                                                       "its first line is not an HTTP status line",
+		"HTTP/9.x 200 hunter2\r\n\r\n":                                          "its first line does not begin with an HTTP version",
 		"HTTP/1.1 20 hunter2\r\n\r\n":                                           "the status in its first line is not a number of three digits",
 		ok + "Set-Cookie: hunter2\x01; path=/\r\n\r\n":                          "its header Set-Cookie has a control character",
 		ok + ": hunter2\r\n\r\n":                                                "one of its headers has no valid name",

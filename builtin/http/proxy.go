@@ -50,7 +50,7 @@ func (c *Proxy) load() (*proxy, error) {
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Path+u.RawQuery+u.Fragment != "" {
-		return nil, probe.FieldErrorf("proxy.url", "is not valid; it must be as http://proxy:3128, without a path")
+		return nil, probe.FieldErrorf("proxy.url", "is not valid: write it as http://proxy:3128, without a path")
 	}
 	p := &proxy{scheme: u.Scheme, host: dial.CanonicalHost(u.Hostname()), user: c.User, password: c.Password}
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
@@ -67,7 +67,7 @@ func (c *Proxy) load() (*proxy, error) {
 	case c.User == "" && c.Password != "":
 		return nil, &probe.FieldError{Field: "proxy.user", Problem: "must be set, since password is", Plain: true}
 	case max(len(c.User), len(c.Password)) > maxCredential:
-		return nil, &probe.FieldError{Field: "proxy.password", Problem: fmt.Sprintf("and user can have %d bytes each at most", maxCredential), Plain: true}
+		return nil, &probe.FieldError{Field: "proxy.password", Problem: fmt.Sprintf("and user must have at most %d bytes each", maxCredential), Plain: true}
 	case strings.Contains(c.User, ":"):
 		return nil, &probe.FieldError{Field: "proxy.user", Problem: "must not contain a colon", Plain: true}
 	case c.CAFile != "" && u.Scheme != "https":
@@ -132,7 +132,7 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, host string, port uin
 		return answered
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy was asked to connect: the target is silent
-		return &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy has not connected to the target in time")}
+		return &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy did not connect to the target in time")}
 	}
 	return p.unknown(ctx, err)
 }
@@ -183,7 +183,7 @@ func (p *proxy) connect(conn net.Conn, host string, port uint16) error {
 	}
 	switch status := response.StatusCode; {
 	case 200 <= status && status <= 299 && reader.Buffered() > 0:
-		return p.answer(probe.Unknown, reasonProxy, "it sent more than its answer to CONNECT")
+		return p.answer(probe.Unknown, reasonProxy, "it sent more than its response to CONNECT")
 	case 200 <= status && status <= 299:
 		return nil
 	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:

@@ -22,7 +22,7 @@ type statuses struct {
 // parseStatuses parses texts such as "204" and "200-399". The default is the kubelet's range.
 func parseStatuses(texts []string) (statuses, error) {
 	if texts != nil && len(texts) == 0 {
-		return statuses{}, &probe.FieldError{Field: "status", Problem: "is empty, so that no status would be accepted", Hint: `leave it out for "200-399"`}
+		return statuses{}, &probe.FieldError{Field: "status", Problem: "is empty: no status would be accepted", Hint: `leave it out for "200-399"`}
 	}
 	if len(texts) == 0 {
 		texts = []string{"200-399"}

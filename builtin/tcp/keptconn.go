@@ -198,10 +198,10 @@ func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port
 	case err == nil:
 		conn.Close()
 		r.Reason = probe.ReasonTCPClosed
-		r.Detail += "; another one opens"
+		r.Detail += "; a new connection opens"
 	case errors.As(err, &known) && (known.Reason == probe.ReasonTCPUnreachable || known.Reason == probe.ReasonTCPRefused):
 		r.Reason = known.Reason
-		r.Detail += "; another one: " + known.Error()
+		r.Detail += "; a new connection: " + known.Error()
 	}
 	return r
 }

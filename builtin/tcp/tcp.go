@@ -135,7 +135,7 @@ func mismatch(ctx context.Context, n int, err error) probe.Result {
 	case errors.Is(err, io.EOF) && n > 0:
 		return probe.Fail(probe.ReasonTCPExpect, "the response of %d bytes is not what was expected", n)
 	case known.Reason == probe.ReasonTCPTimeout && n > 0:
-		return probe.Fail(known.Reason, "the expected response did not come in time; %d bytes came that are not it", n)
+		return probe.Fail(known.Reason, "the expected response did not arrive in time; %d bytes arrived that do not match", n)
 	case known.Reason == probe.ReasonTCPTimeout:
 		return probe.Fail(known.Reason, "no response came in time")
 	}

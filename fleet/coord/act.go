@@ -76,7 +76,7 @@ const expireInterval = 250 * time.Millisecond
 // If the act may not begin, the error is ErrNotOwner, errNotLoaded, ErrNotAllowed or errBusy.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
 	if o.Instance == "" || o.Target == "" {
-		return fmt.Errorf("an order must have a target and an instance: %+v", o)
+		return fmt.Errorf("invalid order %+v: want a target and an instance", o)
 	}
 	token, acting, end, err := a.begin(ctx, o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 		isDone, err := o.IsDone(acting)
 		switch {
 		case err != nil:
-			return fmt.Errorf("restart of %s, which an earlier owner has begun: %w", o.Target, err)
+			return fmt.Errorf("restart of %s, begun by an earlier owner: %w", o.Target, err)
 		case isDone:
 			return cmp.Or(a.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}

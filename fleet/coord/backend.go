@@ -62,7 +62,7 @@ const MaxRequest = 1 << 20
 // The errors of a Backend that a caller must recognize.
 var (
 	ErrLeaseEnded = errors.New("the lease has ended")
-	ErrCompacted  = errors.New("the revision is too old to be watched from")
+	ErrCompacted  = errors.New("the revision to watch from was compacted")
 
 	ErrUnreachable = errors.New("the store does not answer") // may be temporary: the store, or its leader, is unavailable
 )

@@ -106,10 +106,10 @@ type Ownership struct {
 // The errors of a Coordinator that a caller must recognize.
 var (
 	ErrNotOwner   = errors.New("this engine does not own the shard")
-	ErrNotAllowed = errors.New("the lease of this engine may have ended")
+	ErrNotAllowed = errors.New("the lease of this engine may have expired")
 	errNotLoaded  = errors.New("this engine has not loaded the memories of the shard yet")
-	ErrDone       = errors.New("it was done for this instance before")
-	errBusy       = errors.New("it is being done for this target")
+	ErrDone       = errors.New("the instance was already restarted")
+	errBusy       = errors.New("a restart of this target is under way")
 )
 
 // New returns a Coordinator, which owns nothing until it runs.

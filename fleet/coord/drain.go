@@ -32,9 +32,9 @@ func (s *session) showEligible() {
 	s.co.eligible.set(eligibility{isKnown: true, mayOwn: mayOwn})
 	switch {
 	case !mayOwn && !s.co.wasDrained:
-		s.co.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.co.config.Name)
+		s.co.log.Info("this engine is drained and is giving up its shards", "engine", s.co.config.Name)
 	case mayOwn && s.co.wasDrained:
-		s.co.log.Info("this engine is to have shards again", "engine", s.co.config.Name)
+		s.co.log.Info("this engine is no longer drained", "engine", s.co.config.Name)
 	}
 	s.co.wasDrained = !mayOwn
 }
@@ -49,7 +49,7 @@ func (s *session) showStanding(ctx context.Context) {
 			retry = time.After(s.co.config.TTL / 10)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.co.sparse.Warn("the fleet cannot be told whether this engine is drained, and which targets it has, trying again", "engine", s.co.config.Name, "error", err)
+			s.co.sparse.Warn("cannot publish the status of this engine to the fleet, retrying", "engine", s.co.config.Name, "error", err)
 		}
 		select {
 		case <-changed:
@@ -89,7 +89,7 @@ const MaxDrainBy = 512
 
 // The errors of PutDrain that a caller must recognize.
 var (
-	ErrNotMember  = errors.New("there is no member of this name")
+	ErrNotMember  = errors.New("no member of the fleet has this name")
 	ErrLastMember = errors.New("no other member that is not drained would own the shards")
 )
 
@@ -97,7 +97,7 @@ var (
 // also drains the last member that is not drained, which then keeps its shards.
 func PutDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew bool, err error) {
 	if len(d.By) > MaxDrainBy {
-		return false, fmt.Errorf("who drains %q has a name of %d bytes, at most %d are allowed", d.Name, len(d.By), MaxDrainBy)
+		return false, fmt.Errorf("the name of the operator who drains %q has %d bytes, at most %d are allowed", d.Name, len(d.By), MaxDrainBy)
 	}
 	for {
 		if isNew, isSettled, err := putDrain(ctx, b, d, isForced); isSettled || err != nil {

@@ -169,7 +169,7 @@ func (s *session) publishLacks() (again <-chan time.Time) {
 	if encoded := lacks.encode(); encoded != published.Lacks {
 		s.co.standing.update(func(to *standing) { to.Lacks = encoded })
 		if before == (shards{}) {
-			s.co.log.Warn("this engine lacks targets that other engines have, and leaves their shards to these: give all engines the same files, sonde-fleet cluster members shows what differs", "engine", s.co.config.Name)
+			s.co.log.Warn("this engine lacks targets that other engines have, so they take over the shards: give all engines the same files (sonde-fleet cluster members shows the differences)", "engine", s.co.config.Name)
 		}
 	}
 	if next.IsZero() {
@@ -202,7 +202,7 @@ func (s *session) distrustIdle(now time.Time) (next time.Time) {
 		case s.distrusted[name] == lease:
 		case !due.After(now):
 			s.distrusted[name] = lease
-			s.co.log.Warn("a member takes none of the shards of which it says that it has more targets, its claim no longer counts", "engine", s.co.config.Name, "member", name)
+			s.co.log.Warn("a member has more targets of some shards but takes none of them; its holdings no longer count", "engine", s.co.config.Name, "member", name)
 		case next.IsZero() || due.Before(next):
 			next = due
 		}

@@ -34,9 +34,9 @@ func (e layoutError) Error() string { return string(e) }
 func checkLayout(value []byte) error {
 	switch n, err := strconv.Atoi(string(value)); {
 	case err != nil, n < 1:
-		return layoutError(fmt.Sprintf("etcd has %.20q as its layout, which no version of Sonde writes: check the prefix in the cluster block, or write %d to the key layout", value, layout))
+		return layoutError(fmt.Sprintf("invalid layout %.20q in etcd: check the prefix in the cluster block, or write %d to the key layout", value, layout))
 	case n > layout:
-		return layoutError(fmt.Sprintf("etcd has the layout %d of a later version of Sonde, and this one knows layouts up to %d: update this program", n, layout))
+		return layoutError(fmt.Sprintf("unsupported layout %d in etcd, written by a later version of Sonde: this version supports layouts up to %d; update this program", n, layout))
 	}
 	return nil
 }

@@ -29,9 +29,9 @@ func TestAnEngineDoesNotJoinAFleetOfALaterRelease(t *testing.T) {
 			if got := !co.Status().IsMember; got != isRefused {
 				t.Errorf("layout %q: it is refused: %v", value, got)
 			}
-			why := "as its layout, which no version of Sonde writes: check the prefix in the cluster block"
+			why := " in etcd: check the prefix in the cluster block, or write 1 to the key layout"
 			if value == "2" {
-				why = "of a later version of Sonde, and this one knows layouts up to 1: update this program"
+				why = "written by a later version of Sonde: this version supports layouts up to 1; update this program"
 			}
 			if got := strings.Contains(log.String(), why); got != isRefused {
 				t.Errorf("layout %q: the log is %s", value, log.String())
@@ -76,7 +76,7 @@ func TestAMemberStopsWhenTheLayoutIsOfALaterRelease(t *testing.T) {
 		}
 		put("2")
 		time.Sleep(time.Second)
-		want := "etcd has the layout 2 of a later version of Sonde, and this one knows layouts up to 1: update this program"
+		want := "unsupported layout 2 in etcd, written by a later version of Sonde: this version supports layouts up to 1; update this program"
 		if st := co.Status(); st.Left != 0 || st.Refusal != want {
 			t.Errorf("with the layout of a later release: %v left, refusal %q", st.Left, st.Refusal)
 		}

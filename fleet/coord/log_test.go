@@ -46,7 +46,7 @@ func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 	tier.Slow(t)
 	for message, b := range map[string]*denying{
 		"not a member of the fleet, joining again": {grants: true},
-		"shards cannot be claimed, trying again":   {claims: true},
+		"cannot claim shards, retrying":            {claims: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b.Backend = coordtest.NewLocal()
@@ -73,7 +73,7 @@ func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
 		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := strings.Count(text.String(), "another engine has this name"); n < 9 || n > 11 {
+		if n := strings.Count(text.String(), "another engine has the same name"); n < 9 || n > 11 {
 			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
 		}
 		text.Reset()

@@ -22,7 +22,7 @@ type observed struct {
 }
 
 // errRestored is the reason why everything must be read from a Backend again: see observe.
-var errRestored = errors.New("the store has a lower revision than before: it was restored from a snapshot")
+var errRestored = errors.New("the store was restored from a snapshot: its revision is lower than before")
 
 // Range implements Backend.
 func (b *observed) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {

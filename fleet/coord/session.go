@@ -216,9 +216,9 @@ func (s *session) join(ctx context.Context) error {
 			s.co.lease.set(s.self.lease)
 			return nil
 		case !isLogged:
-			s.co.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.co.config.Name)
+			s.co.log.Info("waiting to join: the fleet has a member with this name, or one that has just exited", "engine", s.co.config.Name)
 		case time.Since(begun) > 2*s.co.config.TTL: // the lease of an exited engine would have expired, too
-			s.co.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.co.config.Name)
+			s.co.sparse.Warn("another engine has the same name, so this one probes no shared targets: give each engine a unique name", "engine", s.co.config.Name)
 		}
 		select {
 		case <-time.After(s.co.config.TTL / 4):
@@ -293,7 +293,7 @@ func (s *session) divideOften(ctx context.Context) {
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
-				s.co.sparse.Warn("shards cannot be claimed, trying again", "engine", s.co.config.Name, "error", err)
+				s.co.sparse.Warn("cannot claim shards, retrying", "engine", s.co.config.Name, "error", err)
 				select {
 				case <-time.After(s.co.config.TTL / 10):
 					s.stale.Set()
@@ -343,7 +343,7 @@ func (s *session) awaitActs() (haveEnded bool) {
 	if await(doing, cancelTimeout) {
 		return true
 	}
-	s.co.log.Error("an act of this engine has not ended, its lease is left to end", "engine", s.co.config.Name)
+	s.co.log.Error("a restart is still under way at shutdown: the lease is left to expire", "engine", s.co.config.Name)
 	return false
 }
 
@@ -361,13 +361,13 @@ func await(acts []*acting, limit time.Duration) bool {
 }
 
 // errEnding is the cause that cancels an act that takes too long when the engine stops.
-var errEnding = errors.New("the engine ends")
+var errEnding = errors.New("the engine is stopping")
 
 // leave ends the membership.
 func (s *session) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), min(s.co.config.TTL, leaveTimeout))
 	defer cancel()
 	if err := s.co.config.Backend.Revoke(ctx, s.self.lease); err != nil { // the lease expires by itself
-		s.co.log.Warn("the fleet cannot be left at once", "engine", s.co.config.Name, "error", err)
+		s.co.log.Warn("cannot revoke the lease at shutdown: it will expire", "engine", s.co.config.Name, "error", err)
 	}
 }

@@ -48,7 +48,7 @@ func (r *renewed) ClientHandshake(ctx context.Context, authority string, conn ne
 	c, loadErr := r.now()
 	secure, info, err := c.ClientHandshake(ctx, authority, conn)
 	if err != nil && loadErr != nil {
-		err = fmt.Errorf("%w; what may have been renewed cannot be used: %w", err, loadErr)
+		err = fmt.Errorf("%w; the certificate files on disk cannot be loaded: %w", err, loadErr)
 	}
 	r.lastMu.Lock()
 	defer r.lastMu.Unlock()

@@ -139,7 +139,7 @@ func (e unreachableError) Error() string {
 		text = withStatus.GRPCStatus().Message()
 	}
 	if e.handshake != nil {
-		return fmt.Sprintf("%s; the latest TLS handshake has failed: %v", text, e.handshake)
+		return fmt.Sprintf("%s; the latest TLS handshake failed: %v", text, e.handshake)
 	}
 	return text
 }

@@ -65,7 +65,7 @@ func New(c Config) *Follower {
 	f.shared = coord.NewMirror(c.Coordinator, coord.Kind[coord.Entry]{
 		Keys: coord.ConfigKeys, Problem: "the configuration of the fleet cannot be followed, keeping the present one",
 		Parse: func(_ string, e, _ coord.Entry) coord.Entry { return e }, Changed: f.changed,
-		Self: ofEngine + f.name, Own: f.report, OwnProblem: "the store does not have the revision that this engine runs, trying again",
+		Self: ofEngine + f.name, Own: f.report, OwnProblem: "cannot publish the revision that this engine runs, retrying",
 	})
 	return f
 }

@@ -43,7 +43,7 @@ func Push(ctx context.Context, b coord.Backend, seen Overview, r Revision, files
 	made, err := b.Commit(committing, t)
 	switch {
 	case err != nil:
-		return Revision{}, fmt.Errorf("it is not known whether revision %d is stored; push again: %w", r.Number, err)
+		return Revision{}, fmt.Errorf("revision %d may be stored; push again: %w", r.Number, err)
 	case !made[0]:
 		return Revision{}, staleError(ctx, b, latest)
 	}

@@ -708,7 +708,7 @@ func (b forbidden) Commit(ctx context.Context, all ...coord.Transaction) ([]bool
 func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 	for want, prefix := range map[string]string{
 		"a revision of the configuration cannot be read, trying again":               "config/files/",
-		"the store does not have the revision that this engine runs, trying again":   "config/shared/engine/",
+		"cannot publish the revision that this engine runs, retrying":                "config/shared/engine/",
 		"the configuration of the fleet cannot be followed, keeping the present one": "config/shared/",
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -762,7 +762,7 @@ func TestAPushWhoseReplyIsLostIsMadeAsAWhole(t *testing.T) {
 	b := coordtest.NewLocal()
 	seen := read(t, b)
 	_, err := revision.Push(t.Context(), torn{b}, seen, revision.Revision{}, files("first"))
-	if err == nil || !strings.HasPrefix(err.Error(), "it is not known whether revision 1 is stored; push again: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "revision 1 may be stored; push again: ") {
 		t.Errorf("got %v", err)
 	}
 	if now := read(t, b); len(now.History) != 1 || now.Current().Err() != nil {

@@ -289,7 +289,7 @@ func TestAnotherServerIsNotFollowed(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, version(7)) }))
 	defer other.Close()
 	f := start(t, follow.Config{Client: &api.Client{Base: other.URL}})
-	awaitLog(t, f, "is no engine of Sonde")
+	awaitLog(t, f, "is not a Sonde engine")
 	if v := f.Get("web").View(); !v.Frozen || v.Counts.Total() != 0 {
 		t.Errorf("the view is %s", describe(v))
 	}

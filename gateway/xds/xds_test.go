@@ -233,7 +233,7 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 		"port number":            {Listen: "127.0.0.1:grpc"},
 		"must be absolute":       {Listen: "unix:sonde.sock"},
 		"at most 100 bytes":      {Listen: "unix:/" + strings.Repeat("x", 100)},
-		"it needs 16 or more":    {Listen: "127.0.0.1:0", Token: "short"},
+		"but needs at least 16":  {Listen: "127.0.0.1:0", Token: "short"},
 		"without spaces":         {Listen: "127.0.0.1:0", Token: "0123456789 abcdef"},
 		"from 0 to 10":           {Listen: "127.0.0.1:0", Retries: 11},
 	} {

@@ -213,7 +213,7 @@ func (c *checker) checkLoop(w *syntax.WhileStmt) {
 		})
 	}
 	if !ends {
-		c.wrong = &mistake{w.While, "this loop never ends: nothing in it is a break, a return, or a call"}
+		c.wrong = &mistake{w.While, "endless loop: it contains no break, return or call"}
 	}
 }
 

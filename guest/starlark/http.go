@@ -188,7 +188,7 @@ func readResponse(c io.Reader, method string) (starlark.Value, error) {
 		}
 		return responseOf(status, header, body), nil
 	}
-	return nil, &targetError{reasonProtocol, errors.New("response: too many of status 1xx")}
+	return nil, &targetError{reasonProtocol, errors.New("response: too many 1xx responses")}
 }
 
 // readHead reads the status line and the header. It returns header names in lower case.
@@ -287,7 +287,7 @@ type compressed struct {
 // Attr implements starlark.HasAttrs.
 func (c compressed) Attr(name string) (starlark.Value, error) {
 	if name == "body" || name == "json" {
-		return nil, fmt.Errorf("the body is compressed by %.40q, which scripts cannot decode: the server ignores Accept-Encoding", c.coding)
+		return nil, fmt.Errorf("body has the unsupported content encoding %.40q: the server ignored Accept-Encoding", c.coding)
 	}
 	return c.HasAttrs.Attr(name)
 }

@@ -51,7 +51,7 @@ const maxProcesses = 512
 // String returns "exit status 7" or "killed by signal: terminated".
 func (e End) String() string {
 	if e.TooMany {
-		return fmt.Sprintf("killed, since it had more than %d processes", maxProcesses)
+		return fmt.Sprintf("killed because it had more than %d processes", maxProcesses)
 	}
 	if e.Status.Signaled() {
 		return "killed by signal: " + e.Status.Signal().String()
@@ -65,7 +65,7 @@ func (e End) Starved(after time.Duration) string {
 	if e.Lost <= after/4 {
 		return ""
 	}
-	return fmt.Sprintf("; for %v of that it could not run, since this machine is short of processor time or processes", e.Lost.Round(time.Millisecond))
+	return fmt.Sprintf("; for %v of that time it could not run: this machine is short of processor time or processes", e.Lost.Round(time.Millisecond))
 }
 
 // Run starts the command in its own process group, copies its output to stdout and stderr, and returns when the command has exited,

@@ -181,7 +181,7 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 	}
 	if d.config.NoPort {
 		if d.config.Host == "" && t.IsTranslated() {
-			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("address", "of target %s is that of the machine which publishes its ports; probe one of them, such as by tcp", t.Name))
+			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("address", "of target %s is that of the machine that publishes its ports: probe a published port, for example by tcp", t.Name))
 		}
 		return host, 0, nil
 	}

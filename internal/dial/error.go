@@ -91,7 +91,7 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 		return unknown(probe.ReasonResources, err)
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && mayBeValid(invalid.Cert) {
-		return unknown(probe.ReasonClock, fmt.Errorf("%w; but the clock of this machine is in doubt: it is before %d, or was set within %v", err, firstYear, doubtFor))
+		return unknown(probe.ReasonClock, fmt.Errorf("%w; but the clock of this machine may be wrong: it is before %d, or was set in the last %v", err, firstYear, doubtFor))
 	}
 	var number syscall.Errno
 	if errors.As(err, &number) {

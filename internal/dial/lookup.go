@@ -59,7 +59,7 @@ func newLookup(ctx context.Context) *lookup {
 // explain returns the error of a lookup of a host, with the state of its queries taken into account. The caller must hold mu.
 func (l *lookup) explain(host string, err error) error {
 	if missing := (*net.DNSError)(nil); errors.As(err, &missing) && missing.IsNotFound && l.isIncomplete() {
-		err = &net.DNSError{Err: "no answer to one of the queries for it, or only an error", Name: host, IsTimeout: true, IsTemporary: true}
+		err = &net.DNSError{Err: "a query for it got no response, or only an error", Name: host, IsTimeout: true, IsTemporary: true}
 	}
 	switch {
 	case err == nil:

@@ -171,7 +171,7 @@ func (e handshakeError) Error() string {
 	case isOther && first == "HTTP/":
 		return "tls handshake: the peer speaks HTTP without TLS"
 	case isOther && strings.Trim(first, plainText) == "":
-		return "tls handshake: the peer does not speak TLS, it answers in plain text"
+		return "tls handshake: the peer does not speak TLS but responds in plain text"
 	case isOther:
 		return "tls handshake: the peer does not speak TLS: " + header.Msg
 	case errors.Is(e.error, io.EOF), errors.Is(e.error, io.ErrUnexpectedEOF):
@@ -206,7 +206,7 @@ func (e unreadableError) Error() string {
 	if !ok {
 		problem = strings.TrimPrefix(e.error.Error(), "tls: ")
 	}
-	return "tls handshake: Go, with which Sonde is built, cannot use the certificate of the server, which says nothing about a server that is not verified: " + problem
+	return "tls handshake: Go's TLS library cannot use the server's certificate, which does not count as a failure without verification: " + problem
 }
 
 // shownCertificates returns the certificates that the peer had sent when the handshake failed.

@@ -149,8 +149,8 @@ func TestAHandshakeThatIsCancelledClosesTheConnection(t *testing.T) {
 func TestAHandshakeThatFailsSaysWhatThePeerDoes(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
 		"HTTP":           {"HTTP/1.1 400 Bad Request\r\n\r\ngeheim", "tls handshake: the peer speaks HTTP without TLS"},
-		"SSH":            {"SSH-2.0-geheim\r\n", "tls handshake: the peer does not speak TLS, it answers in plain text"},
-		"SMTP":           {"220 geheim ESMTP\r\n", "tls handshake: the peer does not speak TLS, it answers in plain text"},
+		"SSH":            {"SSH-2.0-geheim\r\n", "tls handshake: the peer does not speak TLS but responds in plain text"},
+		"SMTP":           {"220 geheim ESMTP\r\n", "tls handshake: the peer does not speak TLS but responds in plain text"},
 		"binary":         {"\x00\x01\x02geheim geheim", "tls handshake: the peer does not speak TLS: first record does not look like a TLS handshake"},
 		"nothing":        {"", "tls handshake: the peer closed the connection"},
 		"half a record":  {"\x16\x03\x03\x00\x40half", "tls handshake: the peer closed the connection"},
@@ -221,7 +221,7 @@ func TestACertificateThatGoCannotReadIsOurFaultWithoutVerification(t *testing.T)
 		}
 		_ = l.Close()
 		<-done
-		said := strings.Contains(got.Detail, "Go, with which Sonde is built, cannot use the certificate")
+		said := strings.Contains(got.Detail, "Go's TLS library cannot use the server's certificate")
 		if got.Outcome != c.want || said != (c.want == probe.Unknown) {
 			t.Errorf("%s: got %v %s", name, got.Outcome, got.Detail)
 		}

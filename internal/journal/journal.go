@@ -37,10 +37,10 @@ const frameHeader = 12
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errLocked is wrapped by the error of Open if another process has the file open.
-var errLocked = errors.New("is in use by another process, use another file")
+var errLocked = errors.New("is in use by another process: use another file")
 
 // errReplaced is wrapped by the error of Append or Rewrite if the file was moved or removed, and another file has its name.
-var errReplaced = errors.New("was replaced by another file: stop its user, and move it away")
+var errReplaced = errors.New("was replaced by another file: stop the process that uses that file, and move it away")
 
 // Journal is an open file. It is not safe for concurrent use by multiple goroutines.
 type Journal struct {
@@ -90,7 +90,7 @@ func (j *Journal) Broken() bool { return j.broken }
 // removed.
 func (j *Journal) Append(frames iter.Seq[[]byte]) error {
 	if j.broken {
-		return fmt.Errorf("%s: has to be rewritten after an error", j.name)
+		return fmt.Errorf("%s: must be rewritten after an error", j.name)
 	}
 	if inPlace, err := j.isInPlace(); !inPlace {
 		j.broken = true

@@ -387,7 +387,7 @@ func TestAFileWithTwoNamesIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{name, name + ".other"} {
-		if _, err := Open(name, magic); err == nil || !strings.Contains(err.Error(), "has 2 names, remove the others") {
+		if _, err := Open(name, magic); err == nil || !strings.Contains(err.Error(), "has 2 names: remove the others") {
 			t.Errorf("%s: got the error %v", name, err)
 		}
 	}

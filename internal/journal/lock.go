@@ -76,12 +76,12 @@ func lockCurrent(f *os.File) (bool, error) {
 	}
 	switch mode := opened.Mode(); {
 	case !mode.IsRegular():
-		return false, fmt.Errorf("%s is not a regular file, use another path", f.Name())
+		return false, fmt.Errorf("%s is not a regular file: use another path", f.Name())
 	case mode.Perm()&0o022 != 0:
-		return false, fmt.Errorf("%s is writable for other users than its owner, use: chmod 600 %[1]s", f.Name())
+		return false, fmt.Errorf("%s is writable for users other than its owner: run chmod 600 %[1]s", f.Name())
 	}
 	if stat, ok := opened.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 { // a rewrite would replace it under one name only
-		return false, fmt.Errorf("%s has %d names, remove the others: find -inum %d", f.Name(), stat.Nlink, stat.Ino)
+		return false, fmt.Errorf("%s has %d names: remove the others (find -inum %d)", f.Name(), stat.Nlink, stat.Ino)
 	}
 	if err := lock(f); err != nil {
 		return false, err

@@ -12,7 +12,7 @@ import (
 )
 
 // errForeign is wrapped by the error of Read if the file is not a journal with this magic.
-var errForeign = errors.New("is another kind of file, use another path")
+var errForeign = errors.New("is another kind of file: use another path")
 
 // errUnfinished is wrapped by the error of Read if the machine stopped before the beginning of the file was on disk.
 var errUnfinished = errors.New("its start was not written completely")

@@ -51,7 +51,7 @@ type Token string
 func (t Token) Problem() string {
 	switch {
 	case t != "" && len(t) < minToken:
-		return fmt.Sprintf("has %d bytes, it needs %d or more", len(t), minToken)
+		return fmt.Sprintf("has %d bytes, but needs at least %d", len(t), minToken)
 	case strings.ContainsFunc(string(t), func(r rune) bool { return r <= ' ' || r > '~' }):
 		if strings.HasSuffix(string(t), "\n") {
 			return "ends with a line feed: write trimspace(file(…))"

@@ -34,7 +34,7 @@ func TestLoopbackAddressesAreRecognized(t *testing.T) {
 }
 
 func TestOnlyTheTokenMatches(t *testing.T) {
-	for text, want := range map[string]string{token: "", "": "", "short": "needs 16", strings.Repeat("é", 9): "ASCII", token + " x": "without spaces", token + "\n": "trimspace"} {
+	for text, want := range map[string]string{token: "", "": "", "short": "needs at least 16", strings.Repeat("é", 9): "ASCII", token + " x": "without spaces", token + "\n": "trimspace"} {
 		if got := listener.Token(text).Problem(); got == "" != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("of %q it says %q, want %q", text, got, want)
 		}

@@ -25,7 +25,7 @@ func Check(path string) error {
 		return irregularError(path)
 	}
 	if info.Mode().Perm()&0o111 != 0 || isBinary(path) {
-		return fmt.Errorf("%s exists, and is no log", path)
+		return fmt.Errorf("%s exists and is not a log", path)
 	}
 	if err := syscall.Access(path, modeWrite); err != nil {
 		return fmt.Errorf("%s is not writable for this user: %w", path, err)
@@ -51,7 +51,7 @@ func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no directory %s", dir)
+		return fmt.Errorf("directory %s does not exist", dir)
 	case err != nil:
 		return err
 	case !info.IsDir():

@@ -22,7 +22,7 @@ func TestAFileIsCheckedWithoutIt(t *testing.T) {
 	}
 	wants := map[string]string{
 		"new": "", "file": "", "directory/new": "", "linked directory/other": "",
-		"missing/new": "there is no directory ", "directory": "is not a regular file", "pipe": "is not a regular file", "link": "is a symbolic link",
+		"missing/new": " does not exist", "directory": "is not a regular file", "pipe": "is not a regular file", "link": "is a symbolic link",
 		"file/new": "not a directory", "pipe/new": "not a directory",
 	}
 	if os.Getuid() != 0 {

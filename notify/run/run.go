@@ -86,7 +86,7 @@ func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
 			case <-s.stuck:
 				s.stuck = nil
 			case <-ctx.Done():
-				return errors.New("the command that was killed has not ended: it belongs to another user, or hangs in the kernel")
+				return errors.New("the killed command has not exited: it runs as another user, or hangs in the kernel")
 			}
 		}
 		if err := s.run(ctx, &notices[i]); err != nil {

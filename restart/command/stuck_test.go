@@ -60,7 +60,7 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 				close(exited)
 				synctest.Wait()
 				if !cut {
-					if reason := <-failures; !strings.Contains(reason.Error(), "killed after 1m0s (timeout); for 40s of that it could not run") {
+					if reason := <-failures; !strings.Contains(reason.Error(), "killed after 1m0s (timeout); for 40s of that time it could not run") {
 						t.Errorf("it has failed for %v", reason)
 					}
 					cancel(interrupted)

@@ -90,7 +90,7 @@ func (h *execHandler) command(c docker.Container, t probe.Target, stdout, stderr
 func result(ctx context.Context, end docker.ExecEnd, err error, output string) probe.Result {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return probe.Broken(probe.ReasonStopped, "the command was killed before it had ended")
+		return probe.Broken(probe.ReasonStopped, "the command was killed before it exited")
 	case err != nil:
 		return probe.Broken(reasonOf(err), "%v", err)
 	case end.Left != nil:

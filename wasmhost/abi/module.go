@@ -29,7 +29,7 @@ const componentVersion = "\x0d\x00\x01\x00"
 // The errors of a file that is not a core module.
 var (
 	errNotWasm   = errors.New("not a WebAssembly module")
-	errComponent = errors.New("a WebAssembly component, which is not supported: a core module is needed, build for wasip1 or wasm32-unknown-unknown")
+	errComponent = errors.New("WebAssembly components are not supported: build a core module for wasip1 or wasm32-unknown-unknown")
 )
 
 // ErrNoManifest means that a module has no section sonde.plugin.

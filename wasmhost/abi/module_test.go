@@ -39,7 +39,7 @@ func TestInvalidModulesAreRejected(t *testing.T) {
 		"nothing":                     {"", "not a WebAssembly module"},
 		"a text":                      {"(module)", "not a WebAssembly module"},
 		"half a header":               {head[:6], "not a WebAssembly module"},
-		"a component":                 {"\x00asm\x0d\x00\x01\x00", "a core module is needed"},
+		"a component":                 {"\x00asm\x0d\x00\x01\x00", "build a core module"},
 		"a section alone":             {head + "\x01", "section at byte 8: ends too early"},
 		"a section too long":          {head + "\x01\x05\x00", "section at byte 8: ends too early"},
 		"an endless length":           {head + "\x01\xff\xff\xff\xff\xff\x00", "section at byte 8: number has more than 32 bits"},

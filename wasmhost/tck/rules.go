@@ -39,7 +39,7 @@ func rules() []rule {
 		{"a destination that is not granted is not reached", false, grantsHold},
 		{"unknown settings and ports are ignored", true, unknownsAreIgnored},
 		{"a server that recovers is a success", true, recoveryIsSeen},
-		{"an attempt without what the check of settings has prepared is a success", true, unpreparedSucceeds},
+		{"an attempt without prepared data is a success", true, unpreparedSucceeds},
 	}
 }
 
@@ -78,7 +78,7 @@ func attemptsAgree(t *trial) error {
 		}
 	}
 	if n := t.kit.plugin.Stats().Held; n > held {
-		return fmt.Errorf("%d connections are held after 2 attempts, and %d after %d: hold a connection under the key of the one that it replaces", held, n, repeats)
+		return fmt.Errorf("%d connections are held after 2 attempts, but %d after %d: hold a new connection under the key of the connection that it replaces", held, n, repeats)
 	}
 	return nil
 }

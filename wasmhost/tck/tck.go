@@ -152,7 +152,7 @@ func (t *trial) probe(h probe.Handler, target probe.Target) (probe.Result, error
 		took := t.probeOnce(h, target)
 		if passed := t.last.Outcome == probe.Success || t.last.Outcome == probe.Warning; passed && took >= t.timeout {
 			if slow++; slow == overdue {
-				return t.last, fmt.Errorf("attempt succeeded at its deadline only, after %v: something in the plugin waits until then", took.Round(time.Millisecond))
+				return t.last, fmt.Errorf("attempt succeeded only at its deadline, after %v: the plugin waits until the deadline", took.Round(time.Millisecond))
 			}
 			continue
 		}

@@ -46,7 +46,7 @@ type answer struct {
 
 // errStray means that a message does not belong to the query: it is a late response to an earlier
 // query, or a forged one.
-var errStray = errors.New("the answer is to another question")
+var errStray = errors.New("the response does not match the query")
 
 // ask sends the query and reads the response.
 func ask(ctx context.Context, t guest.Target[settings], network string) (answer, error) {

@@ -43,7 +43,7 @@ func service(r *dnsmessage.SVCBResource) (string, error) {
 	for _, p := range r.Params {
 		value, ok := paramValue(p)
 		if !ok {
-			return "", fmt.Errorf("%s has %d bytes in an HTTPS or SVCB record, which are no value of it", paramName(p.Key), len(p.Value))
+			return "", fmt.Errorf("invalid value of %s, %d bytes, in an HTTPS or SVCB record", paramName(p.Key), len(p.Value))
 		}
 		text += " " + param(p.Key, value)
 	}

@@ -143,7 +143,7 @@ func (x *exchange) frame(f frame) (done bool, err error) {
 	case frameGoAway:
 		return false, goAway(f.payload)
 	case framePush:
-		return false, errors.New("the server pushes, though that is turned off")
+		return false, errors.New("the server pushes, although push is disabled")
 	case frameData, frameHeaders, frameContinuation, frameReset:
 		if f.stream != callStream {
 			return false, fmt.Errorf("a frame is for stream %d, which does not exist", f.stream)

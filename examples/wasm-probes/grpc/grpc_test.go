@@ -149,11 +149,11 @@ var answers = map[string]struct {
 	"fields of a later version": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x07\x12\x01x\x18\x05\x08\x01") +
 		frameOf(frameHeaders, 5, trailer), "", "SERVING"},
 	"a message that breaks off": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x03\x08\x01\x18") +
-		frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
+		frameOf(frameHeaders, 5, trailer), "grpc.protocol", "not a health status"},
 	"no state, which is the state 0": {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x00") + frameOf(frameHeaders, 5, trailer), "grpc.not_serving", "UNKNOWN"},
 	"a state of a later version":     {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x00\x00\x00\x00\x02\x08\x07") + frameOf(frameHeaders, 5, trailer), "grpc.not_serving", "7"},
-	"a compressed message":           {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x01\x00\x00\x00\x02\x08\x01") + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
-	"no message":                     {hello + frameOf(frameHeaders, 4, head) + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "no state"},
+	"a compressed message":           {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 0, "\x01\x00\x00\x00\x02\x08\x01") + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "not a health status"},
+	"no message":                     {hello + frameOf(frameHeaders, 4, head) + frameOf(frameHeaders, 5, trailer), "grpc.protocol", "not a health status"},
 	"no trailers":                    {hello + frameOf(frameHeaders, 4, head) + frameOf(frameData, 1, body), "grpc.protocol", "no grpc-status"},
 	"a message that was escaped": {hello + frameOf(frameHeaders, 5, fields(":status", "200", "content-type", "application/grpc", "grpc-status", "14", "grpc-message", "too%20busy%E2%80%A6")),
 		"grpc.status", "status 14: too busy…"},

@@ -35,7 +35,7 @@ func (a answer) result() guest.Result {
 	state, ok := stateOf(a.message)
 	switch {
 	case !ok:
-		return guest.Fail("grpc.protocol", "the answer is no state of health")
+		return guest.Fail("grpc.protocol", "the response is not a health status")
 	case state == serving:
 		return guest.Succeed("SERVING")
 	case state < uint64(len(states)):

@@ -58,7 +58,7 @@ func (s *settings) check() error {
 	case s.expect.number == decimal && len(s.expect.after) == 0:
 		return &guest.FieldError{Field: "expect", Problem: "must have something behind {seq}, which shows where the number ends"}
 	case s.expect.number != none && s.send.number == none:
-		return &guest.FieldError{Field: "expect", Problem: "has the number of a beat, which send has not"}
+		return &guest.FieldError{Field: "expect", Problem: "has the number of a beat, but send does not"}
 	case s.Wait < 0:
 		return &guest.FieldError{Field: "wait", Problem: "must not be negative"}
 	case s.Slow < 0:

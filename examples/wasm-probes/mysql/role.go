@@ -57,11 +57,11 @@ func judgeChannel(status row, most time.Duration) guest.Result {
 	lag := time.Duration(seconds) * time.Second
 	switch {
 	case err != nil && most > 0:
-		return guest.Fail("mysql.lag", "the replica does not know how late it is")
+		return guest.Fail("mysql.lag", "the replica cannot determine its lag")
 	case err != nil:
 		return guest.Succeed("replica whose lag is not known")
 	case most > 0 && lag > most:
-		return guest.Fail("mysql.lag", fmt.Sprintf("the replica is %v late, at most %v are allowed", lag, most))
+		return guest.Fail("mysql.lag", fmt.Sprintf("the replica lags by %v, at most %v are allowed", lag, most))
 	}
 	return guest.Succeed(fmt.Sprintf("replica whose lag is %v", lag))
 }

@@ -67,7 +67,7 @@ func (w *wire) look(p []byte) error {
 		}
 		w.left = int(w.head[0]) | int(w.head[1])<<8 | int(w.head[2])<<16
 		if w.left > maxPacket {
-			return fmt.Errorf("the answer is none of MySQL, or of more than %d bytes: it begins with %q", maxPacket, w.head)
+			return fmt.Errorf("the response is not MySQL's protocol, or exceeds %d bytes: it starts with %q", maxPacket, w.head)
 		}
 		w.head = w.head[:0]
 		if w.secure {
@@ -78,7 +78,7 @@ func (w *wire) look(p []byte) error {
 	return nil
 }
 
-var errGarbage = errors.New("the answer is none of MySQL")
+var errGarbage = errors.New("the response is not MySQL's protocol")
 
 // call calls the library, which panics on unexpected packets and hides the cause of connection
 // errors.

@@ -95,7 +95,7 @@ func recovery(ctx context.Context, c session, s *settings) guest.Result {
 	case role == primary:
 		return guest.Succeed(role)
 	case lag == unknown && s.MaxLag > 0:
-		return guest.Fail("postgres.lag", "the standby has not seen a change since its start, and does not hear from its primary or lacks what it has heard")
+		return guest.Fail("postgres.lag", "the standby has replayed no change since its start, and is disconnected from its primary or behind it")
 	case lag == unknown:
 		return guest.Succeed("standby that has not seen a change since its start")
 	case s.MaxLag > 0 && lag > s.MaxLag:

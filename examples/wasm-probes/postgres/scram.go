@@ -56,7 +56,7 @@ func (d *door) scram(offer message) (message, error) {
 		return m, err
 	}
 	if got := m.step(); !hmac.Equal([]byte(got), []byte("v="+encode(server))) {
-		return nil, fmt.Errorf("%w: it does not know the password itself", errSCRAM)
+		return nil, fmt.Errorf("%w: it cannot prove that it knows the password", errSCRAM)
 	}
 	return d.message()
 }
@@ -85,7 +85,7 @@ func (e *exchange) challenge(answer string) (err error) {
 	}
 	e.iterations, err = strconv.Atoi(parts[2][2:])
 	if err != nil || e.iterations < 1 || e.iterations > maxIterations {
-		return fmt.Errorf("%w: it wants the password hashed %.20q times, at most %d are possible", errSCRAM, parts[2][2:], maxIterations)
+		return fmt.Errorf("%w: it requests %.20q hash iterations, at most %d are possible", errSCRAM, parts[2][2:], maxIterations)
 	}
 	e.answer, e.final = answer, "c=biws,"+parts[0] // biws is "n,,"
 	return nil

@@ -91,8 +91,8 @@ func TestServersThatDoNotKnowThePassword(t *testing.T) {
 			challenge     func(mine string) string
 			final, detail string
 		}{
-			"a wrong proof":           {good, messageOf('R', "\x00\x00\x00\x0cv=AAAA") + messageOf('R', ok), "does not know the password"},
-			"no proof":                {good, messageOf('R', "\x00\x00\x00\x0c") + messageOf('R', ok), "does not know the password"},
+			"a wrong proof":           {good, messageOf('R', "\x00\x00\x00\x0cv=AAAA") + messageOf('R', ok), "cannot prove that it knows the password"},
+			"no proof":                {good, messageOf('R', "\x00\x00\x00\x0c") + messageOf('R', ok), "cannot prove that it knows the password"},
 			"another nonce":           {says("r=server,s=c2FsdA==,i=1"), "", "nonce"},
 			"the nonce alone":         {func(mine string) string { return "r=" + mine + ",s=c2FsdA==,i=1" }, "", "nonce"},
 			"no salt":                 {func(mine string) string { return "r=" + mine + "x,s=,i=1" }, "", "salt"},

@@ -87,7 +87,7 @@ func (r replication) judge(s *settings) guest.Result {
 		}
 	}
 	if near < s.MinReplicas {
-		return guest.Fail("redis.replicas", fmt.Sprintf("%d of %d replicas are near enough, %d are wanted", near, len(r.replicas), s.MinReplicas))
+		return guest.Fail("redis.replicas", fmt.Sprintf("only %d of %d replicas are close enough, want at least %d", near, len(r.replicas), s.MinReplicas))
 	}
 	return guest.Succeed(fmt.Sprintf("primary with %d replicas", len(r.replicas)))
 }
@@ -97,7 +97,7 @@ func (r replication) judgeReplica(s *settings) guest.Result {
 	case s.MinReplicas > 0:
 		return guest.Fail("redis.role", "the server is a replica, and min_replicas is for a primary")
 	case r.syncing:
-		return guest.Fail("redis.sync", "the replica is being filled by its primary")
+		return guest.Fail("redis.sync", "the replica is in its initial synchronization with the primary")
 	case !r.linkUp:
 		return guest.Fail("redis.link", "the replica has no connection to its primary")
 	case s.MaxLag > 0 && (r.heard < 0 || r.heard > s.MaxLag):

@@ -238,7 +238,7 @@ func wrongTransport(t *testing.T, way lab.Way) {
 		{"unframed", "HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"},
 		{"framed", "HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"},
 		{"unframed", "220 mail.example ESMTP\r\n", "not Thrift's binary protocol"},
-		{"framed", "\xff\xff\xff\xff\xff\xff\xff\xff", "no frame"},
+		{"framed", "\xff\xff\xff\xff\xff\xff\xff\xff", "not a frame"},
 		{"framed", "\x00\x00\x00\x04\x80\x01\x00\x02", "longer than it says"},
 		{"unframed", "\x80\x01\x00\x02\x7f\xff\xff\xff", "exceeded"},
 		{"unframed", answer, "the answer is to call"},

@@ -75,7 +75,7 @@ func (s *settings) begins(head string) error {
 	framed, problem := s.Transport == "framed", ""
 	switch message := head[4:]; {
 	case framed && binary.BigEndian.Uint32([]byte(head)) > maxMessage:
-		problem = fmt.Sprintf("the answer is no frame of at most %d bytes", maxMessage)
+		problem = fmt.Sprintf("the response is not a frame of at most %d bytes", maxMessage)
 	case framed && !strings.HasPrefix(message, version):
 		problem = fmt.Sprintf("the answer begins with %x, which is not Thrift's binary protocol", message)
 	case !framed && !strings.HasPrefix(head, version):

@@ -174,7 +174,7 @@ func longHead(r io.Reader, f head) (head, error) {
 	}
 	f.length = binary.BigEndian.Uint64(b[:])
 	if f.length < least || f.length >= 1<<63 {
-		return f, faultf("websocket.protocol", "a frame's length %#x is not written as it must be", f.length)
+		return f, faultf("websocket.protocol", "invalid frame length %#x", f.length)
 	}
 	return f, nil
 }

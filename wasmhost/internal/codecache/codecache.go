@@ -78,7 +78,7 @@ func openPrivate(name string) (*os.Root, error) {
 	switch {
 	case err != nil:
 	case !os.SameFile(named, opened):
-		err = errors.New("it was replaced meanwhile")
+		err = errors.New("it was replaced while it was being opened")
 	default:
 		err = private.Check(opened)
 	}
@@ -105,7 +105,7 @@ func (e *Entry) Code() *os.File {
 	return f
 }
 
-var errForeign = errors.New("the file is not one that Store has written for the module")
+var errForeign = errors.New("file was not written by this cache for this module")
 
 // check verifies the sum at the start of a file, and seeks to the code after it.
 func (e *Entry) check(f *os.File) error {

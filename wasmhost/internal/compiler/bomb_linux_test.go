@@ -32,8 +32,8 @@ func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
 	}
 	for range 2 {
 		err := testsync.Receive(t, "the end of a compilation", errs)
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "half of what is left now below the limit /sys/fs/cgroup/") ||
-			!strings.Contains(err.Error(), "/memory.") || !strings.Contains(err.Error(), ": raise it, or") {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "half of the memory left below the limit /sys/fs/cgroup/") ||
+			!strings.Contains(err.Error(), "/memory.") || !strings.Contains(err.Error(), ": raise the limit, or") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -85,5 +85,5 @@ func NewCache(from io.Reader, to io.Writer) (wazero.CompilationCache, error) {
 			return c, nil
 		}
 	}
-	return nil, errors.New("this program is built with a version of wazero that it does not support: use that of its go.mod")
+	return nil, errors.New("built with an unsupported version of wazero: use the version in go.mod")
 }

@@ -66,7 +66,7 @@ func RuntimeConfig() wazero.RuntimeConfig {
 type limitError struct{ limit, remedy string }
 
 func (e *limitError) Error() string {
-	return "compile: takes more than " + e.limit + ": " + e.remedy
+	return "compile: module needs more than " + e.limit + ": " + e.remedy
 }
 
 const remedySmaller = "compile the module with optimization, or split it"
@@ -76,7 +76,7 @@ const remedySmaller = "compile the module with optimization, or split it"
 func memoryExceeded(l Limits) error {
 	size := bytesize.Size(l.Memory).String() + " of memory"
 	if l.group != "" {
-		return fmt.Errorf("%w: the module takes more than %s, half of what is left now below the limit %s: raise it, or %s",
+		return fmt.Errorf("%w: the module needs more than %s, half of the memory left below the limit %s: raise the limit, or %s",
 			ErrUnavailable, size, l.group, remedySmaller)
 	}
 	return &limitError{size, "raise compile.memory, or " + remedySmaller}

@@ -117,8 +117,8 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 		limits Limits
 		want   string
 	}{
-		"memory":         {manyLocals(), Limits{Memory: 192 << 20, CPU: time.Hour}, "compile: takes more than 192MiB of memory: raise compile.memory, or"},
-		"processor time": {deepBlocks(), Limits{Memory: 1 << 30, CPU: time.Second}, "compile: takes more than 1s of processor time: raise compile.time, or"},
+		"memory":         {manyLocals(), Limits{Memory: 192 << 20, CPU: time.Hour}, "compile: module needs more than 192MiB of memory: raise compile.memory, or"},
+		"processor time": {deepBlocks(), Limits{Memory: 1 << 30, CPU: time.Second}, "compile: module needs more than 1s of processor time: raise compile.time, or"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -190,12 +190,12 @@ func TestWhatTheMachineLacksIsNotTheModulesFault(t *testing.T) {
 		"too few threads":         {"exit 2", noThread, true, few, ErrUnavailable, "raise the limit of processes and threads"},
 		"too few for cgo":         {"exit 134", "runtime/cgo: pthread_create failed: Resource temporarily unavailable", true, few, ErrUnavailable, ""},
 		"killed by the kernel":    {"kill -KILL $$", "", true, few, ErrUnavailable, "killed"},
-		"memory was not granted":  {"exit 2", "fatal error: runtime: out of memory", false, few, ErrUnavailable, "does not grant it 1MiB of memory"},
-		"mappings not granted":    {"exit 5", "cannot allocate memory", false, few, ErrUnavailable, "does not grant it"},
+		"memory was not granted":  {"exit 2", "fatal error: runtime: out of memory", false, few, ErrUnavailable, "cannot provide 1MiB of memory"},
+		"mappings not granted":    {"exit 5", "cannot allocate memory", false, few, ErrUnavailable, "this machine cannot provide"},
 		"the code has no room":    {"exit 4", "compiled code cannot be written: no space left on device", true, few, ErrUnavailable, "no space left"},
 		"memory of the module":    {"exit 2", "fatal error: runtime: out of memory", true, few, &limitError{}, "more than 1MiB of memory: raise compile.memory"},
-		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, ErrUnavailable, "1MiB of memory, half of what is left now below the limit " + group + ": raise it"},
-		"memory taken by others":  {"exit 5", "", true, Limits{Memory: 1 << 50, CPU: time.Hour}, ErrUnavailable, "does not grant it"},
+		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, ErrUnavailable, "1MiB of memory, half of the memory left below the limit " + group + ": raise the limit"},
+		"memory taken by others":  {"exit 5", "", true, Limits{Memory: 1 << 50, CPU: time.Hour}, ErrUnavailable, "this machine cannot provide"},
 		"time":                    {"exit 6", "", true, few, &limitError{}, "more than 1h0m0s of processor time"},
 		"time, and does not exit": {"kill -KILL $$", "", true, Limits{CPU: 1}, &limitError{}, "of processor time"},
 	} {
@@ -221,7 +221,7 @@ func TestAProgramThatMayNotStartItselfIsNotTheModulesFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := compileError(t.Context(), idle, ample)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "permit that or set compile.in_process: ") {
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "permit that, or set compile.in_process: ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -18,7 +18,7 @@ const minMemoryLeft = 64 << 20
 func (l Limits) within(left int64, group string) (Limits, error) {
 	switch {
 	case left < minMemoryLeft:
-		return l, fmt.Errorf("%w: %v of memory are left below the limit %s, at least %v are needed: raise it",
+		return l, fmt.Errorf("%w: only %v of memory is left below the limit %s, want at least %v: raise the limit",
 			ErrUnavailable, bytesize.Size(left), group, bytesize.Size(minMemoryLeft))
 	case left/2 < l.Memory:
 		l.Memory, l.group = left/2, group

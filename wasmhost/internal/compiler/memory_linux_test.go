@@ -30,7 +30,7 @@ func TestAChildHasAtMostHalfOfTheMemoryThatIsLeft(t *testing.T) {
 
 func TestWithoutMemoryACompilationIsRefused(t *testing.T) {
 	_, err := Limits{Memory: 256 * mib}.within(40*mib, group)
-	if !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), "40MiB of memory are left below the limit "+group+", at least 64MiB are needed: raise it") {
+	if !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), "40MiB of memory is left below the limit "+group+", want at least 64MiB: raise the limit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -126,7 +126,7 @@ func startError(err error) error {
 	if shortage.IsFork(err) {
 		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
-	return fmt.Errorf("%w: this program cannot start itself, permit that or set compile.in_process: %v", ErrUnavailable, err)
+	return fmt.Errorf("%w: cannot start this program as a child: permit that, or set compile.in_process: %v", ErrUnavailable, err)
 }
 
 // maxMessage is the maximum length of a child's error that is read, in bytes.
@@ -142,7 +142,7 @@ func judge(s *os.ProcessState, err error, message string, granted bool, limits L
 	case status.ExitStatus() == exitTime, status.Signal() == syscall.SIGKILL && s.UserTime()+s.SystemTime() >= limits.CPU:
 		return cpuExceeded(limits)
 	case status.Signaled():
-		return fmt.Errorf("%w: it was ended by the signal %v: the machine may lack memory", ErrUnavailable, status.Signal())
+		return fmt.Errorf("%w: it was killed by the signal %v: the machine may lack memory", ErrUnavailable, status.Signal())
 	case status.ExitStatus() == exitInvalid:
 		return fmt.Errorf("compile: %s", message)
 	case status.ExitStatus() == exitSystem:
@@ -151,7 +151,7 @@ func judge(s *os.ProcessState, err error, message string, granted bool, limits L
 		if granted && isAvailable(uint64(limits.Memory)*memoryOverhead) { // other processes may have used it meanwhile
 			return memoryExceeded(limits)
 		}
-		return fmt.Errorf("%w: this machine does not grant it %v of memory: raise its limits of memory (RLIMIT_AS, RLIMIT_DATA), or change vm.overcommit_memory",
+		return fmt.Errorf("%w: this machine cannot provide %v of memory: raise RLIMIT_AS and RLIMIT_DATA, or change vm.overcommit_memory",
 			ErrUnavailable, bytesize.Size(limits.Memory))
 	case outOfThreads(message):
 		return fmt.Errorf("%w: %s: raise the limit of processes and threads", ErrUnavailable, first)

@@ -239,7 +239,7 @@ func TestErrorsOfEntriesHaveOneRemedy(t *testing.T) {
 	for entry, want := range map[string]string{
 		"10.0.0.0/8:6379":  `grant.dial has invalid entry "10.0.0.0/8:6379": scheme is missing; write "target", or a URL such as "tcp://10.0.0.0/8:6379"`,
 		"tcp://10.0.0.1":   `grant.dial has invalid entry "tcp://10.0.0.1": port is missing; write a number, a range such as 8000-8999, or *`,
-		"unix:///run/../x": `grant.dial has invalid entry "unix:///run/../x": path is not canonical, write /x`,
+		"unix:///run/../x": `grant.dial has invalid entry "unix:///run/../x": path is not canonical: write /x`,
 	} {
 		if _, err := Parse([]string{entry}, nil, nil); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -78,7 +78,7 @@ func checkPath(pattern string) error {
 		return errors.New("path must begin with a slash")
 	}
 	if clean := path.Clean(pattern); strings.HasPrefix(pattern, "/") && clean != pattern {
-		return fmt.Errorf("path is not canonical, write %s", clean)
+		return fmt.Errorf("path is not canonical: write %s", clean)
 	}
 	if _, err := path.Match(pattern, ""); err != nil {
 		return errors.New("path is not a valid pattern")
@@ -116,10 +116,10 @@ func (r *rule) setHost(host string) error {
 	}
 	if p, err := netip.ParsePrefix(literal); err == nil {
 		if p.Masked() != p {
-			return fmt.Errorf("CIDR block is not canonical, write %s", p.Masked())
+			return fmt.Errorf("CIDR block is not canonical: write %s", p.Masked())
 		}
 		if p.Addr().Is4In6() {
-			return errors.New("CIDR block is one of IPv4, write it as 10.0.0.0/8")
+			return errors.New("IPv4 CIDR block is written as IPv6: write it as 10.0.0.0/8")
 		}
 		r.prefix = p
 		return nil

@@ -51,7 +51,7 @@ func (i *Image) Complete(instance api.Module, globals []api.MutableGlobal) error
 	const wasmPage = 64 << 10 // pages of the system are smaller
 	memory := instance.Memory()
 	if _, ok := memory.Grow(uint32(i.pages.size()/wasmPage) - memory.Size()/wasmPage); !ok {
-		return errors.New("memory cannot grow to the size that it has after the initialisation")
+		return errors.New("memory cannot grow to its size after initialization")
 	}
 	i.set(globals)
 	return nil

@@ -23,4 +23,4 @@ const (
 // maxRewritten returns the maximum size of a rewritten module. Real modules grow by a tenth.
 func maxRewritten(size int) int { return 2*size + 1<<20 }
 
-var errRewritten = errors.New("becomes too large when it is metered: it has very many small functions or loops")
+var errRewritten = errors.New("too large after metering: it has too many small functions or loops")

@@ -22,7 +22,7 @@ func TestModulesThatTakeTooMuchToLoadAreRejected(t *testing.T) {
 		"a function":         {`(func $run ` + strings.Repeat("i64.const 0x7fffffffffffffff drop ", 45_000) + `)`, "540002 bytes"},
 		"locals":             {`(func $run ` + strings.Repeat("(local $x i32) ", 50_001) + `)`, "50001 entries, at most 50000"},
 		"functions":          {`(func $run) ` + strings.Repeat("(func) ", 300_000), "300001 entries, at most 262144"},
-		"growth by metering": {`(func $run) ` + strings.Repeat("(func) ", 150_000), "too large when it is metered"},
+		"growth by metering": {`(func $run) ` + strings.Repeat("(func) ", 150_000), "too large after metering"},
 		"a table":            {`(table 70000) (func $run)`, "table of 70000 elements"},
 		"globals":            {strings.Repeat(`(global $g i32 0) `, 5000) + `(func $run)`, "5000 entries, at most 4096"},
 		"exports":            {`(func $run) ` + strings.Repeat("(func) ", 70_000) + strings.Repeat(`(export "f" (func $run)) `, 1000), "1000 exports and globals with 70001 functions"},

@@ -24,7 +24,7 @@ func (m *Module) Check(maxMemory int64) error {
 	if initial, _ := m.Memory(); initial > maxMemory {
 		const MiB = 1 << 20
 		return &probe.FieldError{
-			Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs %v to start", bytesize.Size(maxMemory), bytesize.Size(initial)),
+			Field: "limits.memory", Problem: fmt.Sprintf("is %v, but the module needs %v to start", bytesize.Size(maxMemory), bytesize.Size(initial)),
 			Hint: fmt.Sprintf("write at least \"%v\"; most modules need some more for their attempts", bytesize.Size((initial+MiB-1)/MiB*MiB)),
 		}
 	}
@@ -72,7 +72,7 @@ func (m *Module) checkExports() error {
 	marker, ok := m.exports[abi.ExportMarker]
 	switch {
 	case !ok:
-		return fmt.Errorf("does not export %s: the module is not a Sonde plugin, or one for another version of the ABI", abi.ExportMarker)
+		return fmt.Errorf("does not export %s: not a Sonde plugin, or built for another ABI version", abi.ExportMarker)
 	case marker.kind != kindFunction && marker.kind != kindGlobal:
 		return fmt.Errorf("exports %s, which must be a function or a global", abi.ExportMarker)
 	}

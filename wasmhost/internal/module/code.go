@@ -18,7 +18,7 @@ func units(cycles uint32) uint32 { return 1 + cycles/unit }
 func (r *rewriter) codeSection(c *reader) []byte {
 	n := c.count(maxFunctions, 3)
 	if own := uint32(len(r.functions)) - r.imported; c.err == nil && n != own {
-		c.fail(fmt.Errorf("%d functions have a type, and %d a body", own, n))
+		c.fail(fmt.Errorf("%d functions are declared, but %d have a body", own, n))
 	}
 	out := appendUint32(nil, n)
 	var w bodyRewriter

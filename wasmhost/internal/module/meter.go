@@ -139,7 +139,7 @@ func (r *rewriter) rejectImage(format string, a ...any) {
 func (r *rewriter) importSection(c *reader) []byte {
 	for _, i := range r.imports {
 		if strings.HasPrefix(i.name, MeterModule+".") {
-			c.fail(errors.New("module " + MeterModule + " must not be imported: it is the host's own"))
+			c.fail(errors.New("module " + MeterModule + " must not be imported: it is reserved for the host"))
 		}
 		if i.kind == kindGlobal {
 			r.globals++
@@ -200,7 +200,7 @@ func (r *rewriter) exportSection(c *reader) []byte {
 	for range c.each(n) {
 		name, kind := c.name(), c.byte()
 		if name == FuelExport || strings.HasPrefix(name, imagePrefix) {
-			c.fail(fmt.Errorf("export %q is the host's own: rename it", name))
+			c.fail(fmt.Errorf("export %q is reserved for the host: rename it", name))
 		}
 		switch kind {
 		case kindFunction:

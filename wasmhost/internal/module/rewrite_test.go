@@ -23,7 +23,7 @@ func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
 		wasm []byte
 		want string
 	}{
-		"an export of the host's own":  {wattest.Assemble(`(func $f) (export "sonde_image_start" (func $f))`), "is the host's own: rename it"},
+		"an export of the host's own":  {wattest.Assemble(`(func $f) (export "sonde_image_start" (func $f))`), "is reserved for the host: rename it"},
 		"an offset of type i64":        {raw(memory, "\x0b\x01\x00\x42\x00\x0b\x00"), "offset is not a constant of type i32"},
 		"an offset of two numbers":     {raw(memory, "\x0b\x01\x00\x41\x00\x41\x00\x0b\x00"), "offset is not a constant of type i32"},
 		"an offset that is not there":  {raw(memory, "\x0b\x01\x00\x0b\x00"), "offset is not a constant of type i32"},

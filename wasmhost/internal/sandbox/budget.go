@@ -18,7 +18,7 @@ const instanceOverhead = 64 << 10
 
 // ErrNoMemory is the error of a call, or is wrapped by the error of a start, for which the budget
 // has no memory.
-var ErrNoMemory = errors.New("the instances of all plugins use all of the memory that they may use together")
+var ErrNoMemory = errors.New("the memory limit for the instances of all plugins is reached")
 
 // budget bounds the memory of the instances of all plugins together. Half of the limit is divided
 // into equal shares: a plugin may always use its share, unless others still use that memory since

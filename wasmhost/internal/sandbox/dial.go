@@ -80,7 +80,7 @@ func (n *network) dest(network, address string) (grant.Dest, abi.Errno) {
 	switch network {
 	case "unix":
 		if strings.HasPrefix(address, "/") && path.Clean(address) != address {
-			return grant.Dest{}, n.failf(abi.EINVAL, "path %q is not canonical, write %s", address, path.Clean(address))
+			return grant.Dest{}, n.failf(abi.EINVAL, "path %q is not canonical: write %s", address, path.Clean(address))
 		}
 		return grant.Dest{Network: network, Host: address}, abi.OK
 	case "tcp", "tls", "udp":
@@ -252,12 +252,12 @@ func (n *network) resolve(a args) int64 {
 func (n *network) refuse(d grant.Dest) abi.Errno {
 	n.refused = d.String()
 	if s := n.input.Settings; s != nil && s.PortName == strconv.Itoa(int(d.Port)) && grant.IsTarget(n.input.Target, d.Port, d.Host, d.Port) {
-		n.refused += fmt.Sprintf(" (the plugin's default port: write port = %q, or name it among the target's ports)", s.PortName)
+		n.refused += fmt.Sprintf(" (the plugin's default port: set port = %q, or add it to the target's ports)", s.PortName)
 	}
 	n.tenant.denied.Add(1)
 	if !n.tenant.loggedDenial.Swap(true) {
 		n.cpu.releaseSlot()
-		n.tenant.logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
+		n.tenant.logger.Warn("plugin connection denied: destination is not granted; further denials are counted in metrics only",
 			"target", n.input.Target.Name, "destination", n.refused)
 	}
 	return n.failf(abi.ENOTCAPABLE, "%s is not granted", n.refused)

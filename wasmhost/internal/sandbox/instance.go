@@ -37,10 +37,10 @@ type Instance struct {
 
 // ErrStarved is wrapped by the error of a start that exceeded Limits.Start with hardly any
 // processor time: this machine was busy, or the module slept.
-var ErrStarved = errors.New("this machine gave it hardly any processor time")
+var ErrStarved = errors.New("it got hardly any processor time on this machine")
 
 // ErrSystem is wrapped by the error of a start for which the system refused memory.
-var ErrSystem = errors.New("system refuses memory")
+var ErrSystem = errors.New("system refused to allocate memory")
 
 // starvedBelow is a divisor: a module is at fault for a slow start only if it had at least
 // Limits.Start/starvedBelow of processor time.
@@ -179,7 +179,7 @@ func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err 
 		}
 		if r.Ending == OutOfMemory && i.memory.Refused && i.memory.Err == nil {
 			r.Err = &probe.FieldError{
-				Field: "limits.memory", Problem: fmt.Sprintf("is %v, and the module needs more to initialize itself", bytesize.Size(i.sandbox.config.Limits.Memory)),
+				Field: "limits.memory", Problem: fmt.Sprintf("is %v, but initializing the module takes more", bytesize.Size(i.sandbox.config.Limits.Memory)),
 				Hint: "write a larger size, such as twice as much",
 			}
 		}

@@ -43,7 +43,7 @@ func (f *function) check() error {
 	if f.isInterpreted || f.field.IsValid() && f.field.Type() == reflect.TypeFor[[]byte]() {
 		return nil
 	}
-	return errors.New("this program is built with a version of wazero that it does not support: use that of its go.mod")
+	return errors.New("built with an unsupported version of wazero: use the version in go.mod")
 }
 
 // stackSize returns the size of the function's stack, in bytes. It must be called on the goroutine of the

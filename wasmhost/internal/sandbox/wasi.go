@@ -193,7 +193,7 @@ func (c *call) writeVector(a args, result uint32) abi.Errno {
 	var errno abi.Errno
 	switch {
 	case ok && s.datagram() && n > 1:
-		return c.failf(abi.ENOTSUP, "a datagram is written in one part, and not in %d", n)
+		return c.failf(abi.ENOTSUP, "a datagram must be in one buffer, not in %d", n)
 	case ok:
 		var part []byte
 		if part, errno = c.memory.firstPart(at, n); errno == abi.OK {

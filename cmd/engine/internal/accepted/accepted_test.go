@@ -72,7 +72,7 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	for want, change := range map[string]func(name string) error{
 		"its mode 644 gives other users access": func(name string) error { return os.Chmod(name, 0o644) },
 		"is writable by all users":              func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
-		"it is not a regular file":              func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+		"is not a regular file":                 func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
 		"unexpected end of JSON":                func(name string) error { return os.Truncate(name, 0) },
 		"unexpected end of JSON (partial)":      func(name string) error { return os.Truncate(name, 50) },
 	} {

@@ -301,11 +301,11 @@ func TestAnEngineThatIsCutOffFromEtcdSaysSinceWhen(t *testing.T) {
 		t.Errorf("the members are\n%s", got)
 	}
 	refused := cut
-	refused.Refused = "etcd has the layout 2 of a later version of Sonde"
-	if got := clusterLine(refused, time.Now()); !strings.Contains(got, "restarts none of them: etcd has the layout 2") || strings.Contains(got, "unreachable") {
+	refused.Refused = "unsupported layout 2 in etcd, written by a later version of Sonde"
+	if got := clusterLine(refused, time.Now()); !strings.Contains(got, "restarts none of them: unsupported layout 2 in etcd") || strings.Contains(got, "unreachable") {
 		t.Errorf("with another layout: %s", got)
 	}
-	if got := memberText(refused, time.Now()); got != "no: etcd has the layout 2 of a later version of Sonde" {
+	if got := memberText(refused, time.Now()); got != "no: unsupported layout 2 in etcd, written by a later version of Sonde" {
 		t.Errorf("with another layout: %s", got)
 	}
 	cut.Heard = time.Time{}

@@ -29,7 +29,7 @@ func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
 	silent := Serve(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	TimesOut(t, way.Must(t, fmt.Sprintf(`{"port": %q, "does": "loop"}`, silent)), 300*time.Millisecond, "sdk.deadline")
 	r := Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "does": "apart"}`, port)), guest.Unknown, "plugin.network")
-	if !strings.Contains(r.Detail, "give its library t.DialContext: library: dial tcp") {
+	if !strings.Contains(r.Detail, "pass t.DialContext to its library: library: dial tcp") {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -64,12 +64,12 @@ func TestContainersAreFoundByTheirLabels(t *testing.T) {
 		if err := os.Rename(r.Socket, r.Socket+".away"); err != nil {
 			t.Fatal(err)
 		}
-		testsync.Until(t, "the error", func() bool { return strings.Contains(f.Statuses()[0].Error, "cannot be reached") })
+		testsync.Until(t, "the error", func() bool { return strings.Contains(f.Statuses()[0].Error, "unreachable") })
 		has("web")
 		if err := os.Rename(r.Socket+".away", r.Socket); err != nil {
 			t.Fatal(err)
 		}
-		testsync.Until(t, "an answer", func() bool { return !strings.Contains(f.Statuses()[0].Error, "cannot be reached") })
+		testsync.Until(t, "an answer", func() bool { return !strings.Contains(f.Statuses()[0].Error, "unreachable") })
 		has("web")
 	})
 }

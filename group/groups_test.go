@@ -341,7 +341,7 @@ func TestNextWaitsForAnotherVersion(t *testing.T) {
 func TestInvalidGroupsAreRefused(t *testing.T) {
 	groups := group.New(group.Config{Engine: engine.New(engine.Config{})})
 	for name, want := range map[string]string{
-		"": "must not be empty", "a\nb": "control characters", strings.Repeat("g", 64): "64 bytes long, at most 63",
+		"": "must not be empty", "a\nb": "control characters", strings.Repeat("g", 64): "64 bytes long; at most 63 are allowed",
 	} {
 		if err := groups.Apply(map[string]group.Rule{"ok": {}, name: {}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the name %q gives the error %v", name, err)

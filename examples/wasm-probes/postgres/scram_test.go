@@ -97,7 +97,7 @@ func TestServersThatDoNotKnowThePassword(t *testing.T) {
 			"the nonce alone":         {func(mine string) string { return "r=" + mine + ",s=c2FsdA==,i=1" }, "", "nonce"},
 			"no salt":                 {func(mine string) string { return "r=" + mine + "x,s=,i=1" }, "", "salt"},
 			"a broken salt":           {func(mine string) string { return "r=" + mine + "x,s=!,i=1" }, "", "salt"},
-			"no number":               {func(mine string) string { return "r=" + mine + "x,s=c2FsdA==,i=" }, "", "times"},
+			"no number":               {func(mine string) string { return "r=" + mine + "x,s=c2FsdA==,i=" }, "", "iterations"},
 			"too much to compute":     {func(mine string) string { return "r=" + mine + "x,s=c2FsdA==,i=2147483647" }, "", "2147483647"},
 			"nothing of the kind":     {says("e=other-error"), "", mechanism},
 			"an extension of its own": {says("m=ext,r=server,s=c2FsdA==,i=1"), "", mechanism},

@@ -175,7 +175,7 @@ func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 	}
 }
 
-// rejection is a request that the API must reject without a change.
+// rejection is a request that the API must reject without changing anything.
 type rejection struct {
 	name, token string // the token is that of the engine; empty for none
 	request

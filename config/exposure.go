@@ -155,7 +155,7 @@ func hasPassword(t *hclsyntax.TemplateExpr) bool {
 	return false
 }
 
-// native returns an expression in the native syntax: a string of a JSON file is a template.
+// native converts an expression to native syntax. A string in a JSON file is parsed as a template.
 func native(e hcl.Expression) hclsyntax.Expression {
 	if n, ok := e.(hclsyntax.Expression); ok {
 		return n

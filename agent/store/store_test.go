@@ -295,7 +295,7 @@ func TestWhatWasFlushedIsWritten(t *testing.T) {
 	})
 }
 
-// An urgent value is in the file before any time has passed, together with all other changes.
+// An urgent value is written to the file immediately, along with all other pending changes.
 func TestWhatIsUrgentIsWrittenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")

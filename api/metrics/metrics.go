@@ -20,7 +20,7 @@ import (
 // maxScrapes limits the number of scrapes that a Handler serves at once. Others get status 503.
 const maxScrapes = 4
 
-// DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of that many probes has about 12 MB, and
+// DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of that many probes is about 12 MB, and
 // takes about half a second.
 const DefaultMaxProbes = 20_000
 

@@ -166,8 +166,8 @@ func TestAnEngineWithoutALeaseGoesOnProbing(t *testing.T) {
 	})
 }
 
-// Engines are cut off, exit and act at random: no two act for the same instance, and none acts for a shard that another
-// owns.
+// Engines are cut off, exit, and restart instances at random: no instance is restarted by two engines, and no engine
+// restarts one in a shard that another engine owns.
 func TestNoInstanceIsRestartedTwiceAtRandom(t *testing.T) {
 	for seed := range uint64(tier.Pick(2, 5, 50)) {
 		synctest.Test(t, func(t *testing.T) { playFleet(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -214,7 +214,7 @@ func (c *chaos) isCut() bool {
 	return time.Now().Before(c.until)
 }
 
-// Watch delivers changes late while it is cut off.
+// While c is cut off, Watch delays changes.
 func (c *chaos) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
 		for events, err := range c.Local.Watch(ctx, prefix, after) {

@@ -223,7 +223,7 @@ func (b *Backend) get(ctx context.Context, key string, which ...clientv3.OpOptio
 	return request(ctx, b, func(c *clientv3.Client) (*clientv3.GetResponse, error) { return c.Get(ctx, key, which...) })
 }
 
-// transaction returns a transaction as an operation of etcd.
+// transaction converts t to an etcd operation.
 func transaction(t coord.Transaction) clientv3.Op {
 	conditions := make([]clientv3.Cmp, 0, len(t.If))
 	for _, c := range t.If {

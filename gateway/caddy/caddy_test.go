@@ -26,7 +26,7 @@ func TestNoRequestThroughCaddyFails(t *testing.T) {
 	e.Whole("panic")
 }
 
-// Reloads keep what is known, also those that fail and those that change the settings.
+// Reloads keep known results, including reloads that fail or that change the settings.
 func TestReloadsKeepWhatIsKnown(t *testing.T) {
 	e := documented(t, probing)
 	down := e.Servers[0]

@@ -68,7 +68,7 @@ func both(t *testing.T, rule group.Rule, play func(*edge)) {
 	}
 }
 
-// start starts Sonde, which knows nothing yet.
+// start starts Sonde without any probe results.
 func (e *edge) start() {
 	addresses := map[string]string{}
 	for _, b := range e.backends {

@@ -44,8 +44,9 @@ type waiter struct {
 	paused bool // the outputs were not polled the last time
 }
 
-// A command that has written more than floodSize, several times the capacity of its pipes, floods them. It then waits not for a
-// processor but for this process, which pauses between reads: each pipe delivers some 60 MB/s.
+// A command that has written more than floodSize, several times the capacity of its pipes, is considered to be flooding
+// them: it waits for the reads of this process, which are throttled to some 60 MB/s for each pipe, and is not starved
+// of CPU.
 const (
 	floodSize  = 256 << 10
 	floodPause = time.Millisecond

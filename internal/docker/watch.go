@@ -78,7 +78,7 @@ type Watch struct {
 	since      time.Time   // when lost last changed between nil and an error
 }
 
-// entry is a container of a Watch.
+// entry is the state of one container that a Watch tracks.
 type entry struct {
 	seen    Seen
 	oomAt   time.Time // StartedAt of the instance that an oom event was about

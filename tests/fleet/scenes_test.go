@@ -421,8 +421,8 @@ func (s *stage) end(name string) {
 	}
 }
 
-// judgeRestarts returns, sorted, how long each restart took since its target failed, or since etcd was back. A target that never
-// failed must not be restarted, and no target must be restarted twice.
+// judgeRestarts returns the sorted times from the failure of each target, or from the return of etcd, to its restart.
+// It fails the test if a healthy target was restarted, or any target twice.
 func (s *stage) judgeRestarts(acts []act) (took []time.Duration) {
 	s.t.Helper()
 	for _, a := range acts {

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// restartCommand is the first argument of a process of this program that restarts a target, as the command of a restart block.
+// restartCommand is the first argument when this test program is run as the command of a restart block.
 const restartCommand = "restart-target"
 
 // restart is the process of a restart command: it reports to the world when it has started, and for which engine, and takes the

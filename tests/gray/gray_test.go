@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package gray plays the fifteen faults of docs/gray.md against real servers, each with a healthy twin, and
-// measures how soon sonde names them. `make gray` plays all of them. The tests need root and a network namespace.
+// Package gray injects the fifteen faults of docs/gray.md into real servers, each next to a healthy twin, and measures
+// how soon sonde reports them. `make gray` runs all of them. The tests need root and a network namespace.
 //
 //	gray_test.go     the test, and its table
 //	rows_test.go     the faults and their configurations

@@ -174,7 +174,7 @@ func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
 	return judged
 }
 
-// A network may fail while responses that arrived before wait for a processor, or for a busy name server. What they reveal about
+// A network may fail while earlier responses are still waiting for CPU time, or for a busy name server. What they reveal about
 // the network does not depend on when they are processed.
 func TestLateAnswersDoNotHideThatTheNetworkHasFailed(t *testing.T) {
 	const ms, failsAt = int64(1e6), int64(5e9)

@@ -6,8 +6,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Memory is the linear memory of one instance, up to a limit, and the memory allocator of that
-// instance. It must be used by one goroutine at a time.
+// Memory is the linear memory of one instance, capped at a limit, together with its allocator. It must be used by one
+// goroutine at a time.
 type Memory struct {
 	Refused bool  // the instance was refused more memory
 	Err     error // the error if it was refused memory below the limit: the last error of take or of the system

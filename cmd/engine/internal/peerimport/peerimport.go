@@ -38,7 +38,7 @@ var tools = []struct {
 // maxBytes limits the size of a file.
 const maxBytes = 3 << 20
 
-// Recognizes reports whether a text is a configuration of one of the tools.
+// Recognizes reports whether text is a configuration of a tool that can be imported.
 func Recognizes(text []byte) bool {
 	for _, tool := range tools {
 		if len(text) <= maxBytes && tool.recognizes(text) {

@@ -18,7 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Cluster returns the command sonde cluster.
+// Cluster returns the sonde cluster command.
 func Cluster() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",

@@ -40,7 +40,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		cause := causeOf(&tr.Transition, &st)
 		ev.seq, ev.Reason, ev.Detail = tr.Seq, cause.Reason, probe.CleanText(s.redact(cause.Detail), maxDetail)
 		if cause.Probe.Kind != 0 {
-			ev.Probe = probeName(cause.Probe.Kind, cause.Probe.Name)
+			ev.Probe = cause.Probe.InTarget()
 		}
 		if ev.Labels = st.Labels; !exists {
 			ev.level = keep // a comparison finds that it was removed
@@ -86,7 +86,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	ev = s.event(name, st.State, st.Cause.Reason, st.Since)
 	ev.Labels, ev.Detail = st.Labels, probe.CleanText(s.redact(st.Cause.Detail), maxDetail)
 	if st.Cause.Probe.Kind != 0 {
-		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
+		ev.Probe = st.Cause.Probe.InTarget()
 	}
 	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "" || s.isDoubted(ev.Subject))
 	ev.restarted, ev.outdated = isRestarted(&st), ev.level == firing && isOutdated(&st)
@@ -140,12 +140,4 @@ func (s *targetSource) troubled() iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// probeName returns "readiness" or "readiness/db".
-func probeName(kind probe.Kind, name string) string {
-	if name == "" {
-		return kind.String()
-	}
-	return kind.String() + "/" + name
 }

@@ -36,11 +36,14 @@ type ID struct {
 }
 
 // String returns "shop/web:readiness" or, with a name, "shop/web:readiness/db". Logs, JSON and metrics use the same text.
-func (id ID) String() string {
+func (id ID) String() string { return id.Target + ":" + id.InTarget() }
+
+// InTarget returns the part of String that follows the target: "readiness" or, with a name, "readiness/db".
+func (id ID) InTarget() string {
 	if id.Name == "" {
-		return id.Target + ":" + id.Kind.String()
+		return id.Kind.String()
 	}
-	return id.Target + ":" + id.Kind.String() + "/" + id.Name
+	return id.Kind.String() + "/" + id.Name
 }
 
 // Compare orders IDs by target, then kind (startup, readiness, liveness), then

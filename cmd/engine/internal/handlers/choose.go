@@ -97,7 +97,7 @@ func noProbe(target string, which []string, all []probe.ID) error {
 	}
 	var has []string
 	for _, id := range all {
-		has = append(has, strings.TrimPrefix(id.String(), target+":"))
+		has = append(has, id.InTarget())
 	}
 	return fmt.Errorf("target %q has no probe %q; it has %s", target, which[0], strings.Join(has, ", "))
 }

@@ -113,7 +113,7 @@ func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, manag
 	case err != nil:
 		return r, false, err
 	case len(ids) > 1:
-		return r, false, fmt.Errorf("%d probes match; name one of them: %s", len(ids), strings.TrimPrefix(ids[0].String(), ids[0].Target+":"))
+		return r, false, fmt.Errorf("%d probes match; name one of them: %s", len(ids), ids[0].InTarget())
 	}
 	r = loaded.Set[ids[0]].Rule
 	r.Kind = ids[0].Kind

@@ -433,6 +433,10 @@ type wish struct {
 	releases  bool    // the controller is stopping and leaves instances running that outlive the engine
 }
 
+// isForgotten reports whether an instance is released because its unit was removed. Its report is not changed then: the
+// target has lost its probes, and a running instance of a target without probes counts as started and ready.
+func (w wish) isForgotten() bool { return !w.wanted && !w.stopping }
+
 // wish returns the current desired state of a target.
 func (c *Controller) wish(target string) wish {
 	c.unitsMu.Lock()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -191,10 +190,7 @@ func (i *instance) handle(o occurrence) {
 		i.giveUp(now, cmp.Or(o.err, errNotTerminated))
 	case doFree:
 		i.free()
-		if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
-			i.refusal = "not restarted: " + i.supervisor.control.config.Redact(o.err.Error())
-			i.show(in.Managed, in.Reason, i.refusal)
-		}
+		i.refuse(o.err)
 	case doTerminate:
 		i.terminate(o.wish)
 	case doRelease:
@@ -274,7 +270,7 @@ func (i *instance) announce(now time.Time) {
 		m.Instance, m.Since, m.Exited, m.Requested, m.Budgeted = i.id, i.since, false, i.requests > 0, i.budgeted
 		m.Address, m.Ports = i.begun.Address, i.begun.Ports
 	})
-	if i.phase != releasing || !i.isForgotten(s.control.wish(s.target)) {
+	if i.phase != releasing || !s.control.wish(s.target).isForgotten() {
 		s.report(in)
 	}
 	if s.logsRetry() {
@@ -558,26 +554,29 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.requests = max(i.requests, 1)
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
-	i.failed = fmt.Sprintf("%s failed (%s)", strings.TrimPrefix(failing.ID.String(), failing.ID.Target+":"), reasonOf(failing))
+	i.failed = fmt.Sprintf("%s failed (%s)", failing.ID.InTarget(), reasonOf(failing))
 	s.remember(func(m *Memory) {
 		if m.Requested, m.Budgeted = true, true; !s.unit.external() {
 			m.NotBefore = i.notBefore
 		}
 	})
-	i.show(true, probe.ReasonEnding, cmp.Or(i.refusal, endingDetail(i.failed, i.isExternal, now, grace)))
+	detail := i.failed
+	if !i.isExternal { // otherwise its runtime decides how long it has
+		detail += fmt.Sprintf(", it has %s to exit from %s on", grace, now.UTC().Format("15:04:05Z"))
+	}
+	i.show(true, probe.ReasonEnding, cmp.Or(i.refusal, detail))
 	if s.logsRetry() {
 		s.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
-// endingDetail says why an instance is being terminated, and how long it has to exit. The runtime of an External instance
-// decides the latter.
-func endingDetail(failed string, isExternal bool, now time.Time, grace time.Duration) string {
-	if isExternal {
-		return failed
+// refuse reports why the driver could not terminate the instance, if that was asked because a probe fails.
+func (i *instance) refuse(err error) {
+	if in := i.supervisor.reported; in.Reason == probe.ReasonEnding {
+		i.refusal = "not restarted: " + i.supervisor.control.config.Redact(err.Error())
+		i.show(in.Managed, in.Reason, i.refusal)
 	}
-	return fmt.Sprintf("%s, it has %s to exit from %s on", failed, grace, now.UTC().Format("15:04:05Z"))
 }
 
 // settle reports the instance as running again, and withdraws a pending restart.
@@ -650,17 +649,13 @@ func (i *instance) release(now time.Time, grace time.Duration, w wish) {
 	if i.id == "" {
 		return
 	}
-	if !i.isForgotten(w) && !w.replaced {
+	if !w.isForgotten() && !w.replaced {
 		in := s.reported
 		in.Managed, in.Reason = false, ""
 		s.report(in)
 	}
 	s.log.Info("releasing instance: it keeps running without the engine", "instance", i.id, "grace_period", grace)
 }
-
-// isForgotten reports whether an instance is released because its unit was removed. Its report is not changed then: the
-// target has lost its probes, and a running instance of a target without probes counts as started and ready.
-func (i *instance) isForgotten(w wish) bool { return !w.wanted && !w.stopping }
 
 // sendGrace asks the driver to terminate the instance. It replaces a grace period that the driver has not received yet.
 func (i *instance) sendGrace(grace time.Duration) {

@@ -91,33 +91,38 @@ func restartNotes(ctx context.Context, targets map[string]config.Target) (lines 
 
 // deafHints returns hints about probes that also pass while the program hangs: all probes of a target, or its liveness
 // probe. They are not warnings, since some programs offer nothing else to check.
-func deafHints(set probe.Set) (lines []string) {
-	live, all := map[string]bool{}, map[string]bool{}
+func deafHints(set probe.Set) []string {
+	var deaf []probe.ID
+	hears := map[string]bool{} // targets with a probe that fails while the program hangs
 	for id, p := range set {
-		h, ok := p.Handler.(interface{ KernelAnswers() bool })
-		isDeaf := ok && h.KernelAnswers()
-		live[id.Target] = live[id.Target] || isDeaf && id.Kind == probe.Liveness
-		before, seen := all[id.Target]
-		all[id.Target] = isDeaf && (before || !seen)
-	}
-	maps.DeleteFunc(live, func(target string, isDeaf bool) bool { return !isDeaf || all[target] })
-	maps.DeleteFunc(all, func(_ string, isDeaf bool) bool { return !isDeaf })
-	for _, h := range []struct {
-		targets map[string]bool
-		text    string
-	}{
-		{all, "no probe of %s fails while the program hangs"},
-		{live, "the liveness probe of %s succeeds also while the program hangs"},
-	} {
-		names := slices.Sorted(maps.Keys(h.targets))
-		if len(names) == 0 {
-			continue
+		if h, ok := p.Handler.(interface{ KernelAnswers() bool }); ok && h.KernelAnswers() {
+			deaf = append(deaf, id)
+		} else {
+			hears[id.Target] = true
 		}
-		of := names[0]
-		if len(names) > 1 {
-			of += fmt.Sprintf(" and %d more", len(names)-1)
-		}
-		lines = append(lines, fmt.Sprintf("hint: "+h.text+", since the kernel answers for it: expect an answer of the program (expect in tcp, or http)", of))
 	}
-	return lines
+	var all, live []string
+	for _, id := range deaf {
+		switch {
+		case !hears[id.Target]:
+			all = append(all, id.Target)
+		case id.Kind == probe.Liveness:
+			live = append(live, id.Target)
+		}
+	}
+	return append(deafHint("no probe of %s fails while the program hangs", all), deafHint("the liveness probe of %s succeeds also while the program hangs", live)...)
+}
+
+// deafHint returns the hint about such probes of some targets, if there are any. In format %s is for the targets.
+func deafHint(format string, targets []string) []string {
+	if len(targets) == 0 {
+		return nil
+	}
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	of := targets[0]
+	if len(targets) > 1 {
+		of += fmt.Sprintf(" and %d more", len(targets)-1)
+	}
+	return []string{fmt.Sprintf("hint: "+format+", since the kernel answers for it: expect an answer of the program (expect in tcp, or http)", of)}
 }

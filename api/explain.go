@@ -44,11 +44,13 @@ func (t Target) explain(now time.Time) []string {
 		all = append(all, p.explain(now))
 	}
 	for i, text := range all {
-		text = strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), ":\n", ": "), "\n", " | ") // lines of output
-		all[i] = strings.Join(strings.Fields(text), " ")
+		all[i] = strings.Join(strings.Fields(outputLines.Replace(strings.TrimSpace(text))), " ")
 	}
 	return all
 }
+
+// outputLines keeps lines of output apart in a text of one line.
+var outputLines = strings.NewReplacer(":\n", ": ", "\n", " | ")
 
 // explain describes unusual conditions of the processes. It returns nothing for a nil Process.
 func (p *Process) explain() (all []string) {

@@ -188,14 +188,13 @@ func dialOnly(find func(address string) (path string, err error)) func(ctx conte
 
 // advise adds a remedy to an error that a flag can fix.
 func advise(client *api.Client, err error) error {
-	refused, _ := errors.AsType[*api.Error](err)
+	refused, answered := errors.AsType[*api.Error](err)
 	switch {
-	case refused != nil && refused.Status == http.StatusUnauthorized:
+	case answered && refused.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w; give the file of the token with --token-file", err)
-	case refused != nil && refused.Status == http.StatusNotFound:
+	case answered && refused.Status == http.StatusNotFound:
 		return fmt.Errorf("%w at %s; --address chooses another engine", err, client.Base)
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no engine listens on %s: %w; give the URL of the engine with --address", client.Base, syscall.ECONNREFUSED)
 	}
 	return err

@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/etcdtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -48,7 +49,7 @@ func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
 		peers = append(peers, all[i].name+"="+all[i].peer)
 	}
 	for _, n := range all {
-		n.process = exec.Command("etcd", append([]string{
+		n.process = etcdtest.Command(append([]string{
 			"--name", n.name, "--data-dir", filepath.Join(t.TempDir(), n.name), "--log-level", "warn",
 			"--listen-client-urls", n.client, "--advertise-client-urls", n.client,
 			"--listen-peer-urls", n.peer, "--initial-advertise-peer-urls", n.peer, "--initial-cluster", strings.Join(peers, ","),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/sonde-probe/sonde/tests/etcdtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -37,8 +38,8 @@ func newCluster(t *testing.T) *cluster {
 	tier.Needs(t, "etcd", "chromium")
 	c := &cluster{t: t, dir: t.TempDir(), program: program.BuildOf(t, "cmd/engine/fleet", "."), engines: map[string]*exec.Cmd{}}
 	client, peer := "http://"+gatewaytest.FreeAddress(t), "http://"+gatewaytest.FreeAddress(t)
-	c.run("etcd", "etcd", "--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	c.run("etcd", etcdtest.Command("--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer))
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(web.Close)
 	host, port, _ := strings.Cut(web.Listener.Addr().String(), ":")
@@ -71,14 +72,13 @@ func (c *cluster) write(file, text string) {
 }
 
 // run starts a process that is killed when the test ends. Its output is logged if the test fails.
-func (c *cluster) run(name, program string, args ...string) *exec.Cmd {
+func (c *cluster) run(name string, process *exec.Cmd) *exec.Cmd {
 	c.t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer log.Close()
-	process := exec.Command(program, args...)
 	process.Dir, process.Stdout, process.Stderr = c.dir, log, log
 	if err := process.Start(); err != nil {
 		c.t.Fatal(err)
@@ -96,7 +96,7 @@ func (c *cluster) run(name, program string, args ...string) *exec.Cmd {
 // start starts an engine.
 func (c *cluster) start(name string) {
 	c.t.Helper()
-	c.engines[name] = c.run(name, c.program, "run", "config.hcl", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address")
+	c.engines[name] = c.run(name, exec.Command(c.program, "run", "config.hcl", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address"))
 }
 
 // address returns the address of an engine's API, once it listens.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -31,7 +32,7 @@ func startOperated(t *testing.T, token string, way func(c *cluster) (address str
 		  }
 		}
 	`)
-	c.run("engine", c.program, "run", "config.hcl", "--listen", "127.0.0.1:0", "--address-file", "engine.address")
+	c.run("engine", exec.Command(c.program, "run", "config.hcl", "--listen", "127.0.0.1:0", "--address-file", "engine.address"))
 	s := &site{t: t, url: "http://" + way(c)}
 	b := s.open(1440)
 	if token != "" {

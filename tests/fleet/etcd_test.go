@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/sonde-probe/sonde/tests/etcdtest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -69,7 +70,7 @@ func (n *node) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	n.process = exec.Command("etcd", n.args...)
+	n.process = etcdtest.Command(n.args...)
 	n.process.Stdout, n.process.Stderr = log, log
 	if err := n.process.Start(); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func (r *report) runAgain(ctx context.Context) {
 			r.endStep(name, fmt.Errorf("%d tests have failed, which is more than are run once more", len(all)), 0, 0)
 			continue
 		}
-		r.fails = slices.DeleteFunc(r.fails, func(line string) bool { return a.has(line) })
+		r.fails, r.reasons = slices.DeleteFunc(r.fails, a.has), slices.DeleteFunc(r.reasons, a.has)
 		r.printf("--- %s\n", name)
 		began := time.Now()
 		var cpu time.Duration
@@ -69,7 +69,7 @@ func (r *report) runAgain(ctx context.Context) {
 	}
 }
 
-// has reports whether the last line of a package, as printed by go test, is of a package whose tests are run once more.
+// has reports whether a line, such as the last one of a package as printed by go test, is of a package whose tests are run once more.
 func (a retry) has(line string) bool {
 	fields := strings.Fields(line) // FAIL, package, seconds
 	return len(fields) > 1 && a.tests[fields[1]] != nil

@@ -110,6 +110,7 @@ func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder, prefix
 		r.skip(output)
 	case e.Test != "" && e.Action == "fail":
 		r.printf("%s", quote(prefix, "--- "+e.Package+"\n"+output))
+		r.explain(e, output)
 	case e.Test == "" && e.Action == "pass":
 		r.pass(e, output)
 	case e.Test == "" && e.Action == "fail":

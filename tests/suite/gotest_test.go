@@ -23,6 +23,8 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 		`{"Action":"pass","Package":"a","Elapsed":1.5}`,
 		`{"Action":"output","Package":"b","Test":"TestBad","Output":"    b_test.go:3: wrong\n"}`,
 		`{"Action":"fail","Package":"b","Test":"TestBad","Elapsed":1}`,
+		`{"Action":"output","Package":"b","Test":"TestScripts/a","Output":"    testscript.go:4: # starts\n    > exec a\n    FAIL: a.txtar:5: no match\n"}`,
+		`{"Action":"fail","Package":"b","Test":"TestScripts/a","Elapsed":1}`,
 		`{"Action":"output","Package":"b","Test":"TestRuns","Output":"panic: while it ran\n"}`,
 		`{"Action":"output","Package":"b","Output":"FAIL\tb\t2.000s\n"}`,
 		`{"Action":"fail","Package":"b","Elapsed":2}`,
@@ -42,6 +44,7 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 	}
 	want := "ok  \ta\t1.500s\n" +
 		"--- b\n    b_test.go:3: wrong\n" +
+		"--- b\n    testscript.go:4: # starts\n    > exec a\n    FAIL: a.txtar:5: no match\n" +
 		"--- b\npanic: while it ran\n" +
 		"FAIL\tb\t2.000s\n" +
 		"c.go:1: does not compile\n" +
@@ -51,6 +54,8 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 		"--- 1 packages have passed; the slowest:\n" +
 		"ok  \ta\t1.500s\n" +
 		"--- 1 packages have failed:\n" +
+		"FAIL\tb\tTestBad: b_test.go:3: wrong\n" +
+		"FAIL\tb\tTestScripts/a: a.txtar:5: no match\n" +
 		"FAIL\tb\t2.000s\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

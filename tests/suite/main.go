@@ -51,7 +51,7 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin, before := time.Now(), readPressure()
 	r := &report{w: w}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, parallelSteps)
@@ -76,6 +76,7 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 	r.runAgain(ctx)
 	r.sumUp()
 	took := time.Since(begin).Round(time.Second)
+	r.printf("%s", readPressure().since(before, took))
 	if ctx.Err() != nil {
 		return fmt.Errorf("make %s was stopped by a signal after %s", tier, took)
 	}

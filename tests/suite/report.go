@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ type report struct {
 	w       io.Writer
 	failed  []string // names of failed steps
 	fails   []string // last lines of failed packages
+	reasons []string // "FAIL", package, test, and the first error
 	retries []retry
 	luck    []string // tests that have failed, and then passed alone
 	ended   []ended
@@ -30,6 +32,12 @@ type ended struct {
 	took time.Duration
 	line string // as go test prints it
 }
+
+// maxReason is how many bytes of an error, and maxReasons how many errors, are repeated at the end.
+const (
+	maxReason  = 200
+	maxReasons = 20
+)
 
 // slowest is how many packages are listed at the end.
 const slowest = 10
@@ -84,6 +92,27 @@ func (r *report) fail(output, prefix string) {
 	}
 }
 
+// scriptError matches the error of a script, which follows the script's log, and firstError that of another test.
+var (
+	scriptError = regexp.MustCompile(`(?m)^\s*FAIL: (\S+:\d+: .*)$`)
+	firstError  = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: .*)$`)
+)
+
+// explain keeps the first error of a failed test.
+func (r *report) explain(e event, output string) {
+	found := scriptError.FindStringSubmatch(output)
+	if found == nil {
+		found = firstError.FindStringSubmatch(output)
+	}
+	if found == nil { // of its subtests
+		return
+	}
+	reason := found[1][:min(len(found[1]), maxReason)]
+	r.mu.Lock()
+	r.reasons = append(r.reasons, fmt.Sprintf("FAIL\t%s\t%s: %s\n", e.Package, e.Test, reason))
+	r.mu.Unlock()
+}
+
 // skip counts a skipped test, unless it belongs to another tier.
 func (r *report) skip(output string) {
 	if strings.Contains(output, tier.Marker) {
@@ -113,6 +142,6 @@ func (r *report) sumUp() {
 		r.printf("--- %d tests have failed beside others, and passed alone; mend them: %s\n", len(r.luck), strings.Join(r.luck, ", "))
 	}
 	if len(r.fails) > 0 {
-		r.printf("--- %d packages have failed:\n%s", len(r.fails), strings.Join(r.fails, ""))
+		r.printf("--- %d packages have failed:\n%s%s", len(r.fails), strings.Join(r.reasons[:min(len(r.reasons), maxReasons)], ""), strings.Join(r.fails, ""))
 	}
 }

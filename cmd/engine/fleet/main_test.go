@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/etcdtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -98,8 +99,8 @@ type process struct {
 	ended chan struct{} // closed when the process exits
 }
 
-func start(ts *testscript.TestScript, name string, args ...string) *process {
-	p := &process{Cmd: exec.Command(args[0], args[1:]...), log: ts.MkAbs(name + ".log"), ended: make(chan struct{})}
+func start(ts *testscript.TestScript, name string, c *exec.Cmd) *process {
+	p := &process{Cmd: c, log: ts.MkAbs(name + ".log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	ts.Check(err)
 	defer log.Close()
@@ -122,8 +123,8 @@ func (p *process) end(s os.Signal) {
 func startEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "etcd")
 	f, client := fleetOf(ts), ts.Getenv("ETCD")
-	f.etcd = start(ts, "etcd", "etcd", "--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", f.peer, "--initial-advertise-peer-urls", f.peer, "--initial-cluster", "default="+f.peer)
+	f.etcd = start(ts, "etcd", etcdtest.Command("--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client,
+		"--advertise-client-urls", client, "--listen-peer-urls", f.peer, "--initial-advertise-peer-urls", f.peer, "--initial-cluster", "default="+f.peer))
 	wait(ts, "etcd to answer", func() bool { return revision(client) > 0 })
 }
 
@@ -184,8 +185,8 @@ func startEngine(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "engine NAME [ARG...]")
 	name, f := args[0], fleetOf(ts)
 	ts.Check(os.RemoveAll(ts.MkAbs(name + ".address")))
-	command := []string{"sonde-fleet", "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name + ".address", "--log-format", "text"}
-	f.engines[name] = start(ts, name, append(command, args[1:]...)...)
+	flags := []string{"run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name + ".address", "--log-format", "text"}
+	f.engines[name] = start(ts, name, exec.Command("sonde-fleet", append(flags, args[1:]...)...))
 	wait(ts, name+" to listen", func() bool {
 		b, err := os.ReadFile(ts.MkAbs(name + ".address"))
 		ts.Setenv(variable(name), strings.TrimSpace(string(b)))

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// pressure is how long, in total, processes have waited for each resource: see proc_pressure(5). It is empty if the kernel does not
+// say so.
+type pressure map[string]time.Duration
+
+func readPressure() pressure {
+	all := pressure{}
+	for _, resource := range []string{"cpu", "io", "memory"} {
+		text, _ := os.ReadFile("/proc/pressure/" + resource) // only on Linux, if its kernel is built with it
+		_, total, _ := strings.Cut(string(text), "total=")
+		var microseconds int64
+		if _, err := fmt.Sscan(total, &microseconds); err == nil {
+			all[resource] = time.Duration(microseconds) * time.Microsecond
+		}
+	}
+	return all
+}
+
+// since returns how much of the time processes have waited since another measurement: for a machine on which tests fail for lack of
+// time.
+func (p pressure) since(before pressure, took time.Duration) string {
+	if len(before) == 0 || len(p) == 0 {
+		return ""
+	}
+	share := func(resource string) float64 { return 100 * float64(p[resource]-before[resource]) / float64(took) }
+	return fmt.Sprintf("processes have waited %.0f%% of the time for a processor, %.0f%% for a disk, %.0f%% for memory\n", share("cpu"), share("io"), share("memory"))
+}

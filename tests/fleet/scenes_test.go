@@ -155,7 +155,7 @@ type size struct {
 	watched   int           // number of targets that nobody restarts: see-I
 	wave      int           // number of targets that fail together
 	silence   time.Duration // how long etcd is unavailable before targets fail
-	isLong    bool          // etcd is unavailable for longer, and more targets fail
+	isLong    bool          // etcd is unavailable for longer, more targets fail, and limits of time apply
 }
 
 func TestScenes(t *testing.T) {
@@ -409,12 +409,17 @@ func (s *stage) end(name string) {
 		s.t.Fatal("nothing was restarted, or told")
 	}
 	median, longest := took[len(took)/2], took[len(took)-1]
-	s.t.Logf("%-16s restarts %3d, p50 %5.1f s, max %5.1f s; told %3d, p50 %5.1f s; not told and resolved once: %d that had to be, %d others", name, len(took), median.Seconds(), longest.Seconds(), len(after), after[len(after)/2].Seconds(), len(missing), len(odd))
-	if median > maxMedian || longest > maxRestart {
-		s.t.Errorf("restarts took %v (p50) and %v (max), at most %v and %v are allowed", median, longest, maxMedian, maxRestart)
+	s.t.Logf("%-16s restarts %3d, p50 %5.1f s, max %5.1f s; told %3d, p50 %5.1f s; not told: %d that had to be; told or resolved wrongly: %d", name, len(took), median.Seconds(), longest.Seconds(), len(after), after[len(after)/2].Seconds(), len(missing), len(odd))
+	if len(odd) > 0 {
+		s.t.Errorf("told or resolved several times, or not as often: %v", odd)
 	}
-	if len(missing)+len(odd) > 0 {
-		s.t.Errorf("must be told and resolved once: %v; told or resolved several times, or not as often: %v", missing, odd)
+	if s.isLong { // on a machine that does nothing else
+		if median > maxMedian || longest > maxRestart {
+			s.t.Errorf("restarts took %v (p50) and %v (max), at most %v and %v are allowed", median, longest, maxMedian, maxRestart)
+		}
+		if len(missing) > 0 {
+			s.t.Errorf("must be told: %v", missing)
+		}
 	}
 	if s.t.Failed() {
 		s.t.Log(logsOf(s.dir))
@@ -471,9 +476,8 @@ func (s *stage) awaitNotices() {
 	})
 }
 
-// judgeNotices returns, sorted, how long it took until targets were reported; the targets that were not reported and resolved
-// exactly once although they were unready long enough; and the other targets that were reported or resolved more than once, or not
-// equally often.
+// judgeNotices returns, sorted, how long it took until targets were reported; the targets that were not reported although they were
+// unready long enough; and those that were reported or resolved more than once, or not equally often.
 func (s *stage) judgeNotices() (after []time.Duration, missing, odd []string) {
 	s.noticeMu.Lock()
 	defer s.noticeMu.Unlock()
@@ -485,10 +489,10 @@ func (s *stage) judgeNotices() (after []time.Duration, missing, odd []string) {
 		line := fmt.Sprintf("%s (sick for %.1f s, told %d, resolved %d)", name, sick.Seconds(), s.told[name], s.resolved[name])
 		switch {
 		case s.told[name] == 1 && s.resolved[name] == 1:
-		case sick >= mustTell+detection:
-			missing = append(missing, line)
 		case s.told[name] != s.resolved[name] || s.told[name] > 1:
 			odd = append(odd, line)
+		case sick >= mustTell+detection:
+			missing = append(missing, line)
 		}
 	}
 	for name := range s.told {

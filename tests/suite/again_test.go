@@ -24,7 +24,7 @@ func TestFewTestsThatFailAreRunOnceMoreAlone(t *testing.T) {
 		"fails again": {bad + ends, bad + ends, "-race ./a ./b; -race -count=1 -run ^(TestA)$ ./a", "has failed",
 			[]string{"\n--- ./a\n    a_test.go:1: late\nFAIL\t./a", "--- 1 packages have failed:\nFAIL\t./a\tTestA: a_test.go:1: late\nFAIL\t./a\t1.0s\n"}},
 		"with a subtest":          {failed("TestA/b") + bad + failed("TestB") + ends, good, "-race ./a ./b; -race -count=1 -run ^(TestA|TestB)$ ./a", "", nil},
-		"four":                    {bad + failed("TestB") + failed("TestC") + failed("TestD") + ends, "", "-race ./a ./b", "4 tests have failed", []string{"--- 1 packages have failed:"}},
+		"too many":                {strings.Repeat(bad, maxRetries+1) + ends, "", "-race ./a ./b", "11 tests have failed", []string{"--- 1 packages have failed:"}},
 		"data race":               {strings.Replace(bad, "    a_test", "WARNING: DATA RACE", 1) + ends, "", "-race ./a ./b", "has failed", nil},
 		"panic while a test runs": {bad + `{"Action":"output","Package":"./a","Test":"TestB","Output":"panic: of another test\n"}` + ends, "", "-race ./a ./b", "has failed", nil},
 		"no test":                 {`{"Action":"output","Package":"./a","Output":"FAIL\t./a [build failed]\n"}{"Action":"fail","Package":"./a"}`, "", "-race ./a ./b", "has failed", nil},

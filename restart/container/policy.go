@@ -16,7 +16,7 @@ func (c Config) WhoRestarts(ctx context.Context) string {
 	found, err := c.find(ctx)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("if it has a restart policy, Sonde ends its process and the runtime starts it again; if not, Sonde restarts it (not known now: %v)", err)
+		return fmt.Sprintf("its restart policy decides who restarts it, and cannot be read (%v): with a policy, Sonde ends its process and the runtime starts it again; without one, Sonde restarts it", err)
 	case found.Restarts():
 		return fmt.Sprintf("Sonde ends its process, and the runtime starts it again by the restart policy %q of %s", found.Policy, found.Name)
 	}

@@ -16,8 +16,8 @@ type retry struct {
 	tests map[string][]string // by package
 }
 
-// maxRetries is the maximum number of tests that are run once more. If more have failed, the machine is not to blame. A slow disk
-// makes some eight fail: those with etcd.
+// maxRetries is the maximum number of tests that are run once more. If more have failed, the machine is not to blame. A disk
+// that is slow makes some eight fail: those with etcd.
 const maxRetries = 10
 
 // onlyTests reports whether nothing but tests has failed: the machine is never to blame for a data race, a panic, a time limit or a

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,35 +27,38 @@ const unprivilegedVariable, addressVariable = "SONDE_TEST_UNPRIVILEGED", "SONDE_
 // An engine whose user may use the runtime, as a member of the group docker, may not signal processes of containers.
 func TestAnEngineThatMayNotSignalHasTheRuntimeRestart(t *testing.T) {
 	dockertest.Each(t, func(t *testing.T, r *dockertest.Runtime) {
-		program := filepath.Join(filepath.Dir(r.Socket), "test")
-		text, err := os.ReadFile(os.Args[0])
-		if err == nil {
-			err = os.WriteFile(program, text, 0o755)
-		}
 		for _, f := range []string{filepath.Dir(r.Socket), r.Socket} {
-			if err == nil {
-				err = os.Chmod(f, 0o777)
+			if err := os.Chmod(f, 0o777); err != nil {
+				t.Fatal(err)
 			}
-		}
-		if err != nil {
-			t.Fatal(err)
 		}
 		address := gatewaytest.FreeAddress(t)
 		spec := docker.Spec{Cmd: []string{"serve", address}}
 		spec.HostConfig.RestartPolicy.Name = "always"
 		id := r.ContainerOf(t, "web", spec)
 		began := time.Now()
-		nobody := exec.Command(program, "-test.run=^TestWithoutPrivileges$", "-test.v")
-		nobody.Env = append(os.Environ(), unprivilegedVariable+"="+r.Socket, addressVariable+"="+address)
-		nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		nobody.Dir = "/"
-		if out, err := nobody.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		runAsNobody(t, "TestWithoutPrivileges", unprivilegedVariable+"="+r.Socket, addressVariable+"="+address)
 		if actions := r.Events(t, began, id)[id]; count(actions, "die") != 1 || count(actions, "start") != 1 {
 			t.Errorf("events: %v", actions)
 		}
 	})
+}
+
+// runAsNobody runs a test in a process of another user.
+func runAsNobody(t *testing.T, test string, env ...string) {
+	t.Helper()
+	dir := testsync.SocketDir(t)
+	program := filepath.Join(dir, "test")
+	text, err := os.ReadFile(os.Args[0])
+	if err = errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(program, text, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	nobody := exec.Command(program, "-test.run=^"+test+"$", "-test.v")
+	nobody.Env, nobody.Dir = append(os.Environ(), env...), "/"
+	nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: dockertest.Nobody, Gid: dockertest.Nobody}}
+	if out, err := nobody.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 func TestWithoutPrivileges(t *testing.T) {

@@ -42,6 +42,7 @@ type Runtime struct {
 	dir     string
 	command []string
 	env     []string
+	user    *syscall.Credential // nil: root
 	process *exec.Cmd
 	log     *os.File
 }
@@ -120,10 +121,36 @@ func newDocker(t testing.TB) *Runtime {
 
 // Podman starts the API service of Podman. Its containers use the network of the machine.
 func Podman(t testing.TB) *Runtime {
+	r := newPodman(t, "docker.sock")
+	r.write(t, "storage.conf", "[storage]\ndriver = \"overlay\"\nrunroot = \"DIR/run\"\ngraphroot = \"DIR/graph\"\n")
+	return r.begin(t)
+}
+
+// Nobody is the user and the group of rootless Podman.
+const Nobody = 65534
+
+// RootlessPodman is Podman of the user Nobody, whose XDG_RUNTIME_DIR is also returned.
+func RootlessPodman(t testing.TB) (r *Runtime, runtimeDir string) {
+	r = newPodman(t, "podman/podman.sock") // where clients of the user look for it
+	r.user = &syscall.Credential{Uid: Nobody, Gid: Nobody}
+	r.env = append(r.env, "HOME="+r.dir, "XDG_RUNTIME_DIR="+r.dir)
+	// The user has no range of subordinate users: all files of images belong to it.
+	r.write(t, "storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \"DIR/run\"\ngraphroot = \"DIR/graph\"\n[storage.options.vfs]\nignore_chown_errors = \"true\"\n")
+	err := os.Mkdir(filepath.Join(r.dir, "podman"), 0o700)
+	for _, name := range []string{"", "podman", "storage.conf", "containers.conf"} {
+		err = errors.Join(err, os.Chown(filepath.Join(r.dir, name), Nobody, Nobody))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.begin(t), r.dir
+}
+
+// newPodman returns Podman without storage.conf. socket is relative to its folder.
+func newPodman(t testing.TB, socket string) *Runtime {
 	needs(t, "podman", "conmon", "runc")
 	r := &Runtime{Name: "podman", dir: testsync.SocketDir(t)}
-	r.Socket = filepath.Join(r.dir, "docker.sock")
-	r.write(t, "storage.conf", "[storage]\ndriver = \"overlay\"\nrunroot = \"DIR/run\"\ngraphroot = \"DIR/graph\"\n")
+	r.Socket = filepath.Join(r.dir, socket)
 	// Some machines do not let root raise limits; Podman would use the soft limits as hard limits.
 	r.write(t, "containers.conf", `[containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -139,7 +166,7 @@ volume_path = "DIR/volumes"
 `)
 	r.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+r.dir+"/storage.conf", "CONTAINERS_CONF="+r.dir+"/containers.conf")
 	r.command = []string{"podman", "system", "service", "--time=0", "unix://" + r.Socket}
-	return r.begin(t)
+	return r
 }
 
 func needs(t testing.TB, programs ...string) {
@@ -175,7 +202,8 @@ func (r *Runtime) Start(t testing.TB) {
 	t.Helper()
 	r.process = exec.Command(r.command[0], r.command[1:]...)
 	r.process.Env, r.process.Stdout, r.process.Stderr = r.env, r.log, r.log
-	r.process.SysProcAttr = attributes()
+	r.process.Dir, r.process.SysProcAttr = r.dir, attributes()
+	r.process.SysProcAttr.Credential = r.user
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +258,15 @@ func (r *Runtime) end(t testing.TB) {
 	}
 }
 
-// killRest kills the processes that a daemon has left in its directory: Podman leaves processes that wait for five minutes after
-// each command, and would then create the directory again.
+// killRest kills the processes that a daemon has left, which name its directory in their arguments or environment: Podman leaves
+// processes that wait for five minutes after each command, and would then create the directory again, and rootless Podman leaves
+// one that keeps its namespaces.
 func (r *Runtime) killRest() {
 	files, _ := filepath.Glob("/proc/[1-9]*/cmdline")
 	for _, file := range files {
 		line, _ := os.ReadFile(file)
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() && bytes.Contains(line, []byte(r.dir+"/")) {
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ"))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() && bytes.Contains(append(line, env...), []byte(r.dir+"/")) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}

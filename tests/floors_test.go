@@ -181,7 +181,7 @@ var thirdParty = []struct {
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/docker", "internal/files", "internal/nonblock", "internal/quota", "restart/process/...", "agent/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/docker", "internal/files", "internal/nonblock", "internal/quota", "restart/process/...", "agent/store", "internal/clock", "cmd/...", "tests/etcdtest", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "agent", "builtin/...", "wasmhost/...", "config/...", "fleet/...", "gateway/...", "kube/...", "notify/...", "restart/...", "api/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

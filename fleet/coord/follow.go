@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Follow calls a function that follows the backend, repeatedly until ctx is done. The function's context is canceled
+// follow calls a function that follows the backend, repeatedly until ctx is done. The function's context is canceled
 // when this engine becomes a member or stops being one, and when changes were missed: a backend that was restored from a
 // snapshot has lower revisions, and a watch from a future revision would wait forever. An error that the function
 // returns is logged with message, at most once a minute; message must be a constant.
-func (c *Coordinator) Follow(ctx context.Context, message string, follow func(context.Context) error) {
+func (c *Coordinator) follow(ctx context.Context, message string, follow func(context.Context) error) {
 	for ctx.Err() == nil {
 		err, isStale := c.whileMember(ctx, follow)
 		if isStale {

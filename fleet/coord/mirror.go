@@ -109,7 +109,7 @@ func (m *Mirror[V]) Run(ctx context.Context) {
 	if m.kind.Own != nil {
 		parts.Go(func() { m.putMarked(ctx) })
 	}
-	m.co.Follow(ctx, m.kind.Problem, func(ctx context.Context) error {
+	m.co.follow(ctx, m.kind.Problem, func(ctx context.Context) error {
 		lease, _ := m.co.Lease() // when it changes, ctx is canceled
 		defer m.outdate()
 		return m.co.followEntries(ctx, m.kind.Keys.prefix, m.kind.ReadTimeout, func(events []Event, isAll bool) { m.apply(lease, events, isAll) })

@@ -87,7 +87,7 @@ func (c *Coordinator) setRefusal(err error) {
 
 // followLayout ends the session if a later release changes the layout.
 func (s *session) followLayout(ctx context.Context) {
-	s.co.Follow(ctx, "the layout of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+	s.co.follow(ctx, "the layout of the fleet cannot be followed, trying again", func(ctx context.Context) error {
 		return s.co.followEntries(ctx, keyLayout, readTimeout, func(events []Event, _ bool) {
 			for _, e := range events {
 				if err := checkLayout(e.Value); err != nil && e.Key == keyLayout && !e.Deleted {
@@ -236,7 +236,7 @@ func (s *session) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	wasRead := false
-	s.co.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+	s.co.follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
 		err := s.co.followEntries(ctx, keyFleet, readTimeout, func(events []Event, isAll bool) {
 			if isAll {
 				s.view.reset(events, 2*s.co.config.TTL)

@@ -93,9 +93,6 @@ func New(socket string) *Client {
 	return &Client{socket: socket, short: by(maxCalls, idleConns), long: by(maxLong, 0), execs: by(maxExecs, 0), events: by(0, 0)}
 }
 
-// Socket returns the path of the runtime's socket.
-func (c *Client) Socket() string { return c.socket }
-
 // Close closes idle connections.
 func (c *Client) Close() { c.short.CloseIdleConnections() }
 

@@ -212,7 +212,7 @@ func (i *instance) start(begun Begun) occurrence {
 	s, id, now := i.supervisor, probe.InstanceID(begun.ID), time.Now()
 	i.id, i.begun, i.since = id, begun, now
 	if !begun.Since.IsZero() {
-		i.since = earlier(begun.Since, now)
+		i.since = ago(begun.Since, now)
 	}
 	if s.resumes != id {
 		s.setRetries(0)

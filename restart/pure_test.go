@@ -169,3 +169,13 @@ func TestADetailKeepsTheLastLinesOfTheOutput(t *testing.T) {
 		t.Errorf("detail has %d bytes, a transition keeps 400", len(detail))
 	}
 }
+
+func TestTheStartOfAnInstanceIsOnTheMonotonicClock(t *testing.T) {
+	now := time.Now()
+	for _, since := range []time.Duration{0, time.Second, time.Hour, -time.Hour} {
+		wall := now.Round(0).Add(-since)
+		if got := ago(wall, now); !strings.Contains(got.String(), " m=") || now.Sub(got) != max(0, since) || since >= 0 && !got.Equal(wall) {
+			t.Errorf("%v before %v: %v", since, now, got)
+		}
+	}
+}

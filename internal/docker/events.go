@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -15,7 +16,8 @@ type event struct {
 	action string // start, kill, die, oom, destroy, pause, unpause or rename
 	id     string
 	at     time.Time
-	code   int // exit status, for die; -1 if unknown
+	code   int            // exit status, for die; -1 if unknown
+	signal syscall.Signal // for kill; 0 if unknown
 }
 
 // eventActions are the actions to subscribe to. The others are left out because each exec causes three of them. Podman
@@ -72,6 +74,9 @@ func decodeEvent(line []byte) (e event, ok bool) {
 		if n, err := strconv.Atoi(wire.Actor.Attributes[name]); err == nil {
 			e.code = n
 		}
+	}
+	if n, err := strconv.Atoi(wire.Actor.Attributes["signal"]); err == nil {
+		e.signal = syscall.Signal(n)
 	}
 	return e, true
 }

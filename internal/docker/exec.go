@@ -38,6 +38,7 @@ type LeftExec struct {
 	asked     time.Time // when the runtime was asked to run it
 	isRunning bool      // it was running at the attempt to kill it
 	began     time.Time // when its process was started; zero if unknown
+	isForeign bool      // its process was not found, and its exit was awaited
 
 	Err error // why it could not be killed
 }
@@ -169,9 +170,12 @@ func (c *Client) killExec(ctx context.Context, left *LeftExec) error {
 		return errNoProcess
 	}
 	p, err := openProcess(s.Pid, left.container, left.asked)
-	if errors.Is(err, errExited) { // the runtime has not noticed the exit yet
-		if _, unnoticed := c.awaitExec(ctx, left.id); unnoticed == nil {
-			return nil
+	if errors.Is(err, errExited) {
+		if !left.isForeign { // the runtime may not have noticed the exit yet
+			if _, unnoticed := c.awaitExec(ctx, left.id); unnoticed == nil {
+				return nil
+			}
+			left.isForeign = true
 		}
 		err = errForeign
 	}

@@ -326,7 +326,9 @@ func (w *Watch) note(e event) []func() {
 	case "oom":
 		known.oomAt = known.seen.State.StartedAt
 	case "kill":
-		known.killAt = known.seen.State.StartedAt
+		if known.seen.isStoppedBy(e.signal) {
+			known.killAt = known.seen.State.StartedAt
+		}
 	case "die":
 		known.exit(Exit{Code: e.code})
 		return w.changedOf(known.isOf)

@@ -176,3 +176,24 @@ func TestAContainerThatWaitsForItsRestartDoesNotRun(t *testing.T) {
 		return c.State.Status == "restarting"
 	})
 }
+
+// A signal on which a program opens its log files again does not make a later crash a stop by hand.
+func TestASignalThatStopsNothingIsNoStop(t *testing.T) {
+	r := dockertest.Docker(t) // Podman does not name the signal
+	await := follow(t, watch(t, r), docker.Selector{Name: "web"})
+	for signal, isStop := range map[string]bool{"SIGWINCH": false, "SIGINT": true} {
+		id := r.Container(t, "web", "crash", "2", "1")
+		_, _ = await("container", isRunning)
+		if err := r.Kill(t.Context(), id, signal); err != nil {
+			t.Fatal(err)
+		}
+		v, _ := await("exit", hasExited)
+		if x := v.Containers[0].Exit; x.Killed != isStop {
+			t.Errorf("%s: %+v", signal, x)
+		}
+		if err := r.Remove(t.Context(), id, true); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = await("removal", func(v docker.View) bool { return len(v.Containers) == 0 })
+	}
+}

@@ -308,8 +308,11 @@ func (b *bus) act(ctx context.Context, name, at, of, method string, args ...stri
 	b.mu.Lock()
 	conn, err := b.conn, b.lost
 	b.mu.Unlock()
-	if conn != nil {
+	switch {
+	case conn != nil:
 		_, err = call(ctx, conn, dbus.Call{Destination: managerName, Path: at, Interface: of, Method: method}, args...)
+	case err == nil:
+		err = errors.New("the connection is being set up")
 	}
 	if err == nil || errors.As(err, new(*Error)) {
 		return err

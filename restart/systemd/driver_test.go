@@ -65,7 +65,8 @@ func TestACrashOfAUnitIsSeenAtOnce(t *testing.T) {
 // systemd starts a unit with Restart= by its own rules. Sonde starts any other unit after its back-off.
 func TestAUnitThatCrashesIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
-	settings := map[string]string{"by-systemd": "Restart=on-failure\nRestartSec=200ms", "by-sonde": "Restart=no"}
+	settings := map[string]string{"by-systemd": "Restart=on-failure\nRestartSec=200ms", "by-sonde": "Restart=no", "although-it-exits-with-0": "Restart=always\nRestartSec=1s"}
+	status := map[string]string{"by-systemd": "3", "by-sonde": "3", "although-it-exits-with-0": "0"}
 	units := map[string]restart.Unit{}
 	for name := range settings {
 		u := w.unit(name)
@@ -78,7 +79,7 @@ func TestAUnitThatCrashesIsStartedAgain(t *testing.T) {
 		w.Until(name, "missing unit", func(s engine.TargetStatus) bool {
 			return s.State == probe.StateCannotStart && s.Instance.Reason == probe.ReasonRuntimeNoUnit
 		})
-		w.m.Unit(t, name+suffix, settings[name], "ExecStart="+w.subject()+" crash 0.2 3")
+		w.m.Unit(t, name+suffix, settings[name], "ExecStart="+w.subject()+" crash 0.2 "+status[name])
 	}
 	for name := range units {
 		s := w.Until(name, "three restarts", func(s engine.TargetStatus) bool { return s.Instance.Restarts >= 3 })

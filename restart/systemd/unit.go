@@ -91,9 +91,10 @@ func (u unit) isRunning() bool {
 func (u unit) restartsItself() bool { return u.Restart != "no" }
 
 // wasStopped reports whether somebody has stopped the latest instance: the unit began to stop before its process ended,
-// and systemd found no fault. A process that exits with status 0 is not distinguished from that.
+// and systemd found no fault. A process that exits with status 0 is not distinguished from that, unless systemd starts the unit
+// again by its policy, as it does not after a stop.
 func (u unit) wasStopped() bool {
-	if u.Result == "watchdog" || u.Result == "timeout" || u.Result == "oom-kill" {
+	if u.SubState == "auto-restart" || u.Result == "watchdog" || u.Result == "timeout" || u.Result == "oom-kill" {
 		return false
 	}
 	return u.Result == "success" || u.MainStart < u.ActiveExit && u.ActiveExit < u.MainEnd

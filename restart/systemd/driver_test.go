@@ -150,6 +150,32 @@ func TestAUnitThatIsRestartedByHandIsJudgedAnew(t *testing.T) {
 	w.Until("web", "ready after the stop", drivertest.IsReady)
 }
 
+// Also a unit that hangs, so that systemd has to kill it, stays stopped; one that systemd itself stops is started again.
+func TestAHungUnitThatIsStoppedByHandStaysStopped(t *testing.T) {
+	w := newWorld(t)
+	const hangs = "TimeoutStopSec=1\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'"
+	units := map[string]restart.Unit{}
+	for _, name := range []string{"stopped", "expired"} {
+		units[name] = w.unit(name)
+		w.HTTP(name, "127.0.0.1:1")
+	}
+	w.Run(units, nil)
+	for name := range units { // the engine must see the first instance
+		w.Until(name, "missing unit", func(s engine.TargetStatus) bool { return s.Instance.Reason == probe.ReasonRuntimeNoUnit })
+	}
+	w.m.Unit(t, "stopped"+suffix, "Restart=no\n"+hangs)
+	w.m.Unit(t, "expired"+suffix, "Restart=no\nRuntimeMaxSec=1\n"+hangs)
+	isRunning := func(s engine.TargetStatus) bool { return s.Instance.Phase == probe.Running }
+	w.Until("stopped", "instance", isRunning)
+	w.m.Run(t, "systemctl", "stop", "stopped"+suffix)
+	w.Until("stopped", "stop", func(s engine.TargetStatus) bool { return s.Instance.Reason == probe.ReasonRuntimeStop })
+	w.Until("expired", "another start", func(s engine.TargetStatus) bool { return s.Instance.Restarts > 0 && isRunning(s) })
+	time.Sleep(time.Second) // for a start
+	if state := w.m.Property(t, "stopped"+suffix, "ActiveState"); state != "failed" {
+		t.Errorf("stopped by hand, and then %s", state)
+	}
+}
+
 func TestAUnitOfAUserIsRestarted(t *testing.T) {
 	w := newWorld(t)
 	const bus = "DBUS_SESSION_BUS_ADDRESS"

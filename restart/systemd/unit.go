@@ -42,8 +42,11 @@ type unit struct {
 	Restarts        uint32    // number of restarts by its Restart= since somebody started it
 	Since           time.Time // start time of its process, or else of the unit
 
-	// When the process started, the unit began to stop, and the process ended: monotonic clock, in microseconds.
-	MainStart, ActiveExit, MainEnd uint64
+	// When the process started, the unit became active and began to stop, and the process ended: monotonic clock, in
+	// microseconds.
+	MainStart, ActiveEnter, ActiveExit, MainEnd uint64
+
+	RuntimeMax uint64 // how long systemd lets the unit be active, in microseconds
 }
 
 // unitOf returns the unit with the given properties.
@@ -66,7 +69,9 @@ func unitOf(p map[string]any) (u unit) {
 	u.MainStatus, _ = p["ExecMainStatus"].(int32)
 	u.Restarts, _ = p["NRestarts"].(uint32)
 	u.MainStart, _ = p["ExecMainStartTimestampMonotonic"].(uint64)
+	u.ActiveEnter, _ = p["ActiveEnterTimestampMonotonic"].(uint64)
 	u.ActiveExit, _ = p["ActiveExitTimestampMonotonic"].(uint64)
+	u.RuntimeMax, _ = p["RuntimeMaxUSec"].(uint64)
 	u.MainEnd, _ = p["ExecMainExitTimestampMonotonic"].(uint64)
 	for _, name := range []string{"ActiveEnterTimestamp", "ExecMainStartTimestamp"} {
 		if at, _ := p[name].(uint64); at > 0 && at <= math.MaxInt64 {
@@ -91,10 +96,11 @@ func (u unit) isRunning() bool {
 func (u unit) restartsItself() bool { return u.Restart != "no" }
 
 // wasStopped reports whether somebody has stopped the latest instance: the unit began to stop before its process ended,
-// and systemd found no fault. A process that exits with status 0 is not distinguished from that, unless systemd starts the unit
+// and systemd found no fault. A process that does not exit in time after a stop is no fault either. A process that exits with status 0 is not distinguished from that, unless systemd starts the unit
 // again by its policy, as it does not after a stop.
 func (u unit) wasStopped() bool {
-	if u.SubState == "auto-restart" || u.Result == "watchdog" || u.Result == "timeout" || u.Result == "oom-kill" {
+	isExpired := u.Result == "timeout" && u.ActiveExit-u.ActiveEnter >= u.RuntimeMax
+	if u.SubState == "auto-restart" || u.Result == "watchdog" || isExpired || u.Result == "oom-kill" {
 		return false
 	}
 	return u.Result == "success" || u.MainStart < u.ActiveExit && u.ActiveExit < u.MainEnd

@@ -18,7 +18,7 @@ type execConfig struct {
 
 // exec runs a command inside the container of its target, or on this machine if the target is not a container.
 type exec struct {
-	probe.Handler // runs the command on this machine
+	probe.Handler                     // runs the command on this machine
 	config        *execprobe.Config   // of all probes with equal blocks
 	runtimes      *container.Runtimes // nil without an engine
 	inside        sync.Map            // maps probe.Target.Runtime to a probe.Handler

@@ -202,8 +202,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// ago returns a time of a driver, which has no reading of the monotonic clock, with one, or now if it is later: initial_delay counts
-// from it, also if the other clock is set afterwards.
+// ago returns t with a monotonic reading, or now if t is later. Drivers report wall-clock times; initial_delay must not change when
+// the wall clock is set.
 func ago(t, now time.Time) time.Time { return now.Add(-max(0, now.Round(0).Sub(t))) }
 
 // RevisionID returns a short hash that identifies the unit's Revision, as in Memory.Revision, or "" without one.

@@ -43,10 +43,10 @@ type State struct {
 // Restarts reports whether the container has a restart policy of its own.
 func (c Container) Restarts() bool { return c.Policy != "" && c.Policy != "no" }
 
-// isStoppedBy reports whether a signal that was sent to the container through the runtime stops it, unlike one on which a program
-// reads its configuration or opens its log files again. Podman does not name the signal, which is 0 then.
+// isStoppedBy reports whether a signal sent through the runtime stops the container. Others, such as SIGHUP or a JVM's SIGQUIT,
+// only make a program reload or report. 0 is unknown: Podman does not name the signal.
 func (c Container) isStoppedBy(s syscall.Signal) bool {
-	return s == 0 || s == c.SignalToStop() || s == syscall.SIGKILL || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
+	return s == 0 || s == c.SignalToStop() || s == syscall.SIGKILL || s == syscall.SIGTERM || s == syscall.SIGINT
 }
 
 // inspected is the response of inspect.

@@ -35,7 +35,7 @@ const maxLeft = 4
 // The command has the environment, directory and user of the container, unless the configuration sets others. $(NAME)
 // is replaced by a variable of the target or of the configuration. When ctx is done, the command is killed with its
 // descendants, and Probe returns at most a second later. If the engine may not signal processes of the container, the
-// command keeps running; while four such commands of a probe run, its attempts are unknown, with the reason runtime.permission. An
+// command keeps running; while four such commands run, attempts are unknown, with the reason runtime.permission. An
 // attempt is also unknown if the runtime refuses it, or if at the timeout the command has not begun or has already
 // exited. Podman keeps two processes for five minutes after each command.
 func NewExec(r *Runtimes, socket string, c execprobe.Config) (probe.Handler, error) {
@@ -44,11 +44,6 @@ func NewExec(r *Runtimes, socket string, c execprobe.Config) (probe.Handler, err
 	}
 	c.Command, c.Env = slices.Clone(c.Command), maps.Clone(c.Env)
 	return &execHandler{runtimes: r, socket: socket, config: c}, nil
-}
-
-// ForProbe implements probe.StatefulHandler: the commands that one probe has left are not those of another one.
-func (h *execHandler) ForProbe() probe.Handler {
-	return &execHandler{runtimes: h.runtimes, socket: h.socket, config: h.config}
 }
 
 // Probe makes an attempt.

@@ -110,16 +110,3 @@ func TestResultsOfCommandsInside(t *testing.T) {
 		})
 	})
 }
-
-// Blocks with equal values have one handler: a container in which commands cannot be killed must not blind another one.
-func TestTheCommandsThatAProbeHasLeftAreItsOwn(t *testing.T) {
-	h, err := NewExec(&Runtimes{}, "/no/such.sock", execprobe.Config{Command: []string{"true"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	one, another := h.(probe.StatefulHandler).ForProbe().(*execHandler), h.(probe.StatefulHandler).ForProbe().(*execHandler)
-	one.keep(&docker.LeftExec{})
-	if len(one.left) != 1 || len(another.left) != 0 || another.socket != "/no/such.sock" || len(another.config.Command) != 1 {
-		t.Errorf("%+v, %+v", one, another)
-	}
-}

@@ -95,12 +95,15 @@ func (u unit) isRunning() bool {
 // restartsItself reports whether the unit has a restart policy of its own.
 func (u unit) restartsItself() bool { return u.Restart != "no" }
 
-// wasStopped reports whether somebody has stopped the latest instance: the unit began to stop before its process ended,
-// and systemd found no fault. A process that does not exit in time after a stop is no fault either. A process that exits with status 0 is not distinguished from that, unless systemd starts the unit
-// again by its policy, as it does not after a stop.
+// restartsSoon reports whether systemd starts the unit again by its Restart=. Since systemd 254 there is also auto-restart-queued.
+func (u unit) restartsSoon() bool { return strings.Contains(u.SubState, "auto-restart") }
+
+// wasStopped reports whether somebody stopped the latest instance: the unit began to stop before its process ended, and
+// systemd found no fault. A process that hangs during a stop was also stopped; RuntimeMaxSec= has the same Result, but is a
+// fault. Exit status 0 counts as a stop, unless systemd restarts the unit: it does not after a stop.
 func (u unit) wasStopped() bool {
 	isExpired := u.Result == "timeout" && u.ActiveExit-u.ActiveEnter >= u.RuntimeMax
-	if u.SubState == "auto-restart" || u.Result == "watchdog" || isExpired || u.Result == "oom-kill" {
+	if u.restartsSoon() || u.Result == "watchdog" || isExpired || u.Result == "oom-kill" {
 		return false
 	}
 	return u.Result == "success" || u.MainStart < u.ActiveExit && u.ActiveExit < u.MainEnd
@@ -132,7 +135,7 @@ func (u unit) waits() restart.Notice {
 		return restart.Notice{Reason: probe.ReasonRuntimeNoUnit, Detail: "systemd has no unit " + u.ID + ": write the unit, run systemctl daemon-reload, and start it"}
 	case u.LoadState != "loaded":
 		return restart.Notice{Reason: probe.ReasonRuntimeNoUnit, Detail: fmt.Sprintf("systemd cannot start unit %s: it is %s", u.ID, u.LoadState)}
-	case u.SubState == "auto-restart":
+	case u.restartsSoon():
 		return restart.Notice{Reason: probe.ReasonBackOff, Detail: detail}
 	case u.ActiveState == "activating":
 		return restart.Notice{Reason: probe.ReasonStarting, Detail: detail}

@@ -40,8 +40,8 @@ func becomeWithoutFlush(argv []string) error {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
 	// The calling thread is the one that executes the other program: init runs on the locked main thread.
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-		return fmt.Errorf("filter system calls: %w", err)
+	if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		return fmt.Errorf("filter system calls: %w", errno)
 	}
 	return unix.Exec(path, argv, os.Environ())
 }

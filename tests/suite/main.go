@@ -3,7 +3,7 @@
 //	go run ./tests/suite check|test|lint|ci|long
 //
 // It prints each step by name, a line for each package when its tests finish, and at the end
-// the skipped tests, the ten slowest packages, and the first errors. It exits with status 1 if a step has failed.
+// the skipped tests, the ten slowest packages, and the first lines of failed tests. It exits with status 1 if a step has failed.
 // Check and test stop after the first failed step; the other tiers run all steps and
 // summarize the failures.
 //

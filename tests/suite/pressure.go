@@ -24,12 +24,11 @@ func readPressure() pressure {
 	return all
 }
 
-// since returns how much of the time processes have waited since another measurement: for a machine on which tests fail for lack of
-// time.
+// since returns the share of the time in which at least one process waited for each resource: a loaded machine explains timeouts.
 func (p pressure) since(before pressure, took time.Duration) string {
-	if len(before) == 0 || len(p) == 0 {
+	if len(before) == 0 || len(p) == 0 || took <= 0 {
 		return ""
 	}
 	share := func(resource string) float64 { return 100 * float64(p[resource]-before[resource]) / float64(took) }
-	return fmt.Sprintf("processes have waited %.0f%% of the time for a processor, %.0f%% for a disk, %.0f%% for memory\n", share("cpu"), share("io"), share("memory"))
+	return fmt.Sprintf("at least one process waited for a processor %.0f%% of the time, for a disk %.0f%%, for memory %.0f%%\n", share("cpu"), share("io"), share("memory"))
 }

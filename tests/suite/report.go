@@ -20,7 +20,7 @@ type report struct {
 	w       io.Writer
 	failed  []string // names of failed steps
 	fails   []string // last lines of failed packages
-	reasons []string // "FAIL", package, test, and the first error
+	reasons []string // "FAIL", package, test, and its first line
 	retries []retry
 	luck    []string // tests that have failed, and then passed alone
 	ended   []ended
@@ -92,22 +92,22 @@ func (r *report) fail(output, prefix string) {
 	}
 }
 
-// scriptError matches the error of a script, which follows the script's log, and firstError that of another test.
+// scriptError matches the error of a script, which follows the script's log, and firstLine the first line of another test.
 var (
 	scriptError = regexp.MustCompile(`(?m)^\s*FAIL: (\S+:\d+: .*)$`)
-	firstError  = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: .*)$`)
+	firstLine   = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: .*)$`)
 )
 
-// explain keeps the first error of a failed test.
+// explain keeps the script error of a failed test, or else the first line that it logged: go test does not mark errors.
 func (r *report) explain(e event, output string) {
 	found := scriptError.FindStringSubmatch(output)
 	if found == nil {
-		found = firstError.FindStringSubmatch(output)
+		found = firstLine.FindStringSubmatch(output)
 	}
 	if found == nil { // of its subtests
 		return
 	}
-	reason := found[1][:min(len(found[1]), maxReason)]
+	reason := strings.ToValidUTF8(found[1][:min(len(found[1]), maxReason)], "")
 	r.mu.Lock()
 	r.reasons = append(r.reasons, fmt.Sprintf("FAIL\t%s\t%s: %s\n", e.Package, e.Test, reason))
 	r.mu.Unlock()

@@ -18,8 +18,8 @@ type execConfig struct {
 
 // exec runs a command inside the container of its target, or on this machine if the target is not a container.
 type exec struct {
-	probe.Handler                     // runs the command on this machine
-	config        *execprobe.Config   // of all probes with equal blocks
+	probe.Handler // runs the command on this machine
+	config        execprobe.Config
 	runtimes      *container.Runtimes // nil without an engine
 	inside        sync.Map            // maps probe.Target.Runtime to a probe.Handler
 }
@@ -31,13 +31,8 @@ func newExec(runtimes *container.Runtimes) func(execConfig) (probe.Handler, erro
 		if err != nil || c.OnHost {
 			return local, err
 		}
-		return &exec{Handler: local, config: &c.Config, runtimes: runtimes}, nil
+		return &exec{Handler: local, config: c.Config, runtimes: runtimes}, nil
 	}
-}
-
-// ForProbe implements probe.StatefulHandler: see container.NewExec.
-func (h *exec) ForProbe() probe.Handler {
-	return &exec{Handler: h.Handler, config: h.config, runtimes: h.runtimes}
 }
 
 // Probe makes an attempt.
@@ -54,7 +49,7 @@ func (h *exec) Probe(ctx context.Context, t probe.Target) probe.Result {
 		if err != nil {
 			return probe.Broken(probe.ReasonRuntimeUnavailable, "%v", err)
 		}
-		made, err := container.NewExec(h.runtimes, socket, *h.config)
+		made, err := container.NewExec(h.runtimes, socket, h.config)
 		if err != nil {
 			return probe.Broken(probe.ReasonRuntimeFailed, "%v", err)
 		}

@@ -357,7 +357,7 @@ func TestTheSearchForSecretsIsLinearInCalls(t *testing.T) {
 	s.e.texts.byName["a.hcl"] = text
 	began := time.Now()
 	s.search()
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > time.Second {
 		t.Errorf("20,000 calls take %v", took)
 	}
 }

@@ -74,3 +74,9 @@ func TestNoUnitIsRestartedWhileTheBusIsAway(t *testing.T) {
 		t.Errorf("%d starts after the outage, want 1", n)
 	}
 }
+
+func TestNothingIsDoneWithoutAConnection(t *testing.T) {
+	if err := new(bus).act(t.Context(), "web"+suffix, managerPath, managerName, "StartUnit"); err == nil {
+		t.Error("a start that was not sent has succeeded")
+	}
+}

@@ -38,8 +38,7 @@ func newCluster(t *testing.T) *cluster {
 	tier.Needs(t, "etcd", "chromium")
 	c := &cluster{t: t, dir: t.TempDir(), program: program.BuildOf(t, "cmd/engine/fleet", "."), engines: map[string]*exec.Cmd{}}
 	client, peer := "http://"+gatewaytest.FreeAddress(t), "http://"+gatewaytest.FreeAddress(t)
-	c.run("etcd", etcdtest.Command("--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer))
+	c.run("etcd", etcdtest.Single(client, peer))
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(web.Close)
 	host, port, _ := strings.Cut(web.Listener.Addr().String(), ":")

@@ -18,6 +18,13 @@ const withoutFlush = "SONDE_TEST_WITHOUT_FLUSH"
 // not a crash of the machine.
 func Command(args ...string) *exec.Cmd { return command("etcd", args...) }
 
+// Single returns etcd with a single member, which keeps its data in the folder etcd.data of its working directory. client and peer are
+// the URLs at which it listens.
+func Single(client, peer string) *exec.Cmd {
+	return Command("--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+}
+
 func command(name string, args ...string) *exec.Cmd {
 	if runtime.GOOS != "linux" {
 		return exec.Command(name, args...)

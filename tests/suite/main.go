@@ -3,17 +3,17 @@
 //	go run ./tests/suite check|test|lint|ci|long
 //
 // It prints each step by name, a line for each package when its tests finish, and at the end
-// the skipped tests, the ten slowest packages, and the first lines of failed tests. It exits with status 1 if a step has failed.
-// Check and test stop after the first failed step; the other tiers run all steps and
-// summarize the failures.
+// the skipped tests, the ten slowest packages, the first lines of failed tests, and what
+// processes waited for. It exits with status 1 if a step has failed. Check and test stop after
+// the first failed step; the other tiers run all steps and summarize the failures.
 //
-//	main.go    runs the steps of a tier, some in parallel
-//	tiers.go   the tables of steps
-//	report.go  the printed output
-//	gotest.go  go test: its events, as lines
-//	again.go   tests that have failed in parallel with others, run once more alone
+//	main.go      runs the steps of a tier, some in parallel
+//	tiers.go     the tables of steps
+//	report.go    the printed output
+//	gotest.go    go test: its events, as lines
+//	again.go     tests that have failed in parallel with others, run once more alone
 //	pressure.go  what processes waited for
-//	select.go  which packages a step tests: changed ones, and those that start goroutines
+//	select.go    which packages a step tests: changed ones, and those that start goroutines
 package main
 
 import (

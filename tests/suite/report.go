@@ -92,25 +92,25 @@ func (r *report) fail(output, prefix string) {
 	}
 }
 
-// scriptError matches the error of a script, which follows the script's log, and firstLine the first line of another test.
-var (
-	scriptError = regexp.MustCompile(`(?m)^\s*FAIL: (\S+:\d+: .*)$`)
-	firstLine   = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: .*)$`)
-)
+// firstLines match what explain keeps of a test, in the order of preference: the error of a script, which follows the script's log,
+// and the first line of another test.
+var firstLines = []*regexp.Regexp{
+	regexp.MustCompile(`(?m)^\s*FAIL: (\S+:\d+: .*)$`),
+	regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: .*)$`),
+}
 
-// explain keeps the script error of a failed test, or else the first line that it logged: go test does not mark errors.
+// explain keeps the script error of a failed test, or else the first line that it logged: go test does not mark errors. A test whose
+// subtests have failed may have none.
 func (r *report) explain(e event, output string) {
-	found := scriptError.FindStringSubmatch(output)
-	if found == nil {
-		found = firstLine.FindStringSubmatch(output)
+	for _, pattern := range firstLines {
+		if found := pattern.FindStringSubmatch(output); found != nil {
+			reason := strings.ToValidUTF8(found[1][:min(len(found[1]), maxReason)], "")
+			r.mu.Lock()
+			r.reasons = append(r.reasons, fmt.Sprintf("FAIL\t%s\t%s: %s\n", e.Package, e.Test, reason))
+			r.mu.Unlock()
+			return
+		}
 	}
-	if found == nil { // of its subtests
-		return
-	}
-	reason := strings.ToValidUTF8(found[1][:min(len(found[1]), maxReason)], "")
-	r.mu.Lock()
-	r.reasons = append(r.reasons, fmt.Sprintf("FAIL\t%s\t%s: %s\n", e.Package, e.Test, reason))
-	r.mu.Unlock()
 }
 
 // skip counts a skipped test, unless it belongs to another tier.

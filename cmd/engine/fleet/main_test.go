@@ -123,8 +123,7 @@ func (p *process) end(s os.Signal) {
 func startEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "etcd")
 	f, client := fleetOf(ts), ts.Getenv("ETCD")
-	f.etcd = start(ts, "etcd", etcdtest.Command("--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client,
-		"--advertise-client-urls", client, "--listen-peer-urls", f.peer, "--initial-advertise-peer-urls", f.peer, "--initial-cluster", "default="+f.peer))
+	f.etcd = start(ts, "etcd", etcdtest.Single(client, f.peer))
 	wait(ts, "etcd to answer", func() bool { return revision(client) > 0 })
 }
 
